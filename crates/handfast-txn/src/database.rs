@@ -18,10 +18,10 @@ use handfast_store::{
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
-use crate::transaction::room::Room;
+use crate::transaction::write_budget::WriteBudget;
 use crate::{
-    Catalog, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Place, Result, Transaction, TransactionId,
-    TransactionOptions,
+    Catalog, DocumentKey, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Result, Transaction,
+    TransactionId, TransactionOptions,
 };
 
 /// A store with transactions. Clones are the same database.
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// When this database was opened, as time since the clock's start.
     opened: Duration,
-    pub(crate) room: Arc<Room>,
+    pub(crate) write_budget: Arc<WriteBudget>,
     pub(crate) counts: Counters,
     /// Snapshots that are only read.
     pub(crate) reads: Counters,
@@ -73,7 +73,7 @@ pub struct Counts {
     /// Dropped while they were open, and so rolled back.
     pub dropped: u64,
     /// Committed, as was found out by asking after the answer to the commit had got lost; some of them are counted as `unknown`.
-    pub settled: u64,
+    pub confirmed: u64,
     /// Whose commit was answered without its outcome being known, whatever was found out later.
     pub unknown: u64,
     /// Run again by [`Database::transaction`].
@@ -98,7 +98,7 @@ pub(crate) struct Counters {
     conflicts: AtomicU64,
     rolled_back: AtomicU64,
     dropped: AtomicU64,
-    settled: AtomicU64,
+    confirmed: AtomicU64,
     unknown: AtomicU64,
     retries: AtomicU64,
 }
@@ -112,7 +112,7 @@ impl Counters {
             conflicts: read(&self.conflicts),
             rolled_back: read(&self.rolled_back),
             dropped: read(&self.dropped),
-            settled: read(&self.settled),
+            confirmed: read(&self.confirmed),
             unknown: read(&self.unknown),
             retries: read(&self.retries),
             ..Counts::default()
@@ -136,8 +136,8 @@ impl Counters {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn settled(&self) {
-        self.settled.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn confirmed(&self) {
+        self.confirmed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn unknown(&self) {
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// A session can go on to its next transaction.
-    pub(crate) fn give_back(&self, id: TransactionId) {
+    pub(crate) fn release_session(&self, id: TransactionId) {
         let next = TransactionId { number: id.number + 1, ..id };
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(next);
     }
@@ -182,9 +182,9 @@ impl Database {
     /// Over any engine.
     pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
         let opened = sources.clock.elapsed();
-        let room = Arc::default();
+        let write_budget = Arc::default();
         let (counts, reads) = (Counters::default(), Counters::default());
-        let shared = Shared { engine, sources, opened, room, counts, reads, sessions: Mutex::default() };
+        let shared = Shared { engine, sources, opened, write_budget, counts, reads, sessions: Mutex::default() };
         Database { shared: Arc::new(shared) }
     }
 
@@ -292,11 +292,11 @@ impl Database {
         &self,
         options: &TransactionOptions,
         attempt: u32,
-        wanted: Vec<Place>,
+        wanted: Vec<DocumentKey>,
     ) -> Result<Transaction> {
         if !wanted.is_empty() {
             let shared = Arc::clone(&self.shared);
-            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted).await?;
+            let transaction = Transaction::begin_with_claims(shared, options.clone(), wanted).await?;
             if let Some(transaction) = transaction {
                 return Ok(transaction);
             }
@@ -350,7 +350,7 @@ impl Database {
 
     /// What became of transactions so far.
     pub fn counts(&self) -> Counts {
-        let write_bytes = self.shared.room.bytes() as u64;
+        let write_bytes = self.shared.write_budget.bytes() as u64;
         Counts { write_bytes, snapshots: self.shared.reads.read().open(), ..self.shared.counts.read() }
     }
 
@@ -381,7 +381,7 @@ impl Database {
 
     /// Opens a cursor over documents as they are now, or else over a snapshot of its own; over a newer one if a document has
     /// changed too often since.
-    async fn find_alone(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+    async fn find_outside_transaction(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
         if let Some(cursor) = self.shared.engine.find_newest(&request).await? {
             return Ok(cursor);
         }
@@ -402,7 +402,7 @@ impl Database {
     }
 
     /// Carries out a request as a transaction of its own.
-    async fn alone<Q, T, F, R>(&self, request: &Q, run: F) -> StoreResult<T>
+    async fn run_alone<Q, T, F, R>(&self, request: &Q, run: F) -> StoreResult<T>
     where
         Q: Clone,
         F: Fn(Transaction, Q) -> R,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::key;
 use handfast_store::index::Index;
 use handfast_store::{
     AtomicBatch, CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
@@ -50,7 +51,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Cancellation
     /// The claims or the places in the lines are given up, and whoever is next has its turn.
-    async fn begin_in_turn(&self, _deadline: Duration, _wanted: Vec<Place>) -> StoreResult<Option<Start>> {
+    async fn begin_with_claims(&self, _deadline: Duration, _wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
         Ok(None)
     }
 
@@ -255,8 +256,21 @@ pub struct Start {
 /// What a transaction commits: a batch whose ticket is the transaction's name.
 pub type WriteSet = AtomicBatch;
 
-/// Where a document is: its namespace, and its `_id` as a [key](handfast_mql::key::encode).
-pub type Place = (Namespace, Vec<u8>);
+/// Identifies a document: equal for `_id`s that compare as equal, whatever their types.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentKey {
+    /// The collection.
+    pub namespace: Namespace,
+    /// The `_id` in the [key encoding](handfast_mql::key).
+    pub id: Vec<u8>,
+}
+
+impl DocumentKey {
+    /// The key of the document with this `_id`.
+    pub fn new(namespace: &Namespace, id: RawBsonRef<'_>) -> Self {
+        DocumentKey { namespace: namespace.clone(), id: key::encoded(id) }
+    }
+}
 
 /// Documents that a transaction is going to write.
 #[async_trait]
@@ -284,7 +298,7 @@ pub trait Claims: Send + Sync {
 
     /// After a refused claim, what the transaction will want if it is run again: the document that it was refused, and
     /// those that it has.
-    fn wanted(&self) -> Vec<Place> {
+    fn wanted(&self) -> Vec<DocumentKey> {
         Vec::new()
     }
 }

@@ -28,38 +28,38 @@ use handfast_store::{
     ticket::{self, Recorded},
 };
 
-use crate::claims::{Holder, Newest, Table};
-use crate::{Catalog, Engine, EngineTraits, Outcome, Place, Start, StoreCatalog, TransactionId, WriteSet};
+use crate::claims::{ChangeDetector, ClaimTable, TransactionClaims};
+use crate::{Catalog, DocumentKey, Engine, EngineTraits, Outcome, Start, StoreCatalog, TransactionId, WriteSet};
 
 /// Transactions on a store that commits batches.
 pub struct Local {
     store: Arc<dyn AtomicStore>,
     catalog: StoreCatalog,
-    table: Arc<Table>,
+    table: Arc<ClaimTable>,
 }
 
 impl Local {
     /// On this store.
     pub fn new(store: Arc<dyn AtomicStore>, sources: Sources) -> Self {
         let catalog = StoreCatalog(store.clone());
-        Local { store, catalog, table: Arc::new(Table::new(sources.clock)) }
+        Local { store, catalog, table: Arc::new(ClaimTable::new(sources.clock)) }
     }
 
-    fn holder(&self, deadline: Duration) -> Holder {
-        self.table.holder(Arc::new(Stored(Arc::clone(&self.store))), deadline)
+    fn register(&self, deadline: Duration) -> TransactionClaims {
+        self.table.register(Arc::new(StoreChangeDetector(Arc::clone(&self.store))), deadline)
     }
 
-    async fn begin_with(&self, holder: Holder) -> StoreResult<Start> {
+    async fn begin_with(&self, claims: TransactionClaims) -> StoreResult<Start> {
         let snapshot = Arc::from(self.store.snapshot().await?);
-        Ok(Start { snapshot, claims: Box::new(holder) })
+        Ok(Start { snapshot, claims: Box::new(claims) })
     }
 }
 
 /// Looks at the store.
-pub(crate) struct Stored(pub(crate) Arc<dyn AtomicStore>);
+pub(crate) struct StoreChangeDetector(pub(crate) Arc<dyn AtomicStore>);
 
 #[async_trait]
-impl Newest for Stored {
+impl ChangeDetector for StoreChangeDetector {
     async fn is_unchanged(
         &self,
         namespace: &Namespace,
@@ -103,13 +103,13 @@ impl Engine for Local {
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.holder(deadline)).await
+        self.begin_with(self.register(deadline)).await
     }
 
-    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
-        let holder = self.holder(deadline);
-        holder.reserve(wanted).await;
-        self.begin_with(holder).await.map(Some)
+    async fn begin_with_claims(&self, deadline: Duration, wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
+        let claims = self.register(deadline);
+        claims.wait_and_claim(wanted).await;
+        self.begin_with(claims).await.map(Some)
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

@@ -19,7 +19,7 @@
 //! | timestamps | `oracle` |
 //! | what a transaction sees | `snapshot`, `query`; what the store is asked for: `push_down` |
 //! | one document outside of a transaction | `newest` |
-//! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
+//! | a commit | `committer`, `validation`; who writes what at the same time: `recent_commits`, and the claims of both engines |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
 //! | who writes to the store without the engine | `unmanaged` |
@@ -27,7 +27,7 @@
 //! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
 //! | many rows with few requests, and few of them at a time | `batch`, `throttled` |
 //! | finding rows without going through collections | `own_indexes` |
-//! | history for those who still read it, and how old it is | `keeper`, `leases`, `ages` |
+//! | history for those who still read it, and how old it is | `history_lease`, `leases`, `ages` |
 //!
 //! # The question of seed 2
 //!
@@ -54,9 +54,9 @@ mod collections;
 mod committer;
 mod core;
 mod definitions;
+mod history_lease;
 mod indexes;
 mod inspection;
-mod keeper;
 mod leases;
 mod mapping;
 mod newest;
@@ -65,7 +65,7 @@ mod oracle;
 mod own_indexes;
 mod push_down;
 mod query;
-mod recent;
+mod recent_commits;
 mod records;
 mod resolver;
 pub mod row;
@@ -76,7 +76,7 @@ mod throttled;
 mod unique;
 mod unmanaged;
 mod validation;
-mod whole;
+mod versioned_document;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,14 +92,15 @@ use handfast_store::{
 };
 
 use self::committer::{Committer, Prepared};
-use self::core::{Core, Fate};
+use self::core::{Core, KnownOutcome};
 use self::oracle::Oracle;
 use self::query::Reader;
-use self::recent::Recent;
+use self::recent_commits::RecentCommits;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
-use crate::claims::Table;
-use crate::{Catalog, Engine, EngineTraits, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
+use self::unique::IndexKey;
+use crate::claims::ClaimTable;
+use crate::{Catalog, DocumentKey, Engine, EngineTraits, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
 pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection};
@@ -116,17 +117,17 @@ pub const DATABASE: &str = "handfast";
 const ORACLE: &str = "oracle";
 
 /// Looks at the locks on the keys of an index that was dropped, before they are removed..
-const SETTLE_LOOKS_MAX: u32 = 100;
+const LOCK_LOOKS_MAX: u32 = 100;
 /// ..and the pause between two: together more than a lock lives without a sign of life.
-const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+const LOCK_LOOKS_PAUSE: Duration = Duration::from_millis(100);
 
 /// Transactions on a store that is atomic one document at a time.
 pub struct Percolator {
     core: Arc<Core>,
     /// The claims of this process's transactions: of two writers of a document the second one learns at once, and stands in line
     /// when it is run again. Between processes the prewrites decide.
-    claims: Arc<Table>,
-    recent: Arc<Recent>,
+    claims: Arc<ClaimTable>,
+    recent: Arc<RecentCommits>,
 }
 
 impl Percolator {
@@ -140,13 +141,13 @@ impl Percolator {
         let rows = Rows::new(store, options.requests_max);
         let core = Arc::new(Core::new(rows, sources, options, oracle));
         cleaner::start(&core);
-        let claims = Arc::new(Table::new(Arc::clone(&core.sources.clock)));
+        let claims = Arc::new(ClaimTable::new(Arc::clone(&core.sources.clock)));
         Ok(Percolator { core, claims, recent: Arc::default() })
     }
 
-    async fn begin_with(&self, holder: crate::claims::Holder, deadline: Duration) -> StoreResult<Start> {
+    async fn begin_with(&self, claims: crate::claims::TransactionClaims, deadline: Duration) -> StoreResult<Start> {
         let snapshot = self.core.begin_until(deadline).await?;
-        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(holder) })
+        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(claims) })
     }
 
     /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections. Rows with
@@ -164,7 +165,7 @@ impl Percolator {
     /// # Errors
     /// Those of the store: a snapshot that stays without is read until history is forgotten, and then is too old.
     pub async fn keep_history(&self) -> StoreResult<()> {
-        self.core.keep().await
+        self.core.maintain_lease().await
     }
 
     /// Returns once no commit of this process has anything left to do.
@@ -209,18 +210,18 @@ impl Engine for Percolator {
 
     async fn flush(&self) -> StoreResult<()> {
         self.idle().await;
-        self.core.keep().await?;
+        self.core.maintain_lease().await?;
         self.core.rows.store.flush().await
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.claims.holder(self.recent.clone(), deadline), deadline).await
+        self.begin_with(self.claims.register(self.recent.clone(), deadline), deadline).await
     }
 
-    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
-        let holder = self.claims.holder(self.recent.clone(), deadline);
-        holder.reserve(wanted).await;
-        self.begin_with(holder, deadline).await.map(Some)
+    async fn begin_with_claims(&self, deadline: Duration, wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
+        let claims = self.claims.register(self.recent.clone(), deadline);
+        claims.wait_and_claim(wanted).await;
+        self.begin_with(claims, deadline).await.map(Some)
     }
 
     async fn find_newest(&self, request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
@@ -228,16 +229,16 @@ impl Engine for Percolator {
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
-        let Some(snapshot) = self.core.entered(Timestamp(writes.read_at.0)) else {
+        let Some(snapshot) = self.core.open_snapshot(Timestamp(writes.read_at.0)) else {
             let text = "the write set was not made from a snapshot of this engine that is still open";
             return Err(StoreError::command(Code::NoSuchTransaction, text));
         };
-        let places = Recent::places(&writes);
+        let written = RecentCommits::written_keys(&writes);
         let prepared = Committer::prepare(Arc::clone(&self.core), snapshot, writes).await;
-        match prepared.map_err(committer::undecided)? {
+        match prepared.map_err(committer::not_applied)? {
             Prepared::Commit(committer) => {
                 let at = committer::carry_out(committer).await?;
-                self.recent.note(places, Timestamp(at.0));
+                self.recent.note(written, Timestamp(at.0));
                 Ok(at)
             }
             Prepared::Committed(at) => Ok(at.into()),
@@ -245,15 +246,15 @@ impl Engine for Percolator {
     }
 
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
-        match self.core.noted(id) {
-            Some(Fate::Committed(at)) => Ok(Outcome::Committed(at.into())),
-            Some(Fate::RolledBack) => Ok(Outcome::RolledBack),
-            Some(Fate::Unknown { start, primary }) => {
-                let (fate, outcome) = match self.core.settle(&primary, start).await? {
-                    Some(at) => (Fate::Committed(at), Outcome::Committed(at.into())),
-                    None => (Fate::RolledBack, Outcome::RolledBack),
+        match self.core.known_outcome(id) {
+            Some(KnownOutcome::Committed(at)) => Ok(Outcome::Committed(at.into())),
+            Some(KnownOutcome::RolledBack) => Ok(Outcome::RolledBack),
+            Some(KnownOutcome::Unknown { start, primary }) => {
+                let (known, outcome) = match self.core.abort_unless_committed(&primary, start).await? {
+                    Some(at) => (KnownOutcome::Committed(at), Outcome::Committed(at.into())),
+                    None => (KnownOutcome::RolledBack, Outcome::RolledBack),
                 };
-                self.core.note(id, fate);
+                self.core.remember_outcome(id, known);
                 Ok(outcome)
             }
             None if id.is_named() => records::outcome(&self.core, id).await,
@@ -355,12 +356,13 @@ impl Catalog for Percolator {
         let of = |collection: &Namespace| {
             catalog.unique(collection, version).find(|kept| kept.spec().name == index.spec().name)
         };
-        let (Some(kept), Some(snapshot)) = (collection.as_ref().and_then(of), self.core.entered(Timestamp(snapshot.0)))
+        let (Some(kept), Some(snapshot)) =
+            (collection.as_ref().and_then(of), self.core.open_snapshot(Timestamp(snapshot.0)))
         else {
             return Ok(Holder::ToBeFound);
         };
-        let place = (kept.id, key.to_vec());
-        let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
+        let key = IndexKey { index: kept.id, key: key.to_vec() };
+        let owner = unique::owners(&snapshot, [&key]).await?.remove(&key);
         Ok(owner.map_or(Holder::Nobody, Holder::Document))
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A transaction is a `DocumentStore`: each request of the contract works in it, on the snapshot with the transaction's own
-//! writes laid over it ([`own`], [`merged`]). What makes, changes or drops what others have already (indexes on a
+//! writes laid over it ([`write_buffer`], [`merged`]). What makes, changes or drops what others have already (indexes on a
 //! collection with documents, renames, drops, `$out`, `$merge`) is refused with 263
 //! `OperationNotSupportedInTransaction`, as in MongoDB.
 //!
@@ -24,12 +24,12 @@
 
 mod catalog;
 mod merged;
-mod own;
-mod reads;
+mod read_set;
 mod requests;
-pub(crate) mod room;
 mod statements;
 mod write;
+pub(crate) mod write_budget;
+mod write_buffer;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,16 +41,16 @@ use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, ErrorClass, Namespace, Read, Result as StoreResult, Snapshot,
 };
 
-use self::own::Own;
-use self::reads::Reads;
-use self::room::Taken;
-use crate::claims::{claimed, place};
+use self::read_set::ReadSet;
+use self::write_budget::Reservation;
+use self::write_buffer::WriteBuffer;
+use crate::claims::claimed;
 use crate::database::{Counters, Shared};
 use crate::error::is_transient;
-use crate::{Claims, Error, Isolation, Place, Result, Start, TransactionId, TransactionOptions};
+use crate::{Claims, DocumentKey, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
 
 /// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
-const LINE_MAX: Duration = Duration::from_secs(5);
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A handle on a transaction.
 #[derive(Clone)]
@@ -68,9 +68,9 @@ struct Inner {
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
     /// After a refused claim: what to claim before it is run again.
-    wanted: Mutex<Vec<Place>>,
+    wanted: Mutex<Vec<DocumentKey>>,
     /// One request that writes at a time.
-    turn: tokio::sync::Mutex<()>,
+    write_turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
 }
 
@@ -108,8 +108,8 @@ struct Open {
     /// can wait for a document while it keeps none from others.
     is_fresh: bool,
     claims: Arc<dyn Claims>,
-    own: Own,
-    reads: Reads,
+    writes: WriteBuffer,
+    reads: ReadSet,
 }
 
 impl Open {
@@ -120,13 +120,13 @@ impl Open {
     }
 
     /// Whether a later snapshot and other claims can take the place of these.
-    fn can_begin_anew(&self) -> bool {
-        self.is_fresh && self.own.is_empty()
+    fn can_restart(&self) -> bool {
+        self.is_fresh && self.writes.is_empty()
     }
 
     /// Replaces the snapshot and the claims. Returns `false`, and does nothing, if that is not possible any more.
-    fn begin_anew(&mut self, start: Start) -> bool {
-        if !self.can_begin_anew() {
+    fn restart(&mut self, start: Start) -> bool {
+        if !self.can_restart() {
             return false;
         }
         (self.snapshot, self.claims, self.is_fresh) = (start.snapshot, Arc::from(start.claims), false);
@@ -135,12 +135,12 @@ impl Open {
 }
 
 /// What a transaction holds until its commit is answered.
-struct Held {
+struct CommitGuards {
     /// For as long as somebody holds it, the store remembers what was deleted and changed since then. Otherwise it would
     /// have to take more for a conflict than is one.
     _snapshot: Arc<dyn Snapshot>,
     _claims: Arc<dyn Claims>,
-    _taken: Taken,
+    _reservation: Reservation,
 }
 
 impl Transaction {
@@ -170,15 +170,15 @@ impl Transaction {
     }
 
     /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
-    /// longer than [`LINE_MAX`], or if the engine cannot tell.
-    pub(crate) async fn begin_in_turn(
+    /// longer than [`QUEUE_TIME_MAX`], or if the engine cannot tell.
+    pub(crate) async fn begin_with_claims(
         shared: Arc<Shared>,
         options: TransactionOptions,
-        wanted: Vec<Place>,
+        wanted: Vec<DocumentKey>,
     ) -> Result<Option<Self>> {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
-        let start = shared.engine.begin_in_turn(deadline, wanted);
-        let Ok(start) = tokio::time::timeout(patience(&options), start).await else { return Ok(None) };
+        let start = shared.engine.begin_with_claims(deadline, wanted);
+        let Ok(start) = tokio::time::timeout(queue_timeout(&options), start).await else { return Ok(None) };
         Ok(start?.map(|start| Transaction::open(shared, options, Purpose::Repeatable, deadline, start, false)))
     }
 
@@ -195,13 +195,13 @@ impl Transaction {
             snapshot: start.snapshot,
             is_fresh,
             claims: Arc::from(start.claims),
-            own: Own::new(Arc::clone(&shared.room), shared.engine.traits().uses_before),
-            reads: Reads::default(),
+            writes: WriteBuffer::new(Arc::clone(&shared.write_budget), shared.engine.traits().uses_before),
+            reads: ReadSet::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
         let name = options.id.map(OnceLock::from).unwrap_or_default();
-        let (wanted, turn) = (Mutex::default(), Default::default());
-        let inner = Inner { shared, id, options, purpose, name, deadline, wanted, turn, phase };
+        let (wanted, write_turn) = (Mutex::default(), Default::default());
+        let inner = Inner { shared, id, options, purpose, name, deadline, wanted, write_turn, phase };
         inner.counts().begun();
         Transaction { inner: Arc::new(inner) }
     }
@@ -261,27 +261,27 @@ impl Transaction {
     }
 
     /// The document that it was refused, and those that it wrote; none if it was not refused one.
-    pub(crate) fn wanted(&self) -> Vec<Place> {
+    pub(crate) fn wanted(&self) -> Vec<DocumentKey> {
         std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn committed(&self) -> Result<CommitTimestamp> {
         // A request that is under way comes first.
-        let _turn = self.inner.turn.lock().await;
-        let Some((batch, held)) = self.inner.take_for_commit()? else {
-            self.inner.ask_again().await;
-            return self.inner.answer();
+        let _turn = self.inner.write_turn.lock().await;
+        let Some((batch, guards)) = self.inner.take_for_commit()? else {
+            self.inner.ask_for_outcome().await;
+            return self.inner.commit_result();
         };
         let result = self.inner.shared.engine.commit(batch).await;
-        drop(held);
+        drop(guards);
         let ended = match result {
             Ok(at) => Ended::Committed(at),
-            Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.settled(error).await,
+            Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.learn_outcome(error).await,
             Err(error) if is_transient(&error) => Ended::RolledBack(Some(error)),
             Err(error) => Ended::Refused(error),
         };
         self.inner.finish(ended);
-        self.inner.answer()
+        self.inner.commit_result()
     }
 }
 
@@ -321,7 +321,7 @@ impl Inner {
     /// Does something with an open transaction.
     fn open<T>(&self, with: impl FnOnce(&mut Open) -> StoreResult<T>) -> StoreResult<T> {
         if self.is_expired() {
-            self.end(Some(self.too_long()));
+            self.end(Some(self.expired_error()));
         }
         match &mut *self.phase() {
             Phase::Open(open) => with(open),
@@ -344,11 +344,11 @@ impl Inner {
                 let text = format!("transaction {} takes no requests: {why}", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
             }
-            Purpose::Reads => given_up("it was closed"),
+            Purpose::Reads => snapshot_closed("it was closed"),
         }
     }
 
-    fn too_long(&self) -> StoreError {
+    fn expired_error(&self) -> StoreError {
         let seconds = self.options.lifetime.as_secs_f64();
         match self.purpose {
             Purpose::Transaction | Purpose::Repeatable => {
@@ -356,7 +356,7 @@ impl Inner {
                     format!("transaction {} was open for longer than {seconds} s and was rolled back", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
             }
-            Purpose::Reads => given_up(&format!("it was held for longer than {seconds} s")),
+            Purpose::Reads => snapshot_closed(&format!("it was held for longer than {seconds} s")),
         }
     }
 
@@ -384,13 +384,13 @@ impl Inner {
         // The claims go with it, outside of the lock.
         drop(before);
         self.counts().rolled_back(by_conflict);
-        self.give_back();
+        self.release_session();
     }
 
     /// Its outcome is known: its session can go on, unless it is somebody else's.
-    fn give_back(&self) {
+    fn release_session(&self) {
         if self.options.id.is_none() {
-            self.shared.give_back(self.id);
+            self.shared.release_session(self.id);
         }
     }
 
@@ -402,33 +402,33 @@ impl Inner {
             Ended::Unknown(_) => self.counts().unknown(),
         }
         if !matches!(ended, Ended::Unknown(_)) {
-            self.give_back();
+            self.release_session();
         }
         *self.phase() = Phase::Ended(ended);
     }
 
     /// What there is to commit; none if it has ended, or ends by this as it wrote nothing.
-    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, Held)>> {
+    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, CommitGuards)>> {
         if self.is_expired() {
-            self.end(Some(self.too_long()));
+            self.end(Some(self.expired_error()));
         }
         let mut phase = self.phase();
         match std::mem::replace(&mut *phase, Phase::Committing) {
             Phase::Open(open) => {
-                let Open { snapshot, claims, own, reads, .. } = *open;
-                if own.is_empty() {
+                let Open { snapshot, claims, writes, reads, .. } = *open;
+                if writes.is_empty() {
                     *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
                     drop(phase);
                     self.counts().committed();
-                    self.give_back();
+                    self.release_session();
                     return Ok(None);
                 }
                 let mut batch = AtomicBatch::new(snapshot.timestamp());
-                let taken = own.into_batch(&mut batch);
+                let reservation = writes.into_batch(&mut batch);
                 batch.reads = reads.into_list();
                 batch.ticket = Some(self.name().ticket());
                 batch.durability = self.options.durability;
-                Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims, _taken: taken })))
+                Ok(Some((batch, CommitGuards { _snapshot: snapshot, _claims: claims, _reservation: reservation })))
             }
             Phase::Committing => Err(Error::Store(self.not_open("it is being committed"))),
             Phase::Ended(ended) => {
@@ -439,7 +439,7 @@ impl Inner {
     }
 
     /// What a commit answers, the first time and every further time.
-    fn answer(&self) -> Result<CommitTimestamp> {
+    fn commit_result(&self) -> Result<CommitTimestamp> {
         match &*self.phase() {
             Phase::Ended(Ended::Committed(at)) => Ok(*at),
             Phase::Ended(Ended::RolledBack(Some(error))) => Err(Error::Conflict(error.clone())),
@@ -450,10 +450,10 @@ impl Inner {
     }
 
     /// What became of a commit whose answer does not tell.
-    async fn settled(&self, error: StoreError) -> Ended {
+    async fn learn_outcome(&self, error: StoreError) -> Ended {
         match self.shared.engine.outcome(self.name()).await {
             Ok(crate::Outcome::Committed(at)) => {
-                self.counts().settled();
+                self.counts().confirmed();
                 Ended::Committed(at)
             }
             Ok(crate::Outcome::RolledBack) if self.shared.engine.traits().rolls_back_for_good => {
@@ -466,20 +466,20 @@ impl Inner {
     }
 
     /// Asks what became of a commit that nobody knew the outcome of. It stays counted as that.
-    async fn ask_again(&self) {
+    async fn ask_for_outcome(&self) {
         let error = match &*self.phase() {
             Phase::Ended(Ended::Unknown(error)) => error.clone(),
             _ => return,
         };
-        let ended = self.settled(error).await;
+        let ended = self.learn_outcome(error).await;
         if !matches!(ended, Ended::Unknown(_)) {
-            self.give_back();
+            self.release_session();
         }
         *self.phase() = Phase::Ended(ended);
     }
 
     /// Ends the transaction if a step failed in a way that running it again may help.
-    fn judge<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
+    fn end_on_conflict<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
         if let Err(error) = &result
             && is_transient(error)
         {
@@ -499,7 +499,7 @@ impl Inner {
     /// again after a conflict waits for it, and begins anew, if it has read and claimed nothing before; or else it has its conflict sooner.
     async fn claim_named(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<()> {
         let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter)) else { return Ok(()) };
-        let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_begin_anew())))?;
+        let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_restart())))?;
         if claims.try_claim(namespace, id) {
             return self.open(|open| {
                 open.is_fresh = false;
@@ -507,10 +507,10 @@ impl Inner {
             });
         }
         if can_wait {
-            let start = self.shared.engine.begin_in_turn(self.deadline, vec![place(namespace, id)]);
-            let start = tokio::time::timeout(patience(&self.options), start).await.unwrap_or(Ok(None))?;
+            let start = self.shared.engine.begin_with_claims(self.deadline, vec![DocumentKey::new(namespace, id)]);
+            let start = tokio::time::timeout(queue_timeout(&self.options), start).await.unwrap_or(Ok(None))?;
             if let Some(start) = start
-                && self.open(|open| Ok(open.begin_anew(start)))?
+                && self.open(|open| Ok(open.restart(start)))?
             {
                 return Ok(());
             }
@@ -519,15 +519,15 @@ impl Inner {
     }
 
     /// Runs a request that writes, when no other one does.
-    async fn in_turn<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    async fn run_write<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
         if self.purpose == Purpose::Reads {
             return Err(StoreError::command(
                 Code::IllegalOperation,
                 "a snapshot is there to be read, not to be written to",
             ));
         }
-        let _turn = self.turn.lock().await;
-        let result = self.judge(request.await);
+        let _turn = self.write_turn.lock().await;
+        let result = self.end_on_conflict(request.await);
         if let Err(error) = &result
             && error.class() == ErrorClass::Outage
         {
@@ -543,12 +543,12 @@ impl Drop for Inner {
         let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
         match phase {
             Phase::Open(open) => {
-                if !open.own.is_empty() {
+                if !open.writes.is_empty() {
                     tracing::debug!(transaction = %self.name(), "a transaction was dropped while it was open: rolled back");
                 }
                 self.counts().rolled_back(false);
                 self.counts().dropped();
-                self.give_back();
+                self.release_session();
             }
             Phase::Committing => {
                 tracing::warn!(transaction = %self.name(), "nobody waited for a commit: its outcome is unknown");
@@ -560,8 +560,8 @@ impl Drop for Inner {
 }
 
 /// How long a transaction stands in line for documents.
-fn patience(options: &TransactionOptions) -> Duration {
-    LINE_MAX.min(options.lifetime / 2)
+fn queue_timeout(options: &TransactionOptions) -> Duration {
+    QUEUE_TIME_MAX.min(options.lifetime / 2)
 }
 
 /// The `_id` that all documents have which a filter matches, if it names one.
@@ -572,7 +572,7 @@ fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
 }
 
 /// A snapshot that is read outside of a transaction is gone.
-fn given_up(why: &str) -> StoreError {
+fn snapshot_closed(why: &str) -> StoreError {
     StoreError::command(Code::SnapshotTooOld, format!("the snapshot is gone: {why}; read again from a new one"))
 }
 

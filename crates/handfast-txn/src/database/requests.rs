@@ -25,35 +25,35 @@ impl DocumentStore for Database {
     async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
         match self.plain() {
             Some(store) => store.insert(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.insert_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.insert_once(request).await }).await,
         }
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
         match self.plain() {
             Some(store) => store.find(request).await,
-            None => self.find_alone(request).await,
+            None => self.find_outside_transaction(request).await,
         }
     }
 
     async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
         match self.plain() {
             Some(store) => store.update(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.update_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.update_once(request).await }).await,
         }
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
         match self.plain() {
             Some(store) => store.find_and_modify(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.find_and_modify_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.find_and_modify_once(request).await }).await,
         }
     }
 
     async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
         match self.plain() {
             Some(store) => store.delete(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.delete_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.delete_once(request).await }).await,
         }
     }
 
@@ -67,14 +67,14 @@ impl DocumentStore for Database {
     async fn count(&self, request: Count) -> StoreResult<u64> {
         match self.plain() {
             Some(store) => store.count(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.count(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.count(request).await }).await,
         }
     }
 
     async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
         match self.plain() {
             Some(store) => store.distinct(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.distinct(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.distinct(request).await }).await,
         }
     }
 
@@ -137,7 +137,9 @@ impl DocumentStore for Database {
     async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
         match self.plain() {
             Some(store) => store.collection_stats(namespace).await,
-            None => self.alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await,
+            None => {
+                self.run_alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await
+            }
         }
     }
 

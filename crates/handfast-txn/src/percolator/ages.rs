@@ -37,7 +37,7 @@ use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::core::{Core, lock};
 use super::row::Timestamp;
-use super::whole::{Whole, number, signed};
+use super::versioned_document::{VersionedDocument, number, signed};
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,7 @@ mod tests;
 /// Marks that are kept, the newest ones: some 40 bytes each. With the usual retention those of two years are fewer.
 const MARKS_MAX: usize = 256;
 /// Between two marks there is at most this part of their age, or of the retention if that is more (or the time between two passes).
-const PART: u32 = 8;
+const MARK_GAP_SHARE: u32 = 8;
 
 /// A timestamp that was given out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +91,7 @@ impl Ages {
         let mut kept: Vec<Mark> = Vec::new();
         for (place, mark) in self.marks.iter().enumerate() {
             let gap = |older: &Mark, younger: &Mark| {
-                older.age.saturating_sub(younger.age) <= younger.age.max(retention) / PART
+                older.age.saturating_sub(younger.age) <= younger.age.max(retention) / MARK_GAP_SHARE
             };
             let is_needless = kept.last().zip(self.marks.get(place + 1)).is_some_and(|(older, next)| gap(older, next));
             if !is_needless {
@@ -132,11 +132,11 @@ impl Core {
             ages.thin_out(self.options.retention);
             Ok(())
         };
-        self.rows.change_whole(pass).await.map(|((), ages)| ages)
+        self.rows.change_versioned(pass).await.map(|((), ages)| ages)
     }
 }
 
-impl Whole for Ages {
+impl VersionedDocument for Ages {
     const NAME: &'static str = "ages";
 
     fn version(&self) -> u64 {

@@ -25,7 +25,7 @@ use handfast_store::{
 use tokio::task::JoinSet;
 
 use super::row::{Key, Revision, Row, Step};
-use super::rows::{Doubt, RefusedStep, Rows, Swap, unchecked};
+use super::rows::{LostAnswers, RefusedStep, Rows, Swap, unchecked};
 
 /// Rows of one batch at most..
 const BATCH_ROWS_MAX: usize = 1000;
@@ -39,7 +39,7 @@ const BATCHES_AT_ONCE: usize = 4;
 const ROUNDS_MAX: usize = 3;
 
 /// What came of a step on a row.
-pub(super) type Stepped<E> = StoreResult<Result<Row, RefusedStep<E>>>;
+pub(super) type StepResult<E> = StoreResult<Result<Row, RefusedStep<E>>>;
 
 /// Places of rows that go together: alone if they are few, else by collection. The group of the first one comes first.
 pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) -> Vec<Vec<usize>> {
@@ -65,23 +65,23 @@ pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) 
 }
 
 /// How many of these groups may be under way at the same time.
-pub(super) fn at_once(groups: &[Vec<usize>]) -> usize {
+pub(super) fn groups_at_once(groups: &[Vec<usize>]) -> usize {
     if groups.iter().all(|group| group.len() == 1) { SINGLES_MAX } else { BATCHES_AT_ONCE }
 }
 
 /// A row on which the step is still to be done.
-struct Open {
+struct PendingRow {
     place: usize,
     key: Key,
     known: Option<Row>,
-    doubt: Doubt,
+    lost: LostAnswers,
     /// The revision that the last request was conditional on.
     last: Revision,
 }
 
 /// A row that is sent.
-struct Sent {
-    open: Open,
+struct SentRow {
+    open: PendingRow,
     next: Row,
     swap: Swap,
 }
@@ -103,7 +103,7 @@ impl Rows {
         step: impl Fn(usize, &Row) -> Result<Step, E> + Clone + Send + Sync + 'static,
     ) -> bool {
         let groups = groups(rows.iter().map(|(key, known)| (key, known.as_ref().map_or(0, bytes_to_be))));
-        let (mut rows, at_once): (Vec<_>, _) = (rows.into_iter().map(Some).collect(), at_once(&groups));
+        let (mut rows, at_once): (Vec<_>, _) = (rows.into_iter().map(Some).collect(), groups_at_once(&groups));
         let (mut tasks, mut is_done) = (JoinSet::new(), true);
         for group in groups {
             if tasks.len() >= at_once {
@@ -129,24 +129,24 @@ impl Rows {
         rows: Vec<(Key, Option<Row>)>,
         step: impl Fn(usize, &Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
-    ) -> Vec<Stepped<E>> {
+    ) -> Vec<StepResult<E>> {
         let mut stepped = Vec::with_capacity(rows.len());
         let mut open = Vec::with_capacity(rows.len());
         for (place, (key, known)) in rows.into_iter().enumerate() {
             let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
-            open.push(Open { place, key, known, doubt: Doubt::default(), last });
+            open.push(PendingRow { place, key, known, lost: LostAnswers::default(), last });
         }
         for _ in 0..ROUNDS_MAX {
             if open.len() < 2 {
                 break;
             }
             open = self.read_together(open, &mut stepped).await;
-            let (unread, sent) = planned(open, &step, &check, &mut stepped);
+            let (unread, sent) = plan_requests(open, &step, &check, &mut stepped);
             open = unread;
             open.extend(self.send_together(sent, &mut stepped).await);
         }
-        for Open { place, key, known, doubt, last } in open {
-            let alone = self.apply_after(&key, known, (doubt, last), |row| step(place, row), &check).await;
+        for PendingRow { place, key, known, lost, last } in open {
+            let alone = self.apply_after(&key, known, lost, last, |row| step(place, row), &check).await;
             stepped.push((place, alone));
         }
         stepped.sort_unstable_by_key(|(place, _)| *place);
@@ -154,7 +154,11 @@ impl Rows {
     }
 
     /// Reads the rows that are not known.
-    async fn read_together<E>(&self, mut open: Vec<Open>, stepped: &mut Vec<(usize, Stepped<E>)>) -> Vec<Open> {
+    async fn read_together<E>(
+        &self,
+        mut open: Vec<PendingRow>,
+        stepped: &mut Vec<(usize, StepResult<E>)>,
+    ) -> Vec<PendingRow> {
         let unknown: RawArrayBuf =
             open.iter().filter(|row| row.known.is_none()).map(|row| row.key.id.clone()).collect();
         let Some(first) = open.iter().find(|row| row.known.is_none()) else { return open };
@@ -162,15 +166,15 @@ impl Rows {
         let found = match self.store.find_all(find).await.and_then(by_id) {
             Ok(found) => found,
             Err(error) => {
-                let failed = |row: &mut Open| match row.known {
+                let failed = |row: &mut PendingRow| match row.known {
                     Some(_) => None,
-                    None => row.doubt.after(error.clone(), row.last),
+                    None => row.lost.after(error.clone(), row.last),
                 };
-                return kept(open, failed, stepped);
+                return keep_pending(open, failed, stepped);
             }
         };
         let mut found = found;
-        let read = |row: &mut Open| {
+        let read = |row: &mut PendingRow| {
             if row.known.is_none() {
                 match found.remove(&encoded(row.key.id.as_raw_bson_ref())) {
                     Some(document) => match Row::from_document(&document) {
@@ -182,26 +186,26 @@ impl Rows {
             }
             None
         };
-        kept(std::mem::take(&mut open), read, stepped)
+        keep_pending(std::mem::take(&mut open), read, stepped)
     }
 
     /// Sends what the rows are to become, in requests that are not too large; returns those of which it is not clear that they
     /// have.
-    async fn send_together<E>(&self, sent: Vec<Sent>, stepped: &mut Vec<(usize, Stepped<E>)>) -> Vec<Open> {
+    async fn send_together<E>(&self, sent: Vec<SentRow>, stepped: &mut Vec<(usize, StepResult<E>)>) -> Vec<PendingRow> {
         let mut open = Vec::new();
         let (inserts, updates): (Vec<_>, Vec<_>) =
             sent.into_iter().partition(|sent| matches!(sent.swap, Swap::Insert(_)));
         for rows in [inserts, updates] {
-            for rows in cut(rows) {
+            for rows in split_by_bytes(rows) {
                 let answers = self.send(&rows).await;
-                for (Sent { open: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
+                for (SentRow { open: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
                     let failed = match answer {
                         Answer::Done => {
                             stepped.push((row.place, Ok(Ok(next))));
                             continue;
                         }
                         Answer::Unclear => None,
-                        Answer::Failed(error) => row.doubt.after(error, row.last),
+                        Answer::Failed(error) => row.lost.after(error, row.last),
                     };
                     match failed {
                         Some(error) => stepped.push((row.place, Err(error))),
@@ -214,7 +218,7 @@ impl Rows {
     }
 
     /// Sends one request; says what its answer says of each row.
-    async fn send(&self, rows: &[Sent]) -> Vec<Answer> {
+    async fn send(&self, rows: &[SentRow]) -> Vec<Answer> {
         let Some(namespace) = rows.first().map(|row| row.open.key.namespace.clone()) else { return Vec::new() };
         let (mut documents, mut statements) = (Vec::new(), Vec::new());
         for row in rows {
@@ -257,12 +261,12 @@ fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
 }
 
 /// What is to be sent; rows that are not known stay open.
-fn planned<E>(
-    open: Vec<Open>,
+fn plan_requests<E>(
+    open: Vec<PendingRow>,
     step: impl Fn(usize, &Row) -> Result<Step, E>,
     check: impl Fn(&Row) -> StoreResult<()>,
-    stepped: &mut Vec<(usize, Stepped<E>)>,
-) -> (Vec<Open>, Vec<Sent>) {
+    stepped: &mut Vec<(usize, StepResult<E>)>,
+) -> (Vec<PendingRow>, Vec<SentRow>) {
     let (mut unread, mut sent) = (Vec::new(), Vec::new());
     for mut row in open {
         let Some(known) = row.known.take() else {
@@ -271,13 +275,13 @@ fn planned<E>(
         };
         let outcome = match step(row.place, &known) {
             Ok(Step::Done) => Ok(Ok(known)),
-            Err(why) => Ok(Err(RefusedStep { why, row: known, was_in_doubt: row.doubt.is_there() })),
+            Err(why) => Ok(Err(RefusedStep { why, row: known, was_in_doubt: row.lost.may_be_done() })),
             Ok(Step::Change(next)) => match check(&next) {
                 Err(error) => Err(error),
                 Ok(()) => {
                     row.last = known.revision;
                     let swap = Swap::of(&row.key, known.revision, &next);
-                    sent.push(Sent { open: row, next, swap });
+                    sent.push(SentRow { open: row, next, swap });
                     continue;
                 }
             },
@@ -288,11 +292,11 @@ fn planned<E>(
 }
 
 /// The rows for which the function has no error; the others have ended with it.
-fn kept<E>(
-    open: Vec<Open>,
-    mut failed: impl FnMut(&mut Open) -> Option<StoreError>,
-    stepped: &mut Vec<(usize, Stepped<E>)>,
-) -> Vec<Open> {
+fn keep_pending<E>(
+    open: Vec<PendingRow>,
+    mut failed: impl FnMut(&mut PendingRow) -> Option<StoreError>,
+    stepped: &mut Vec<(usize, StepResult<E>)>,
+) -> Vec<PendingRow> {
     let mut kept = Vec::with_capacity(open.len());
     for mut row in open {
         match failed(&mut row) {
@@ -304,8 +308,8 @@ fn kept<E>(
 }
 
 /// In requests that are not too large.
-fn cut(rows: Vec<Sent>) -> Vec<Vec<Sent>> {
-    let (mut requests, mut bytes): (Vec<Vec<Sent>>, usize) = (Vec::new(), 0);
+fn split_by_bytes(rows: Vec<SentRow>) -> Vec<Vec<SentRow>> {
+    let (mut requests, mut bytes): (Vec<Vec<SentRow>>, usize) = (Vec::new(), 0);
     for row in rows {
         let size = row.swap.bytes();
         match requests.last_mut() {

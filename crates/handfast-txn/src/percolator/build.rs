@@ -37,14 +37,14 @@ use handfast_store::{
     Namespace, Result as StoreResult, insertion,
 };
 
-use super::catalog::{Catalog, IndexId, Kept, State, uuid};
+use super::catalog::{Catalog, EngineIndex, IndexId, State, uuid};
 use super::committer::{self, Committer};
 use super::core::{Core, conflict};
 use super::definitions::Dependencies;
 use super::resolver::Resolved;
 use super::row::Timestamp;
 use super::scan::next_rows;
-use super::unique::{self, Place};
+use super::unique::{self, IndexKey};
 use crate::error::is_transient;
 
 /// Documents whose keys are written in one transaction: so many that its round trips hardly count, so few that a conflict
@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// The index in the catalog, where it is put if it is not there.
-    async fn begin_building(&self, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<Kept> {
+    async fn begin_building(&self, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<EngineIndex> {
         let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
         let index = Arc::new(Index::compile(spec.clone())?);
         let id = self
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// Makes the store's own index on the same fields. One that it has under another name serves as well.
-    async fn make_twin(&self, kept: &Kept) -> StoreResult<()> {
+    async fn make_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let twin = IndexSpec { unique: false, expire_after_seconds: None, ..kept.spec().clone() };
         let request = CreateIndexes { namespace: kept.namespace.clone(), indexes: vec![twin] };
         match self.rows.store.create_indexes(request).await {
@@ -128,7 +128,7 @@ impl Core {
     }
 
     /// Writes the rows of all documents that are there.
-    async fn fill(self: &Arc<Self>, kept: &Kept) -> StoreResult<()> {
+    async fn fill(self: &Arc<Self>, kept: &EngineIndex) -> StoreResult<()> {
         // As they are in the store: whatever becomes of them meanwhile, the transaction of a page sees.
         let find =
             Find { projection: rawdoc! { "_id": 1 }, ..Find::new(kept.namespace.clone(), RawDocumentBuf::new()) };
@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// Says that the index is still being built.
-    async fn give_sign(&self, kept: &Kept) -> StoreResult<()> {
+    async fn give_sign(&self, kept: &EngineIndex) -> StoreResult<()> {
         let now = self.oracle.next().await?;
         let sign = |catalog: &mut Catalog| {
             let is_there = catalog.change(kept.id, |kept| kept.alive = kept.alive.max(now));
@@ -154,7 +154,7 @@ impl Core {
         self.change_catalog(sign).await
     }
 
-    async fn fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+    async fn fill_page(self: &Arc<Self>, kept: &EngineIndex, ids: Vec<RawBson>) -> StoreResult<()> {
         let mut pause = PAUSE_FIRST;
         for _ in 0..ATTEMPTS_MAX {
             match self.try_fill_page(kept, ids.clone()).await {
@@ -168,30 +168,31 @@ impl Core {
         Err(conflict(format_args!("keys of the index '{}' were written again and again", kept.spec().name)))
     }
 
-    async fn try_fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+    async fn try_fill_page(self: &Arc<Self>, kept: &EngineIndex, ids: Vec<RawBson>) -> StoreResult<()> {
         let snapshot = self.begin().await?;
         let (catalog, version) = self.catalog().await?;
-        let is_building = |other: &Kept| other.id == kept.id && other.state != State::Leaving;
+        let is_building = |other: &EngineIndex| other.id == kept.id && other.state != State::Leaving;
         if !catalog.in_force(&kept.namespace, version).any(is_building) {
             return Err(taken_away(kept));
         }
         let documents = snapshot.by_ids(&kept.namespace, ids).await?;
-        let mut places: BTreeMap<Place, &RawDocumentBuf> = BTreeMap::new();
+        let mut keys: BTreeMap<IndexKey, &RawDocumentBuf> = BTreeMap::new();
         for document in &documents {
             for key in kept.index.keys(document)?.keys {
-                if places.contains_key(&(kept.id, key.clone())) {
-                    return Err(catalog.duplicate(kept, document, &key));
+                let key = IndexKey { index: kept.id, key };
+                if keys.contains_key(&key) {
+                    return Err(catalog.duplicate(kept, document, &key.key));
                 }
-                places.insert((kept.id, key), document);
+                keys.insert(key, document);
             }
         }
-        let owners = unique::owners(&snapshot, places.keys()).await?;
+        let owners = unique::owners(&snapshot, keys.keys()).await?;
         let mut missing = Vec::new();
-        for (place, document) in places {
-            match owners.get(&place) {
-                None => missing.push(unique::taken_by(&place, document)?),
+        for (key, document) in keys {
+            match owners.get(&key) {
+                None => missing.push(unique::row_owned_by(&key, document)?),
                 Some(owner) if insertion::same_id(owner.as_raw_bson_ref(), insertion::id(document)?) => {}
-                Some(_) => return Err(catalog.duplicate(kept, document, &place.1)),
+                Some(_) => return Err(catalog.duplicate(kept, document, &key.key)),
             }
         }
         let on = Dependencies::on_indexes(&catalog, version, [kept.namespace.clone()]);
@@ -203,14 +204,14 @@ impl Core {
     ///
     /// # Errors
     /// Those of the store: what is left is removed later.
-    pub(super) async fn remove(&self, indexes: &[Kept]) -> StoreResult<()> {
+    pub(super) async fn remove(&self, indexes: &[EngineIndex]) -> StoreResult<()> {
         self.mark_leaving(|kept| indexes.iter().any(|other| other.id == kept.id)).await?;
         self.remove_leaving().await
     }
 
     /// Drops the indexes whose builder gives no sign of life, and goes on with those that somebody began to drop.
     pub(super) async fn clean_catalog(&self, now: Timestamp) -> StoreResult<()> {
-        let is_abandoned = |kept: &Kept| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
+        let is_abandoned = |kept: &EngineIndex| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
         let catalog = self.newest_catalog().await?;
         if catalog.version > self.oracle.catalog() {
             // The process that wrote it may not have come to announce it.
@@ -222,7 +223,7 @@ impl Core {
         self.remove_leaving().await
     }
 
-    async fn mark_leaving(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+    async fn mark_leaving(&self, pick: impl Fn(&EngineIndex) -> bool + Send + Sync) -> StoreResult<()> {
         let mark = |catalog: &mut Catalog| {
             let ids: Vec<_> = catalog.staying(|_| true).filter(|kept| pick(kept)).map(|kept| kept.id).collect();
             for id in ids {
@@ -235,7 +236,7 @@ impl Core {
 
     async fn remove_leaving(&self) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
-        let is_leaving = |kept: &Kept| kept.state == State::Leaving;
+        let is_leaving = |kept: &EngineIndex| kept.state == State::Leaving;
         let leaving: Vec<_> = catalog.staying(|_| true).filter(|kept| is_leaving(kept)).cloned().collect();
         for kept in &leaving {
             self.drop_twin(kept).await?;
@@ -247,7 +248,7 @@ impl Core {
     }
 
     /// Lets the indexes go that a function picks: they are not in force any more.
-    pub(super) async fn let_go(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+    pub(super) async fn let_go(&self, pick: impl Fn(&EngineIndex) -> bool + Send + Sync) -> StoreResult<()> {
         let drop = |catalog: &mut Catalog| {
             catalog.drop(&pick);
             Ok(())
@@ -277,9 +278,9 @@ impl Core {
     /// Removes the rows of an index that nobody writes any more: who commits after this does not know it. Those who have
     /// locked a row are waited for, and no row goes before: one of them may be where the others' transaction was decided.
     async fn remove_rows(&self, id: IndexId) -> StoreResult<()> {
-        for _ in 0..super::SETTLE_LOOKS_MAX {
+        for _ in 0..super::LOCK_LOOKS_MAX {
             if !self.resolve_rows(id).await? {
-                tokio::time::sleep(super::SETTLE_PAUSE).await;
+                tokio::time::sleep(super::LOCK_LOOKS_PAUSE).await;
                 continue;
             }
             let mut removing = self.rows_of(id).await?;
@@ -318,7 +319,7 @@ impl Core {
     }
 
     /// Drops the store's own index on the same fields.
-    async fn drop_twin(&self, kept: &Kept) -> StoreResult<()> {
+    async fn drop_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let selector = IndexSelector::Names(vec![kept.spec().name.clone()]);
         let request = DropIndexes { namespace: kept.namespace.clone(), selector };
         match self.rows.store.drop_indexes(request).await {
@@ -341,7 +342,7 @@ pub(super) fn in_the_way(namespace: &Namespace, name: &str) -> StoreError {
     conflict(format_args!("another index '{name}' of {namespace} is being built or dropped"))
 }
 
-fn taken_away(kept: &Kept) -> StoreError {
+fn taken_away(kept: &EngineIndex) -> StoreError {
     let text = format!("the index '{}' of {} was dropped while it was built", kept.spec().name, kept.namespace);
     StoreError::command(Code::IndexNotFound, text)
 }

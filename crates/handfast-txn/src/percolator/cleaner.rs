@@ -9,7 +9,7 @@
 //!
 //! The safe point is so far back that no transaction from below it can fetch a commit timestamp that is not refused
 //! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that nobody reads there
-//! ([`keeper`](super::keeper)). No time of day says where it is ([`ages`](super::ages)).
+//! ([`history_lease`](super::history_lease)). No time of day says where it is ([`ages`](super::ages)).
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
@@ -48,13 +48,13 @@ pub struct Cleaned {
 
 /// A pass under way.
 #[derive(Default)]
-pub(super) struct Pass {
+pub(super) struct CleaningPass {
     pub(super) cleaned: Cleaned,
     /// What failed first, and why.
     first: Option<String>,
 }
 
-impl Pass {
+impl CleaningPass {
     /// Goes on without something that failed.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Core {
         let now = self.oracle.next().await?;
         let ages = self.ages(now).await?;
         let safe = self.safe_point(now, &ages).await?;
-        let mut pass = Pass::default();
+        let mut pass = CleaningPass::default();
         let oldest = self.resolve_all(None, &mut pass).await?;
         if let Err(error) = self.clean_catalog(now).await {
             pass.skip(&"the catalog", error)?;
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Forgets what is below the safe point, and outcomes from before that moment. No lock points at it any more.
-    async fn forget(&self, safe: SafePoint, outcomes: Timestamp, pass: &mut Pass) -> StoreResult<()> {
+    async fn forget(&self, safe: SafePoint, outcomes: Timestamp, pass: &mut CleaningPass) -> StoreResult<()> {
         if let Err(error) = self.remove_orphans(safe, pass).await {
             pass.skip(&"the keys of dropped indexes", error)?;
         }
@@ -137,7 +137,7 @@ impl Core {
         if self.rows.store.find_all(any).await?.is_empty() {
             return Ok(0);
         }
-        let mut pass = Pass::default();
+        let mut pass = CleaningPass::default();
         // What a record decided must not be asked for any more.
         let oldest = self.resolve_all(None, &mut pass).await?;
         if oldest.is_none_or(|oldest| oldest >= safe) {
@@ -148,7 +148,7 @@ impl Core {
 
     /// Removes the records that were written before this, which is below the safe point. Notes first how far it forgets, so
     /// that nothing is gone unnoticed.
-    async fn remove_records(&self, before: Timestamp, pass: &mut Pass) -> StoreResult<()> {
+    async fn remove_records(&self, before: Timestamp, pass: &mut CleaningPass) -> StoreResult<()> {
         let (namespace, failed) = (Ticket::namespace()?, pass.cleaned.failed);
         let mut candidates = self.scan(&namespace, &older(before)).await?;
         let mut is_noted = false;
@@ -172,7 +172,11 @@ impl Core {
 
     /// Resolves all locks, or those of one transaction; returns the start of the oldest transaction of which one stays: as it is
     /// alive, or as that could not be done.
-    pub(super) async fn resolve_all(&self, of: Option<Timestamp>, pass: &mut Pass) -> StoreResult<Option<Timestamp>> {
+    pub(super) async fn resolve_all(
+        &self,
+        of: Option<Timestamp>,
+        pass: &mut CleaningPass,
+    ) -> StoreResult<Option<Timestamp>> {
         let mut oldest = None;
         for namespace in self.namespaces().await? {
             if let Err(error) = self.resolve_in(&namespace, of, pass, &mut oldest).await {
@@ -188,7 +192,7 @@ impl Core {
         &self,
         namespace: &Namespace,
         of: Option<Timestamp>,
-        pass: &mut Pass,
+        pass: &mut CleaningPass,
         oldest: &mut Option<Timestamp>,
     ) -> StoreResult<()> {
         let failed = pass.cleaned.failed;
@@ -204,11 +208,11 @@ impl Core {
                     Found::Damaged { start, error } => {
                         pass.check_since(failed)?;
                         pass.skip(namespace, error)?;
-                        stays(oldest, start);
+                        note_oldest(oldest, start);
                     }
                 }
             }
-            for ((start, key), resolved) in keys.into_iter().zip(self.resolve_all_of(rows).await) {
+            for ((start, key), resolved) in keys.into_iter().zip(self.resolve_each(rows).await) {
                 pass.check_since(failed)?;
                 match resolved {
                     Ok(Resolved::Free(_)) => {
@@ -218,13 +222,13 @@ impl Core {
                     Ok(Resolved::Alive) => pass.cleaned.alive += 1,
                     Err(error) => pass.skip(&key, error)?,
                 }
-                stays(oldest, start);
+                note_oldest(oldest, start);
             }
         }
         Ok(())
     }
 
-    async fn collect(&self, namespace: &Namespace, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+    async fn collect(&self, namespace: &Namespace, safe: SafePoint, pass: &mut CleaningPass) -> StoreResult<()> {
         let failed = pass.cleaned.failed;
         let mut candidates = self.scan(namespace, &due_up_to(safe)).await?;
         let mut is_first = true;
@@ -260,7 +264,7 @@ impl Core {
     }
 
     /// Removes the rows of indexes that are not there any more: what arrived after they were removed.
-    async fn remove_orphans(&self, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+    async fn remove_orphans(&self, safe: SafePoint, pass: &mut CleaningPass) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         let (namespace, failed) = (super::unique::namespace()?, pass.cleaned.failed);
         // Rows that have just been made have more than one version. Older ones were looked at then.
@@ -283,12 +287,12 @@ impl Core {
 }
 
 /// A lock of this transaction stays.
-fn stays(oldest: &mut Option<Timestamp>, start: Timestamp) {
+fn note_oldest(oldest: &mut Option<Timestamp>, start: Timestamp) {
     *oldest = Some(oldest.map_or(start, |oldest| oldest.min(start)));
 }
 
 /// What was found as rows, without those that are damaged.
-fn rows(found: Vec<Found>, pass: &mut Pass, namespace: &Namespace) -> StoreResult<Vec<(Key, Row)>> {
+fn rows(found: Vec<Found>, pass: &mut CleaningPass, namespace: &Namespace) -> StoreResult<Vec<(Key, Row)>> {
     let mut rows = Vec::with_capacity(found.len());
     for found in found {
         match found {
@@ -313,8 +317,8 @@ fn older(than: Timestamp) -> RawDocumentBuf {
 /// it then can no longer be sent once more.
 fn is_forgettable(row: &Row, before: Timestamp) -> bool {
     let is_old = |at: &Timestamp| *at < before;
-    let is_settled = matches!(row.revision, Revision::At(revision) if revision < before.0);
-    is_settled && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
+    let cannot_be_repeated = matches!(row.revision, Revision::At(revision) if revision < before.0);
+    cannot_be_repeated && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
 }
 
 /// Cleans again and again, until the engine is gone.

@@ -18,7 +18,7 @@ use handfast_store::{
 use super::catalog::Catalog;
 use super::core::{Core, conflict};
 use super::definitions::is_fixed;
-use super::mapping::Meaning;
+use super::mapping::{Meaning, SeenName};
 use super::newest::{notice, notice_id};
 use super::oracle::Moment;
 use super::row::{SafePoint, Timestamp};
@@ -27,7 +27,7 @@ use super::row::{SafePoint, Timestamp};
 const ATTEMPTS_MAX: usize = 32;
 
 /// What a name stands for, and whether that is there.
-struct Found {
+struct NameLookup {
     meaning: Meaning,
     is_there: bool,
 }
@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// What a name stands for in the newest catalog, which is in force then.
-    async fn found(&self, name: &Namespace) -> StoreResult<Found> {
+    async fn look_up(&self, name: &Namespace) -> StoreResult<NameLookup> {
         let catalog = self.newest_catalog().await?;
         if catalog.version > self.oracle.catalog() {
             // The process that wrote it may not have come to announce it.
@@ -55,7 +55,7 @@ impl Core {
             Meaning::Nothing => false,
             Meaning::Unlisted => self.is_in_store(name).await?,
         };
-        Ok(Found { meaning, is_there })
+        Ok(NameLookup { meaning, is_there })
     }
 
     /// The collection of the store that a name stands for now.
@@ -94,7 +94,7 @@ impl Core {
 
     /// Makes a collection if it is not there.
     pub(super) async fn create_collection(&self, name: &Namespace) -> StoreResult<()> {
-        match self.found(name).await?.is_there {
+        match self.look_up(name).await?.is_there {
             true => Ok(()),
             false => self.make_collection(name).await.map(drop),
         }
@@ -117,7 +117,7 @@ impl Core {
     /// Drops a collection; `false` if there was none.
     pub(super) async fn drop_collection(&self, name: &Namespace) -> StoreResult<bool> {
         check_not_fixed(name)?;
-        let Found { meaning, is_there } = self.found(name).await?;
+        let NameLookup { meaning, is_there } = self.look_up(name).await?;
         if !is_there {
             return Ok(false);
         }
@@ -174,11 +174,12 @@ impl Core {
         self.rows.store.check_rename(from, to)?;
         [from, to].into_iter().try_for_each(check_not_fixed)?;
         for _ in 0..ATTEMPTS_MAX {
-            let (source, target) = (self.found(from).await?, self.found(to).await?);
+            let (source, target) = (self.look_up(from).await?, self.look_up(to).await?);
             check_names(&request, &source, &target)?;
             let rename = |catalog: &mut Catalog| {
                 let version = catalog.version;
-                let (from, to) = ((from, &source.meaning), (to, &target.meaning));
+                let from = SeenName { name: from, meaning: &source.meaning };
+                let to = SeenName { name: to, meaning: &target.meaning };
                 Ok(catalog.mapping.rename(from, to, *drop_target && target.is_there, version))
             };
             if self.change_catalog(rename).await? {
@@ -291,7 +292,7 @@ impl Core {
 }
 
 /// What a rename is refused for.
-fn check_names(request: &RenameCollection, source: &Found, target: &Found) -> StoreResult<()> {
+fn check_names(request: &RenameCollection, source: &NameLookup, target: &NameLookup) -> StoreResult<()> {
     let RenameCollection { from, to, drop_target } = request;
     if !source.is_there {
         let text = format!("source collection {from} does not exist");

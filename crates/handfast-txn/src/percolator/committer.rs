@@ -30,13 +30,13 @@ use handfast_store::{
 };
 use tokio::task::JoinSet;
 
-use super::batch::{at_once, groups};
-use super::core::{Core, Fate, conflict};
-use super::definitions::{Dependencies, Located};
+use super::batch::{groups, groups_at_once};
+use super::core::{Core, KnownOutcome, conflict};
+use super::definitions::{Dependencies, LocatedCollections};
 use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::{Resolved, release};
-use super::row::{self, AllNeeded, Body, Key, Lock, NotCommitted, Refused, Row, Timestamp, commit, prewrite};
+use super::row::{self, AllNeeded, Body, CommitRefused, Key, Lock, PrewriteRefused, Row, Timestamp, commit, prewrite};
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use super::unique;
@@ -63,16 +63,16 @@ pub(super) struct Committer {
 }
 
 /// A row that could not be locked.
-struct NotLocked {
+struct PrewriteError {
     error: StoreError,
     /// A lock may still be there, or come.
     in_doubt: bool,
 }
 
-type Prewritten = (usize, Result<Row, NotLocked>);
+type Prewritten = (usize, Result<Row, PrewriteError>);
 
 /// How far the prewrite of all rows has come.
-struct Locked {
+struct PrewriteProgress {
     rows: Vec<Option<Row>>,
     /// Where a lock may be.
     touched: Vec<bool>,
@@ -118,7 +118,8 @@ impl Committer {
             }
         }
         let written = writes.writes.iter().map(|write| write.namespace.clone()).collect();
-        let Located { catalog, version, dependencies: on } = core.locate(&snapshot, &written, &writes.reads).await?;
+        let LocatedCollections { catalog, version, dependencies: on } =
+            core.locate(&snapshot, &written, &writes.reads).await?;
         for BatchWrite { namespace: name, id, write, .. } in writes.writes {
             let Some(namespace) = on.collection(&name).cloned() else { return Err(not_located(&name)) };
             let key = Key { namespace, id };
@@ -129,7 +130,7 @@ impl Committer {
             changes.push((key, body));
         }
         let reads = writes.reads.into_iter().filter_map(|read| located(read, &on)).collect();
-        let keys = unique::changed_with(&snapshot, &catalog, version, &changes).await?;
+        let keys = unique::key_row_changes(&snapshot, &catalog, version, &changes).await?;
         changes.extend(keys);
         let committer = Committer::of(core, snapshot, changes).depending_on(on);
         Ok(Prepared::Commit(Committer { id, reads, ..committer }))
@@ -159,11 +160,11 @@ impl Committer {
     }
 
     /// Remembers what became of it. Of one that has a name only that it has committed: the rest is for its record to say.
-    fn note(&self, fate: Fate) {
+    fn note(&self, outcome: KnownOutcome) {
         if let Some(id) = self.id
-            && (!id.is_named() || matches!(fate, Fate::Committed(_)))
+            && (!id.is_named() || matches!(outcome, KnownOutcome::Committed(_)))
         {
-            self.core.note(id, fate);
+            self.core.remember_outcome(id, outcome);
         }
     }
 
@@ -174,19 +175,19 @@ impl Committer {
         }
         check_age(&self.core, self.snapshot.age())?;
         self.check_primary()?;
-        let _sign_of_life = self.live();
+        let _renewal = self.renew_primary_lock();
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
             Err(error) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 return Err(error);
             }
         };
-        let at = match self.time_of_commit().await {
+        let at = match self.commit_timestamp().await {
             Ok(at) => at,
             Err(error) => {
                 self.roll_back(&vec![true; rows.len()], false).await;
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 return Err(error);
             }
         };
@@ -201,8 +202,8 @@ impl Committer {
         let Some((key, lock)) = self.locks.first().filter(|(_, lock)| lock.keys.len() >= NAMED_MAX) else {
             return Ok(());
         };
-        let row = self.snapshot.known(key).unwrap_or_else(|| Row::missing(key.id.clone()));
-        let Ok(row::Step::Change(locked)) = prewrite(&self.core.forwarded(&row), lock) else { return Ok(()) };
+        let row = self.snapshot.cached_row(key).unwrap_or_else(|| Row::missing(key.id.clone()));
+        let Ok(row::Step::Change(locked)) = prewrite(&self.core.rolled_forward(&row), lock) else { return Ok(()) };
         let too_large = |error: StoreError| {
             let text = format!(
                 "the transaction writes {} documents, and their _ids do not fit into one document: write less in one",
@@ -215,11 +216,11 @@ impl Committer {
     }
 
     /// Gives the primary's lock more time while the commit takes long. Ends with what it returns.
-    fn live(&self) -> SignOfLife {
+    fn renew_primary_lock(&self) -> LockRenewal {
         let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
         let primary = self.locks.first().map(|(key, _)| key.clone());
         let every = core.options.lock_ttl / 3;
-        SignOfLife(tokio::spawn(async move {
+        LockRenewal(tokio::spawn(async move {
             let Some(primary) = primary else { return };
             loop {
                 tokio::time::sleep(every).await;
@@ -233,7 +234,8 @@ impl Committer {
     /// Locks all rows, or none.
     async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
         let groups = groups(self.locks.iter().map(|(key, lock)| (key, lock.body.bytes())));
-        let (mut tasks, at_once, mut locked) = (JoinSet::new(), at_once(&groups), Locked::none(self.locks.len()));
+        let (mut tasks, at_once, mut locked) =
+            (JoinSet::new(), groups_at_once(&groups), PrewriteProgress::none(self.locks.len()));
         for group in groups {
             if tasks.len() >= at_once
                 && let Some(joined) = tasks.join_next().await
@@ -250,11 +252,11 @@ impl Committer {
         while let Some(joined) = tasks.join_next().await {
             locked.note(joined.ok());
         }
-        let Locked { rows, touched, failed, in_doubt } = locked;
+        let PrewriteProgress { rows, touched, failed, in_doubt } = locked;
         let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
         self.roll_back(&touched, in_doubt).await;
         // Whatever became of the locks.
-        Err(undecided(error))
+        Err(not_applied(error))
     }
 
     /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
@@ -269,7 +271,7 @@ impl Committer {
     /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are. One that is far above the
     /// start is refused, whatever the clocks of this process say: a collector that has fetched a smaller one forgets nothing of the
     /// transaction, and one that fetches a larger one meets its locks first.
-    async fn time_of_commit(&self) -> StoreResult<Timestamp> {
+    async fn commit_timestamp(&self) -> StoreResult<Timestamp> {
         let Moment { at, catalog } = self.core.oracle.moment().await?;
         check_age(&self.core, at.since(self.start()))?;
         if let Some(on) = &self.on {
@@ -288,27 +290,27 @@ impl Committer {
         let step = |row: &Row| commit(row, start, at, &*core);
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused)) if refused.was_in_doubt && refused.why == NotCommitted::NoLock => {
-                self.note(Fate::Unknown { start, primary: primary.clone() });
+            Ok(Err(refused)) if refused.was_in_doubt && refused.why == CommitRefused::NoLock => {
+                self.note(KnownOutcome::Unknown { start, primary: primary.clone() });
                 let text = format!("{primary}, where the transaction was decided, knows nothing of it any more");
                 return Err(StoreError::command(Code::NoSuchTransaction, text).in_doubt());
             }
             Ok(Err(_)) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], false).await;
                 return Err(conflict("others took the transaction for abandoned and rolled it back"));
             }
             Err(error) if error.applied() == Applied::Maybe => {
-                self.note(Fate::Unknown { start, primary: primary.clone() });
+                self.note(KnownOutcome::Unknown { start, primary: primary.clone() });
                 return Err(error);
             }
             Err(error) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], true).await;
                 return Err(error);
             }
         }
-        self.note(Fate::Committed(at));
+        self.note(KnownOutcome::Committed(at));
         let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows.map(Some)).collect();
         core.note_committed(start, at);
         let work = roll_forward(Arc::clone(&core), start, at, others);
@@ -332,9 +334,9 @@ fn not_located(name: &Namespace) -> StoreError {
     StoreError::command(Code::InternalError, format!("the commit has no collection for {name}"))
 }
 
-impl Locked {
+impl PrewriteProgress {
     fn none(of: usize) -> Self {
-        Locked { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
+        PrewriteProgress { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
     }
 
     /// Notes what became of a group; none if it broke off.
@@ -359,16 +361,16 @@ impl Locked {
 }
 
 /// Stops when it is dropped.
-struct SignOfLife(tokio::task::JoinHandle<()>);
+struct LockRenewal(tokio::task::JoinHandle<()>);
 
-impl Drop for SignOfLife {
+impl Drop for LockRenewal {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// An error of a transaction before there is a decision on its primary: nothing of it is applied.
-pub(super) fn undecided(error: StoreError) -> StoreError {
+pub(super) fn not_applied(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error)
 }
 
@@ -378,11 +380,11 @@ async fn prewrite_group(
     snapshot: &PercolatorSnapshot,
     group: Vec<(usize, (Key, Lock))>,
 ) -> Vec<Prewritten> {
-    let known = |key: &Key| (key.clone(), snapshot.known(key));
+    let known = |key: &Key| (key.clone(), snapshot.cached_row(key));
     if let [(place, (key, lock))] = &group[..] {
-        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.known(key)).await)];
+        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.cached_row(key)).await)];
     }
-    let step = |place: usize, row: &Row| prewrite(&core.forwarded(row), &group[place].1.1);
+    let step = |place: usize, row: &Row| prewrite(&core.rolled_forward(row), &group[place].1.1);
     let check = |row: &Row| {
         check_age(core, snapshot.age())?;
         can_be_committed(row, snapshot.at)
@@ -393,7 +395,7 @@ async fn prewrite_group(
     for ((place, (key, lock)), stepped) in group.iter().zip(stepped) {
         let result = match stepped {
             Ok(Ok(row)) => Ok(row),
-            Err(error) => Err(NotLocked { in_doubt: error.applied() == Applied::Maybe, error }),
+            Err(error) => Err(PrewriteError { in_doubt: error.applied() == Applied::Maybe, error }),
             // The transaction is rolled back already.
             Ok(Err(_)) if has_failed => continue,
             Ok(Err(refused)) => prewrite_one(core, snapshot, key, lock, Some(refused.row)).await,
@@ -412,11 +414,11 @@ async fn prewrite_one(
     key: &Key,
     lock: &Lock,
     mut known: Option<Row>,
-) -> Result<Row, NotLocked> {
-    let unsure = |error: StoreError| NotLocked { in_doubt: error.applied() == Applied::Maybe, error };
+) -> Result<Row, PrewriteError> {
+    let unsure = |error: StoreError| PrewriteError { in_doubt: error.applied() == Applied::Maybe, error };
     let mut pauses = PAUSES_MILLIS.into_iter();
     loop {
-        let step = |row: &Row| prewrite(&core.forwarded(row), lock);
+        let step = |row: &Row| prewrite(&core.rolled_forward(row), lock);
         let check = |row: &Row| {
             check_age(core, snapshot.age())?;
             can_be_committed(row, lock.start)
@@ -426,25 +428,27 @@ async fn prewrite_one(
                 Ok(row) => return Ok(row),
                 Err(refused) => refused,
             };
-        let refuse = |why: String| NotLocked { error: conflict(why), in_doubt: false };
+        let refuse = |why: String| PrewriteError { error: conflict(why), in_doubt: false };
         match why {
-            Refused::Locked(_) => match core.resolve(key, row).await {
+            PrewriteRefused::Locked(_) => match core.resolve(key, row).await {
                 Ok(Resolved::Free(row)) => known = Some(row),
                 Ok(Resolved::Alive) => match pauses.next() {
                     Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
                     None => return Err(refuse(format!("{key} is locked by another transaction"))),
                 },
-                Err(error) => return Err(NotLocked { error, in_doubt: false }),
+                Err(error) => return Err(PrewriteError { error, in_doubt: false }),
             },
-            Refused::Conflict(at) => {
+            PrewriteRefused::Conflict(at) => {
                 return Err(refuse(format!("{key} was changed at {at}, after the transaction began")));
             }
-            Refused::RolledBack => return Err(refuse("others took the transaction for abandoned".to_owned())),
-            Refused::Full => return Err(refuse(format!("{key} has had too many commits that are not collected yet"))),
+            PrewriteRefused::RolledBack => return Err(refuse("others took the transaction for abandoned".to_owned())),
+            PrewriteRefused::Full => {
+                return Err(refuse(format!("{key} has had too many commits that are not collected yet")));
+            }
             // One transaction has one commit: this one's is still to come.
-            Refused::Committed(at) => {
+            PrewriteRefused::Committed(at) => {
                 let text = format!("{key} has a version of a transaction that has not committed, at {at}");
-                return Err(NotLocked { error: StoreError::command(Code::InternalError, text), in_doubt: false });
+                return Err(PrewriteError { error: StoreError::command(Code::InternalError, text), in_doubt: false });
             }
         }
     }

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 
 use super::ages::AgeWatch;
 use super::definitions::Definitions;
-use super::keeper::Keeper;
+use super::history_lease::HistoryLease;
 use super::options::PercolatorOptions;
 use super::oracle::{Moment, Oracle};
-use super::resolver::{Decision, Left};
+use super::resolver::{Decision, RollForwardQueue};
 use super::row::{HistoryNeeds, Key, Timestamp};
 use super::rows::Rows;
 use super::snapshot::PercolatorSnapshot;
@@ -40,25 +40,25 @@ pub(super) struct Core {
     pub(super) oracle: Oracle,
     pub(super) background: Background,
     /// The snapshots that are read here, by their timestamp: those of transactions are their start.
-    pub(super) open: Mutex<BTreeMap<Timestamp, Open>>,
-    pub(super) keeper: Keeper,
+    pub(super) open: Mutex<BTreeMap<Timestamp, OpenSnapshot>>,
+    pub(super) history_lease: HistoryLease,
     /// Before the last snapshot was asked for: the catalog is no older than that.
-    heard: Mutex<Option<LocalTime>>,
+    catalog_as_of: Mutex<Option<LocalTime>>,
     pub(super) age_watch: Mutex<AgeWatch>,
-    finished: Mutex<Bounded<Timestamp, ()>>,
-    outcomes: Mutex<Bounded<TransactionId, Fate>>,
-    decisions: Mutex<Bounded<Timestamp, Decision>>,
-    pub(super) left: Arc<Mutex<Left>>,
+    finished: Mutex<FifoCache<Timestamp, ()>>,
+    outcomes: Mutex<FifoCache<TransactionId, KnownOutcome>>,
+    decisions: Mutex<FifoCache<Timestamp, Decision>>,
+    pub(super) roll_forward_queue: Arc<Mutex<RollForwardQueue>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
     /// Collections of the store that have been seen to be there, and to have no unique index.
-    checked: Mutex<Bounded<Namespace, ()>>,
+    checked: Mutex<FifoCache<Namespace, ()>>,
     /// That the store does not make the engine's own indexes has been said.
-    pub(super) no_index_was_told: Arc<AtomicBool>,
+    pub(super) missing_index_was_logged: Arc<AtomicBool>,
 }
 
 /// A snapshot that is read here.
-pub(super) struct Open {
+pub(super) struct OpenSnapshot {
     pub(super) begun: LocalTime,
     snapshot: Weak<PercolatorSnapshot>,
 }
@@ -72,7 +72,7 @@ pub(super) struct LocalTime {
 
 /// What became of a transaction's commit, as far as this process knows.
 #[derive(Clone, Debug)]
-pub(super) enum Fate {
+pub(super) enum KnownOutcome {
     Committed(Timestamp),
     RolledBack,
     /// The primary has to be asked.
@@ -91,16 +91,16 @@ impl Core {
             oracle,
             background: Background::default(),
             open: Mutex::default(),
-            keeper: Keeper::default(),
-            heard: Mutex::default(),
+            history_lease: HistoryLease::default(),
+            catalog_as_of: Mutex::default(),
             age_watch: Mutex::default(),
-            finished: Mutex::new(Bounded::new(FINISHED_MAX)),
-            outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
-            decisions: Mutex::new(Bounded::new(DECISIONS_MAX)),
-            left: Arc::default(),
+            finished: Mutex::new(FifoCache::new(FINISHED_MAX)),
+            outcomes: Mutex::new(FifoCache::new(OUTCOMES_MAX)),
+            decisions: Mutex::new(FifoCache::new(DECISIONS_MAX)),
+            roll_forward_queue: Arc::default(),
             definitions: Definitions::default(),
-            checked: Mutex::new(Bounded::new(CHECKED_MAX)),
-            no_index_was_told: Arc::default(),
+            checked: Mutex::new(FifoCache::new(CHECKED_MAX)),
+            missing_index_was_logged: Arc::default(),
         }
     }
 
@@ -132,26 +132,26 @@ impl Core {
     pub(super) async fn begin_until(self: &Arc<Self>, deadline: Duration) -> StoreResult<Arc<PercolatorSnapshot>> {
         let begun = self.local_time();
         let Moment { at, catalog } = self.oracle.moment().await?;
-        *lock(&self.heard) = Some(begun);
+        *lock(&self.catalog_as_of) = Some(begun);
         let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, deadline, catalog));
-        lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
-        self.start_keeping();
+        lock(&self.open).insert(at, OpenSnapshot { begun, snapshot: Arc::downgrade(&snapshot) });
+        self.start_lease_upkeep();
         Ok(snapshot)
     }
 
     /// Whether this process knows a catalog so new that no collection was removed since that has a name there.
-    pub(super) fn has_heard_lately(&self) -> bool {
-        lock(&self.heard).is_some_and(|heard| self.age(heard) <= self.options.retention / 4)
+    pub(super) fn has_recent_catalog(&self) -> bool {
+        lock(&self.catalog_as_of).is_some_and(|catalog_as_of| self.age(catalog_as_of) <= self.options.retention / 4)
     }
 
     /// Nobody reads the snapshot any more.
-    pub(super) fn leave(&self, at: Timestamp) {
+    pub(super) fn close_snapshot(&self, at: Timestamp) {
         lock(&self.open).remove(&at);
-        self.keeper.left();
+        self.history_lease.snapshot_closed();
     }
 
     /// The snapshot of this timestamp, if somebody still holds it.
-    pub(super) fn entered(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
+    pub(super) fn open_snapshot(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
         lock(&self.open).get(&at)?.snapshot.upgrade()
     }
 
@@ -165,7 +165,7 @@ impl Core {
 
     /// The catalog has changed: collections may be gone that were looked at.
     pub(super) fn forget_checked(&self) {
-        *lock(&self.checked) = Bounded::new(CHECKED_MAX);
+        *lock(&self.checked) = FifoCache::new(CHECKED_MAX);
     }
 
     /// No lock is left of this transaction.
@@ -174,19 +174,19 @@ impl Core {
     }
 
     /// What became of the transaction that began then, if this process knows.
-    pub(super) fn decided(&self, start: Timestamp) -> Option<Decision> {
+    pub(super) fn known_decision(&self, start: Timestamp) -> Option<Decision> {
         lock(&self.decisions).get(&start).copied()
     }
 
-    pub(super) fn decide(&self, start: Timestamp, decision: Decision) {
+    pub(super) fn remember_decision(&self, start: Timestamp, decision: Decision) {
         lock(&self.decisions).insert(start, decision);
     }
 
-    pub(super) fn note(&self, id: TransactionId, fate: Fate) {
-        lock(&self.outcomes).insert(id, fate);
+    pub(super) fn remember_outcome(&self, id: TransactionId, outcome: KnownOutcome) {
+        lock(&self.outcomes).insert(id, outcome);
     }
 
-    pub(super) fn noted(&self, id: TransactionId) -> Option<Fate> {
+    pub(super) fn known_outcome(&self, id: TransactionId) -> Option<KnownOutcome> {
         lock(&self.outcomes).get(&id).cloned()
     }
 }
@@ -202,15 +202,15 @@ impl HistoryNeeds for Core {
 }
 
 /// Forgets what came first when it is full.
-pub(super) struct Bounded<K, V> {
+pub(super) struct FifoCache<K, V> {
     max: usize,
     values: HashMap<K, V>,
     order: VecDeque<K>,
 }
 
-impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
+impl<K: Hash + Eq + Clone, V> FifoCache<K, V> {
     pub(super) fn new(max: usize) -> Self {
-        Bounded { max, values: HashMap::new(), order: VecDeque::new() }
+        FifoCache { max, values: HashMap::new(), order: VecDeque::new() }
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {

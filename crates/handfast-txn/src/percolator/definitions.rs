@@ -32,7 +32,7 @@ pub(super) struct Dependencies {
 }
 
 /// The collections that a commit writes to and has read, in one version of the catalog.
-pub(super) struct Located {
+pub(super) struct LocatedCollections {
     pub(super) catalog: Arc<Catalog>,
     pub(super) version: u64,
     pub(super) dependencies: Dependencies,
@@ -78,7 +78,7 @@ impl Core {
 
     /// The catalog as it is in the store.
     pub(super) async fn newest_catalog(&self) -> StoreResult<Arc<Catalog>> {
-        let read = Arc::new(self.rows.whole::<Catalog>().await?);
+        let read = Arc::new(self.rows.read_versioned::<Catalog>().await?);
         self.learn_catalog(&read);
         Ok(read)
     }
@@ -92,7 +92,7 @@ impl Core {
     }
 
     /// Changes the catalog, and puts the change in force. The function may be called several times, as that of
-    /// [`change_whole`](super::rows::Rows::change_whole).
+    /// [`change_versioned`](super::rows::Rows::change_versioned).
     ///
     /// # Errors
     /// Those of the store: it may be changed, and in force or not. Those of the function.
@@ -101,7 +101,7 @@ impl Core {
         change: impl Fn(&mut Catalog) -> StoreResult<T> + Send + Sync,
     ) -> StoreResult<T> {
         let _turn = self.definitions.changing.lock().await;
-        let (answer, catalog) = self.rows.change_whole::<Catalog, T>(change).await?;
+        let (answer, catalog) = self.rows.change_versioned::<Catalog, T>(change).await?;
         let catalog = Arc::new(catalog);
         self.learn_catalog(&catalog);
         // What is there may be so since an answer got lost, and not be announced.
@@ -121,7 +121,7 @@ impl Core {
         snapshot: &PercolatorSnapshot,
         written: &BTreeSet<Namespace>,
         reads: &[Read],
-    ) -> StoreResult<Located> {
+    ) -> StoreResult<LocatedCollections> {
         let read = snapshot.names();
         let checked: BTreeSet<_> = reads.iter().map(namespace_of).collect();
         for _ in 0..ATTEMPTS_MAX {
@@ -131,7 +131,7 @@ impl Core {
                 let before = catalog.mapping.collection(name, snapshot.catalog);
                 let now = catalog.mapping.collection(name, version);
                 if before.is_some() && before != now {
-                    return Err(moved(name));
+                    return Err(collection_changed(name));
                 }
                 // Where there was nothing, a read found nothing, whatever has come there since.
                 if before.is_some() || written.contains(name) || checked.contains(name) {
@@ -145,7 +145,7 @@ impl Core {
             let collections: BTreeSet<_> =
                 written.iter().filter_map(|name| names.get(name).cloned().flatten()).collect();
             let dependencies = Dependencies { names, ..Dependencies::on_indexes(&catalog, version, collections) };
-            return Ok(Located { catalog, version, dependencies });
+            return Ok(LocatedCollections { catalog, version, dependencies });
         }
         Err(conflict("the collections that the transaction writes to were dropped again and again"))
     }
@@ -180,7 +180,7 @@ impl Core {
             catalog.mapping.collection(name, version) == **collection
         };
         if let Some((name, _)) = on.names.iter().find(|of| !is_same(of)) {
-            return Err(moved(name));
+            return Err(collection_changed(name));
         }
         let is_same = |(collection, ids): &(Namespace, Vec<IndexId>)| {
             catalog.unique(collection, version).map(|kept| kept.id).eq(ids.iter().copied())
@@ -206,6 +206,6 @@ fn namespace_of(read: &Read) -> &Namespace {
     }
 }
 
-fn moved(name: &Namespace) -> handfast_store::Error {
+fn collection_changed(name: &Namespace) -> handfast_store::Error {
     conflict(format_args!("the collection {name} was created, dropped or renamed since the transaction began"))
 }

@@ -14,7 +14,7 @@ use handfast_store::{
 };
 
 use super::build::in_the_way;
-use super::catalog::{Catalog, Kept, State, is_kept};
+use super::catalog::{Catalog, EngineIndex, State, is_kept_by_engine};
 use super::core::Core;
 use super::own_indexes::{check_not_own, is_own};
 
@@ -77,7 +77,7 @@ impl Core {
         };
         self.check_not_being_built(&collection, &specs[before..]).await?;
         for spec in specs.drain(before..) {
-            if is_kept(&spec) {
+            if is_kept_by_engine(&spec) {
                 self.build(&collection, &spec).await?;
             } else {
                 let request = CreateIndexes { namespace: collection.clone(), indexes: vec![spec] };
@@ -92,7 +92,7 @@ impl Core {
     async fn check_not_being_built(&self, collection: &Namespace, new: &[IndexSpec]) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         let mut built = catalog.staying(|of| of == collection);
-        match built.find(|kept| new.iter().any(|spec| !is_kept(spec) && spec.name == kept.spec().name)) {
+        match built.find(|kept| new.iter().any(|spec| !is_kept_by_engine(spec) && spec.name == kept.spec().name)) {
             None => Ok(()),
             Some(kept) => Err(in_the_way(catalog.mapping.name_of(collection), &kept.spec().name)),
         }
@@ -108,8 +108,8 @@ impl Core {
         let places = dropped(&namespace, &specs, &selector)?;
         let is_dropped = |name: &str| places.iter().any(|&place| specs[place].name == name);
         let kept: Vec<_> = staying.into_iter().filter(|kept| is_dropped(&kept.spec().name)).collect();
-        let is_kept = |name: &str| kept.iter().any(|kept| kept.spec().name == name);
-        let plain: Vec<_> = in_store.into_iter().filter(|name| is_dropped(name) && !is_kept(name)).collect();
+        let is_kept_by_engine = |name: &str| kept.iter().any(|kept| kept.spec().name == name);
+        let plain: Vec<_> = in_store.into_iter().filter(|name| is_dropped(name) && !is_kept_by_engine(name)).collect();
         if !kept.is_empty() {
             self.remove(&kept).await?;
         }
@@ -166,8 +166,8 @@ impl Core {
 /// of those that are not to be shown.
 fn listed<'k>(
     stored: Vec<IndexInfo>,
-    kept: impl Iterator<Item = &'k Kept>,
-    is_shown: impl Fn(&Kept) -> bool,
+    kept: impl Iterator<Item = &'k EngineIndex>,
+    is_shown: impl Fn(&EngineIndex) -> bool,
 ) -> Vec<IndexSpec> {
     let mut specs: Vec<_> = stored.into_iter().map(|info| info.spec).filter(|spec| !is_own(spec)).collect();
     for kept in kept {
@@ -183,7 +183,7 @@ fn listed<'k>(
     specs
 }
 
-fn is_ready(kept: &Kept) -> bool {
+fn is_ready(kept: &EngineIndex) -> bool {
     kept.state == State::Ready
 }
 

@@ -12,9 +12,9 @@ use handfast_store::{Count, DocumentStore, Find, Namespace, Result as StoreResul
 
 use super::Percolator;
 use super::ages::Ages;
-use super::cleaner::{Cleaned, Pass};
+use super::cleaner::{Cleaned, CleaningPass};
 use super::leases::Leases;
-use super::row::{Key, LockHeading, SafePoint, Standing, Status, Timestamp, is_over};
+use super::row::{Key, LockHeading, PrimaryStatus, SafePoint, Status, Timestamp, is_over};
 use super::rows::locked;
 use super::scan::PAGE;
 
@@ -107,7 +107,7 @@ impl Percolator {
     /// Those of the store.
     pub async fn locks(&self, of: Option<Timestamp>, limit: u64) -> StoreResult<Vec<HeldLock>> {
         // Without timestamps there are no transactions.
-        let Some(now) = self.core.oracle.seen().await? else { return Ok(Vec::new()) };
+        let Some(now) = self.core.oracle.peek().await? else { return Ok(Vec::new()) };
         let mut held = Vec::new();
         for namespace in self.core.namespaces().await? {
             let sort = rawdoc! { "_hf.lock.s": 1 };
@@ -150,7 +150,7 @@ impl Percolator {
     /// Those of the store.
     pub async fn decided(&self, start: Timestamp) -> StoreResult<Option<Decided>> {
         let Some(lock) = self.locks(Some(start), 1).await?.into_iter().next() else { return Ok(None) };
-        let now = self.core.oracle.seen().await?;
+        let now = self.core.oracle.peek().await?;
         self.decided_at(start, &lock.primary, lock.is_expired, now).await.map(Some)
     }
 
@@ -162,11 +162,11 @@ impl Percolator {
         is_expired: bool,
         now: Option<Timestamp>,
     ) -> StoreResult<Decided> {
-        let Standing { status, ttl } = self.core.rows.standing(primary, start).await?;
+        let PrimaryStatus { status, ttl } = self.core.rows.primary_status(primary, start).await?;
         Ok(match status {
             Status::Committed(at) => Decided::Committed(at),
             Status::RolledBack => Decided::RolledBack,
-            Status::Locked | Status::Unheard => {
+            Status::Locked | Status::Unknown => {
                 let is_expired = ttl.zip(now).map_or(is_expired, |(ttl, now)| is_over(start, ttl, now));
                 if is_expired { Decided::Abandoned } else { Decided::Open }
             }
@@ -185,7 +185,7 @@ impl Percolator {
             transaction.locks += 1;
             *are_expired &= is_expired;
         }
-        let now = self.core.oracle.seen().await?;
+        let now = self.core.oracle.peek().await?;
         let mut transactions = Vec::with_capacity(open.len());
         for (mut transaction, are_expired) in open.into_values() {
             let OpenTransaction { start, primary, .. } = &transaction;
@@ -200,7 +200,7 @@ impl Percolator {
     /// # Errors
     /// Those of the store, if it is not a matter of some rows. What was done stays done.
     pub async fn resolve(&self, of: Option<Timestamp>) -> StoreResult<Cleaned> {
-        let mut pass = Pass::default();
+        let mut pass = CleaningPass::default();
         self.core.resolve_all(of, &mut pass).await?;
         Ok(pass.end())
     }
@@ -210,10 +210,10 @@ impl Percolator {
     /// # Errors
     /// Those of the store.
     pub async fn safe_points(&self) -> StoreResult<Option<SafePoints>> {
-        let Some(now) = self.core.oracle.seen().await? else { return Ok(None) };
-        let leases: Leases = self.core.rows.whole().await?;
-        let ages: Ages = self.core.rows.whole().await?;
-        let SafePoint { messages, readers } = self.core.point(now, &ages, &leases);
+        let Some(now) = self.core.oracle.peek().await? else { return Ok(None) };
+        let leases: Leases = self.core.rows.read_versioned().await?;
+        let ages: Ages = self.core.rows.read_versioned().await?;
+        let SafePoint { messages, readers } = self.core.safe_point_of(now, &ages, &leases);
         Ok(Some(SafePoints { now, messages, readers, leases: leases.snapshots().collect() }))
     }
 }

@@ -5,7 +5,7 @@
 //!                       { id: <UUID>, at: <the oldest start in use>, ttl: <ms>, n: <signs of life> } ] }
 //! ```
 //!
-//! A process has one while a snapshot of it is old (see [`super::keeper`]). The collector forgets nothing that a reader at
+//! A process has one while a snapshot of it is old (see [`super::history_lease`]). The collector forgets nothing that a reader at
 //! `at` needs, for as long as the lease is there. It takes a lease away that it has seen unchanged for its whole `ttl`, by
 //! its own stopwatch alone; and only then it forgets. So the lease itself is what a reader looks at: what was read while it
 //! was there, nobody had forgotten.
@@ -23,7 +23,7 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::row::Timestamp;
-use super::whole::{Whole, number, signed};
+use super::versioned_document::{VersionedDocument, number, signed};
 
 #[cfg(test)]
 mod tests;
@@ -98,7 +98,7 @@ impl Leases {
     }
 }
 
-impl Whole for Leases {
+impl VersionedDocument for Leases {
     const NAME: &'static str = "leases";
 
     fn version(&self) -> u64 {
@@ -144,11 +144,11 @@ impl Whole for Leases {
 
 /// Leases that are being watched for signs of life, each with since when it has been as it is, on our own stopwatch.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct LeaseWatch {
     since: HashMap<LeaseId, (Lease, Duration)>,
 }
 
-impl Watched {
+impl LeaseWatch {
     /// The leases that have been as they are now for their whole time: looked up between these two moments.
     pub(super) fn dead(&mut self, leases: &Leases, asked: Duration, answered: Duration) -> Vec<Lease> {
         let (mut since, mut dead) = (HashMap::new(), Vec::new());

@@ -34,7 +34,7 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
 use super::row::Timestamp;
-use super::whole::{number, signed};
+use super::versioned_document::{number, signed};
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +63,13 @@ impl Meaning {
     }
 }
 
-/// From when on a name stands for what.
+/// A name, and what it was seen to stand for.
+pub(super) struct SeenName<'n> {
+    pub(super) name: &'n Namespace,
+    pub(super) meaning: &'n Meaning,
+}
+
+/// The collection that a name stands for from a version on.
 #[derive(Clone, Debug, PartialEq)]
 struct Period {
     from: u64,
@@ -183,25 +189,20 @@ impl Mapping {
 
     /// From this version on another name stands for a collection; what that name stood for, if `replaces`, is retired. `false`
     /// if one of the names does not mean what was seen any more.
-    pub(super) fn rename(
-        &mut self,
-        (from, seen_from): (&Namespace, &Meaning),
-        (to, seen_to): (&Namespace, &Meaning),
-        replaces: bool,
-        version: u64,
-    ) -> bool {
-        let collection = seen_from.of(from).clone();
-        if self.newest(from) == Meaning::Nothing && self.newest(to) == Meaning::Collection(collection.clone()) {
+    pub(super) fn rename(&mut self, from: SeenName<'_>, to: SeenName<'_>, replaces: bool, version: u64) -> bool {
+        let collection = from.meaning.of(from.name).clone();
+        if self.newest(from.name) == Meaning::Nothing && self.newest(to.name) == Meaning::Collection(collection.clone())
+        {
             return true;
         }
-        if self.newest(from) != *seen_from || self.newest(to) != *seen_to {
+        if self.newest(from.name) != *from.meaning || self.newest(to.name) != *to.meaning {
             return false;
         }
-        if replaces && let Some(replaced) = self.collection(to, u64::MAX) {
+        if replaces && let Some(replaced) = self.collection(to.name, u64::MAX) {
             self.retired.push(Retired { collection: replaced, until: version });
         }
-        self.set(from, version, None);
-        self.set(to, version, Some(collection));
+        self.set(from.name, version, None);
+        self.set(to.name, version, Some(collection));
         true
     }
 
@@ -230,22 +231,22 @@ impl Mapping {
     }
 
     /// The newest version that was in force before all that anybody still reads, or that a message may still arrive of.
-    fn settled(&self, safe: Timestamp) -> u64 {
+    fn collectable_version(&self, safe: Timestamp) -> u64 {
         self.marks.iter().filter(|mark| mark.at < safe).map(|mark| mark.version).max().unwrap_or(0)
     }
 
     /// The retired collections that nobody needs any more.
     pub(super) fn removable(&self, safe: Timestamp) -> Vec<Namespace> {
-        let settled = self.settled(safe);
-        let removable = self.retired.iter().filter(|retired| retired.until <= settled);
+        let collectable = self.collectable_version(safe);
+        let removable = self.retired.iter().filter(|retired| retired.until <= collectable);
         removable.map(|retired| retired.collection.clone()).collect()
     }
 
     /// The names that stand for the collection of the same name since long ago: they need not be listed if it is there.
     pub(super) fn plain(&self, safe: Timestamp) -> Vec<Namespace> {
-        let settled = self.settled(safe);
+        let collectable = self.collectable_version(safe);
         let is_plain = |name: &Namespace, periods: &[Period]| match periods {
-            [only] => only.from <= settled && only.collection.as_ref() == Some(name),
+            [only] => only.from <= collectable && only.collection.as_ref() == Some(name),
             _ => false,
         };
         self.names.iter().filter(|(name, periods)| is_plain(name, periods)).map(|(name, _)| name.clone()).collect()
@@ -254,23 +255,23 @@ impl Mapping {
     /// Forgets what nobody needs any more: retired collections that were removed from the store, names whose collections are
     /// there under the same name, and what names stood for long ago.
     pub(super) fn forget(&mut self, safe: Timestamp, removed: &[Namespace], there: &[Namespace]) {
-        let settled = self.settled(safe);
-        self.retired.retain(|retired| retired.until > settled || !removed.contains(&retired.collection));
+        let collectable = self.collectable_version(safe);
+        self.retired.retain(|retired| retired.until > collectable || !removed.contains(&retired.collection));
         let plain: Vec<_> = self.plain(safe).into_iter().filter(|name| there.contains(name)).collect();
         self.names.retain(|name, _| !plain.contains(name));
         for periods in self.names.values_mut() {
-            let current = periods.iter().rposition(|period| period.from <= settled).unwrap_or(0);
+            let current = periods.iter().rposition(|period| period.from <= collectable).unwrap_or(0);
             periods.drain(..current);
         }
         let is_free = |name: &Namespace| !self.is_used(name);
         let is_over =
-            |periods: &[Period]| matches!(periods, [only] if only.collection.is_none() && only.from <= settled);
+            |periods: &[Period]| matches!(periods, [only] if only.collection.is_none() && only.from <= collectable);
         let over = self.names.iter().filter(|(name, periods)| is_over(periods) && is_free(name));
         for name in over.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.names.remove(&name);
         }
         let keeps_marks = !self.is_empty();
-        self.marks.retain(|mark| keeps_marks && mark.version >= settled);
+        self.marks.retain(|mark| keeps_marks && mark.version >= collectable);
     }
 
     /// Appends it to the catalog.

@@ -73,15 +73,15 @@ type Waiting = oneshot::Sender<StoreResult<Moment>>;
 /// Gives out timestamps.
 pub(super) struct Oracle {
     waiting: Mutex<Vec<Waiting>>,
-    mover: tokio::sync::Mutex<Mover>,
+    allocator: tokio::sync::Mutex<Allocator>,
     /// The newest version of the catalog that a move has brought.
     catalog: AtomicU64,
 }
 
 impl Oracle {
     pub(super) fn new(store: Arc<dyn DocumentStore>, namespace: Namespace, sources: Sources) -> Self {
-        let mover = Mover { store, namespace, sources, known: None };
-        Oracle { waiting: Mutex::default(), mover: tokio::sync::Mutex::new(mover), catalog: AtomicU64::new(0) }
+        let allocator = Allocator { store, namespace, sources, known: None };
+        Oracle { waiting: Mutex::default(), allocator: tokio::sync::Mutex::new(allocator), catalog: AtomicU64::new(0) }
     }
 
     /// The version of the catalog that was in force when the last timestamp was fetched here.
@@ -94,9 +94,9 @@ impl Oracle {
     /// # Errors
     /// Those of the store: it may be in force.
     pub(super) async fn announce(&self, catalog: u64) -> StoreResult<()> {
-        let mut mover = self.mover.lock().await;
+        let mut allocator = self.allocator.lock().await;
         for attempt in 1.. {
-            match mover.announce(catalog).await {
+            match allocator.announce(catalog).await {
                 Ok(()) => break,
                 // To do it twice is to do it once.
                 Err(error) if error.class() == ErrorClass::TransientNetwork && attempt < ANNOUNCEMENTS_MAX => {}
@@ -120,13 +120,13 @@ impl Oracle {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn seen(&self) -> StoreResult<Option<Timestamp>> {
-        let mover = self.mover.lock().await;
-        let found = mover.store.find_one(&mover.namespace, rawdoc! { "_id": "oracle" }).await?;
+    pub(super) async fn peek(&self) -> StoreResult<Option<Timestamp>> {
+        let allocator = self.allocator.lock().await;
+        let found = allocator.store.find_one(&allocator.namespace, rawdoc! { "_id": "oracle" }).await?;
         let Some(document) = found else { return Ok(None) };
-        let elapsed = mover.sources.clock.elapsed();
+        let elapsed = allocator.sources.clock.elapsed();
         let known = known_of(&document, elapsed, elapsed)?;
-        Ok(Some(Timestamp::of_millis(mover.now_millis()).max(known.last)))
+        Ok(Some(Timestamp::of_millis(allocator.now_millis()).max(known.last)))
     }
 
     /// A timestamp as [`Oracle::next`] gives it, with the version of the catalog that was in force when it was fetched.
@@ -136,7 +136,7 @@ impl Oracle {
     pub(super) async fn moment(&self) -> StoreResult<Moment> {
         let (sender, mut receiver) = oneshot::channel();
         self.waiting().push(sender);
-        let mut mover = self.mover.lock().await;
+        let mut allocator = self.allocator.lock().await;
         let served = receiver.try_recv();
         let is_forgotten = match served {
             Ok(moment) => return moment,
@@ -150,7 +150,7 @@ impl Oracle {
             receiver = again;
             batch.push(sender);
         }
-        let first = mover.move_by(batch.len() as u64).await;
+        let first = allocator.allocate(batch.len() as u64).await;
         if let Ok(first) = &first {
             self.catalog.fetch_max(first.catalog, Ordering::SeqCst);
         }
@@ -167,16 +167,16 @@ impl Oracle {
     }
 }
 
-struct Mover {
+struct Allocator {
     store: Arc<dyn DocumentStore>,
     namespace: Namespace,
     sources: Sources,
-    known: Option<Known>,
+    known: Option<LastMove>,
 }
 
 /// What the oracle's document said last.
 #[derive(Clone, Copy)]
-struct Known {
+struct LastMove {
     last: Timestamp,
     /// On our stopwatch, when the oracle's time was no less than that: its time goes on with the stopwatch from here.
     reached: Duration,
@@ -186,9 +186,9 @@ struct Known {
     asked: Duration,
 }
 
-impl Mover {
+impl Allocator {
     /// Takes so many timestamps, at least one; returns the first.
-    async fn move_by(&mut self, count: u64) -> StoreResult<Moment> {
+    async fn allocate(&mut self, count: u64) -> StoreResult<Moment> {
         let mut failures = 0;
         for _ in 0..MOVES_MAX {
             match self.try_move(count).await {
@@ -215,7 +215,7 @@ impl Mover {
     }
 
     /// Moves it to the time, as this process knows it. None if another process has moved it there or beyond.
-    async fn move_to_time(&mut self, known: Known, count: u64) -> StoreResult<Option<Moment>> {
+    async fn move_to_time(&mut self, known: LastMove, count: u64) -> StoreResult<Option<Moment>> {
         let asked = self.sources.clock.elapsed();
         let counted = known.last.plus(asked.saturating_sub(known.reached));
         let first = self.time_of_day(known).max(counted).max(Timestamp(known.last.0 + 1));
@@ -252,7 +252,7 @@ impl Mover {
     }
 
     /// Looks at the document, and at the store's clock; makes it if it is not there.
-    async fn look(&mut self) -> StoreResult<Known> {
+    async fn look(&mut self) -> StoreResult<LastMove> {
         let asked = self.sources.clock.elapsed();
         let update = rawdoc! { "$setOnInsert": { "ts": 0_i64 }, "$currentDate": { "at": true } };
         let found = match self.modify(rawdoc! { "_id": "oracle" }, update.clone(), true).await {
@@ -284,7 +284,7 @@ impl Mover {
     }
 
     /// Our time of day, as far as the store's clock bears it out.
-    fn time_of_day(&self, known: Known) -> Timestamp {
+    fn time_of_day(&self, known: LastMove) -> Timestamp {
         let since = self.sources.clock.elapsed().saturating_sub(known.asked);
         let of_store = Duration::from_millis(known.store_millis).saturating_add(since).saturating_add(AHEAD_MAX);
         Timestamp::of_millis(self.now_millis().min(u64::try_from(of_store.as_millis()).unwrap_or(u64::MAX)))
@@ -301,11 +301,11 @@ fn harmless(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), text).with_source(error)
 }
 
-fn known_of(document: &RawDocument, asked: Duration, reached: Duration) -> StoreResult<Known> {
+fn known_of(document: &RawDocument, asked: Duration, reached: Duration) -> StoreResult<LastMove> {
     let last = u64::try_from(document.get_i64("ts").map_err(damaged)?).map_err(damaged)?;
     let at = document.get_datetime("at").map_err(damaged)?;
     let store_millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
-    Ok(Known { last: Timestamp(last), reached, store_millis, asked })
+    Ok(LastMove { last: Timestamp(last), reached, store_millis, asked })
 }
 
 /// The version of the catalog; 0 before the first one.

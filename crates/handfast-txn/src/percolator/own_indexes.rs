@@ -65,8 +65,8 @@ impl Core {
         let missing = missing(stored);
         if !missing.is_empty() {
             let (rows, namespace) = (self.rows.clone(), namespace.clone());
-            let was_told = Arc::clone(&self.no_index_was_told);
-            self.background.spawn(async move { make(&rows, &namespace, missing, &was_told).await });
+            let was_logged = Arc::clone(&self.missing_index_was_logged);
+            self.background.spawn(async move { make(&rows, &namespace, missing, &was_logged).await });
         }
     }
 
@@ -79,13 +79,13 @@ impl Core {
             Err(error) if error.code() == Code::NamespaceNotFound => return Ok(()),
             stored => stored?,
         };
-        make(&self.rows, namespace, missing(&stored), &self.no_index_was_told).await;
+        make(&self.rows, namespace, missing(&stored), &self.missing_index_was_logged).await;
         Ok(())
     }
 }
 
 /// Makes indexes as well as the store can; says once if it cannot.
-async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_told: &AtomicBool) {
+async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_logged: &AtomicBool) {
     for spec in specs {
         let name = spec.name.clone();
         let made = match create(rows, namespace, spec.clone()).await {
@@ -95,7 +95,7 @@ async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_tol
             made => made,
         };
         let Err(error) = made else { continue };
-        if was_told.swap(true, Ordering::Relaxed) {
+        if was_logged.swap(true, Ordering::Relaxed) {
             tracing::debug!(%namespace, name, %error, "an index on what transactions keep in documents was not made");
         } else {
             tracing::warn!(

@@ -124,11 +124,11 @@ fn conjunction(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
         }
     }
     if !others.is_empty() {
-        let beside = rawdoc! { "$and": others };
+        let others = rawdoc! { "$and": others };
         // It may have one of its own.
         filter = match filter.get("$and") {
-            Ok(None) => joined(filter, beside),
-            _ => rawdoc! { "$and": [filter, beside] },
+            Ok(None) => joined(filter, others),
+            _ => rawdoc! { "$and": [filter, others] },
         };
     }
     Some(Weaker { filter, is_exact })

@@ -44,8 +44,8 @@ use self::scan::Scan;
 use super::own_indexes::is_own;
 use super::push_down::pushed_down;
 use super::snapshot::PercolatorSnapshot;
-use crate::ending::{Ending, Matches};
-use crate::hinted::Hinted;
+use crate::hinted_index::HintedIndex;
+use crate::limit_cursor::{LimitCursor, MatchSource};
 
 /// How much of the store's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
@@ -79,31 +79,32 @@ impl Snapshot for Reader {
         let selection = Arc::new(Selection::compile(&request, &self.0.core.sources)?);
         let stop = selection.context().interrupt.stop_on_drop();
         let mut weaker = None;
-        let judged: Box<dyn Judged> = match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
-            Some(ids) => {
-                let ids = ids.into_iter().map(RawBson::from).collect();
-                let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
-                let shows_record = request.show_record_id;
-                Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
-            }
-            None => {
-                let asked = pushed_down(selection.filter());
-                if !asked.is_exact {
-                    weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
+        let candidates: Box<dyn CandidateSource> =
+            match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
+                Some(ids) => {
+                    let ids = ids.into_iter().map(RawBson::from).collect();
+                    let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
+                    let shows_record = request.show_record_id;
+                    Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
                 }
-                Box::new(Scan::open(Arc::clone(&self.0), &request, asked.filter).await?)
-            }
-        };
+                None => {
+                    let asked = pushed_down(selection.filter());
+                    if !asked.is_exact {
+                        weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
+                    }
+                    Box::new(Scan::open(Arc::clone(&self.0), &request, asked.filter).await?)
+                }
+            };
         let (loops, shows_key) = (may_take_long(&request.filter), request.return_key);
-        let filtered = Filtered { judged, hinted, shows_key, weaker, selection, loops };
-        filtered.into_cursor(&request, stop).await
+        let matching = MatchingCandidates { candidates, hinted, shows_key, weaker, selection, loops };
+        matching.into_cursor(&request, stop).await
     }
 }
 
 impl Reader {
     /// The index that the find names. The store asks it for the visible versions; whether it would hold those that are shown is
     /// for us to see.
-    async fn hinted(&self, request: &Find) -> StoreResult<Option<Hinted>> {
+    async fn hinted(&self, request: &Find) -> StoreResult<Option<HintedIndex>> {
         check_bounds(request)?;
         if request.hint.is_none() {
             if request.return_key {
@@ -117,7 +118,7 @@ impl Reader {
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(None),
             listed => {
                 let specs = listed?.into_iter().map(|index| index.spec).filter(|spec| !is_own(spec));
-                Hinted::of(request, &specs.collect::<Vec<_>>())
+                HintedIndex::of(request, &specs.collect::<Vec<_>>())
             }
         }
     }
@@ -125,15 +126,15 @@ impl Reader {
 
 /// Where the documents come from that may match, each as the snapshot has it, and once.
 #[async_trait]
-trait Judged: Send {
+trait CandidateSource: Send {
     async fn next(&mut self) -> StoreResult<Option<Candidate>>;
 }
 
 /// Those that match.
-struct Filtered {
-    judged: Box<dyn Judged>,
+struct MatchingCandidates {
+    candidates: Box<dyn CandidateSource>,
     /// The index that holds them all.
-    hinted: Option<Hinted>,
+    hinted: Option<HintedIndex>,
     /// What is shown of them is the key in that index.
     shows_key: bool,
     /// What the store was asked for, if that was less than the whole filter.
@@ -144,9 +145,9 @@ struct Filtered {
 }
 
 #[async_trait]
-impl Matches for Filtered {
+impl MatchSource for MatchingCandidates {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
-        while let Some(mut candidate) = self.judged.next().await? {
+        while let Some(mut candidate) = self.candidates.next().await? {
             if let Some(hinted) = &self.hinted {
                 let Some(key) = hinted.key(&candidate.document)? else { continue };
                 candidate.key = if self.shows_key { hinted.shown(&candidate.document, &key)? } else { None };
@@ -168,15 +169,15 @@ impl Matches for Filtered {
     }
 }
 
-impl Filtered {
+impl MatchingCandidates {
     /// A cursor over them, in the order that is asked for.
     async fn into_cursor(mut self, request: &Find, stop: StopOnDrop) -> StoreResult<Box<dyn Cursor>> {
         let selection = Arc::clone(&self.selection);
         if !selection.sort().is_empty() {
-            let sorted = Sorted::of(&mut self, request).await?;
-            return Ok(Box::new(Ending::new(sorted, selection, request, stop)));
+            let sorted = SortedCandidates::of(&mut self, request).await?;
+            return Ok(Box::new(LimitCursor::new(sorted, selection, request, stop)));
         }
-        let mut cursor = Ending::new(self, selection, request, stop);
+        let mut cursor = LimitCursor::new(self, selection, request, stop);
         // What cannot be read at this snapshot is better known now than after the first page.
         cursor.peek().await?;
         Ok(Box::new(cursor))
@@ -190,40 +191,40 @@ pub(super) async fn one(
     request: &Find,
 ) -> StoreResult<Box<dyn Cursor>> {
     let stop = selection.context().interrupt.stop_on_drop();
-    let (judged, loops) = (Box::new(One(document)), may_take_long(&request.filter));
-    let filtered = Filtered { judged, hinted: None, shows_key: false, weaker: None, selection, loops };
-    filtered.into_cursor(request, stop).await
+    let (candidates, loops) = (Box::new(SingleDocument(document)), may_take_long(&request.filter));
+    let matching = MatchingCandidates { candidates, hinted: None, shows_key: false, weaker: None, selection, loops };
+    matching.into_cursor(request, stop).await
 }
 
 /// A document that was read before.
-struct One(Option<RawDocumentBuf>);
+struct SingleDocument(Option<RawDocumentBuf>);
 
 #[async_trait]
-impl Judged for One {
+impl CandidateSource for SingleDocument {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         Ok(self.0.take().map(Candidate::from))
     }
 }
 
 /// Those that match, in order: as many as are wanted, in as much memory as a sort may take.
-struct Sorted(Box<dyn Iterator<Item = Candidate> + Send>);
+struct SortedCandidates(Box<dyn Iterator<Item = Candidate> + Send>);
 
-impl Sorted {
-    async fn of(filtered: &mut Filtered, request: &Find) -> StoreResult<Self> {
-        let selection = Arc::clone(&filtered.selection);
+impl SortedCandidates {
+    async fn of(matching: &mut MatchingCandidates, request: &Find) -> StoreResult<Self> {
+        let selection = Arc::clone(&matching.selection);
         let kept = request.limit.map(|limit| limit.saturating_add(request.skip));
         let kept = kept.and_then(|kept| usize::try_from(kept).ok());
         let mut sorter = Sorter::new(kept, selection.context());
-        while let Some(found) = filtered.next_match().await? {
+        while let Some(found) = matching.next_match().await? {
             let (key, bytes) = (selection.sort().key(&found.document)?, found.document.as_bytes().len());
             sorter.push(key, found, bytes)?;
         }
-        Ok(Sorted(Box::new(sorter.into_sorted())))
+        Ok(SortedCandidates(Box::new(sorter.into_sorted())))
     }
 }
 
 #[async_trait]
-impl Matches for Sorted {
+impl MatchSource for SortedCandidates {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
         Ok(self.0.next())
     }
@@ -239,7 +240,7 @@ struct ByIds {
 }
 
 #[async_trait]
-impl Judged for ByIds {
+impl CandidateSource for ByIds {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         while self.ready.is_empty() && !self.ids.is_empty() {
             let some = self.ids.drain(..self.ids.len().min(IDS_AT_ONCE)).collect();

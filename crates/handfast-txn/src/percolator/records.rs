@@ -34,7 +34,7 @@ use handfast_store::ticket::{self, Committed, Recorded};
 use handfast_store::{Result as StoreResult, StoreExt, Ticket};
 
 use super::committer::{self, Committer};
-use super::core::{Core, Fate, conflict};
+use super::core::{Core, KnownOutcome, conflict};
 use super::row::{Body, Key, Timestamp};
 use super::snapshot::PercolatorSnapshot;
 use crate::{Outcome, TransactionId};
@@ -108,7 +108,7 @@ pub(super) async fn outcome(core: &Arc<Core>, id: TransactionId) -> StoreResult<
         let snapshot = core.begin().await?;
         let record = Record::read(&snapshot, id).await?;
         if let Some(at) = record.committed()? {
-            core.note(id, Fate::Committed(at));
+            core.remember_outcome(id, KnownOutcome::Committed(at));
             return Ok(Outcome::Committed(at.into()));
         }
         // A session's records are forgotten together.

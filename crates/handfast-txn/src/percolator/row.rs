@@ -40,7 +40,7 @@
 //! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
 //!   row that was collected and made again goes on above where it ended.
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
-//!   documents. Who needs one that is gone gets [`Seen::TooOld`], never another version. What a row says about the
+//!   documents. Who needs one that is gone gets [`ReadResult::TooOld`], never another version. What a row says about the
 //!   transactions that it decided is kept (without their documents) until nobody can ask any more: the caller knows that
 //!   their committers have heard and all their other locks are gone, or they are below the safe point.
 //! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
@@ -63,8 +63,8 @@ use handfast_store::{CommitTimestamp, Namespace};
 pub use codec::FIELD;
 pub(in crate::percolator) use codec::{lock_start, millis_of};
 pub use steps::{
-    AllNeeded, Collected, HistoryNeeds, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due,
-    give_up, prewrite, read_at, renew, rollback, status_of,
+    AllNeeded, Collected, CommitRefused, GiveUpRefused, HistoryNeeds, PrewriteRefused, ReadResult, Status, Step,
+    collect, commit, due, give_up, prewrite, read_at, renew, rollback, status_of,
 };
 
 /// Old versions of a document that are kept with it.
@@ -271,16 +271,16 @@ impl LockHeading {
 
 /// What a row says of a transaction, and how long after its start its lock there is not to be taken for abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::percolator) struct Standing {
+pub(in crate::percolator) struct PrimaryStatus {
     pub(in crate::percolator) status: Status,
     pub(in crate::percolator) ttl: Option<Duration>,
 }
 
-impl Standing {
-    pub(in crate::percolator) const UNHEARD: Standing = Standing { status: Status::Unheard, ttl: None };
+impl PrimaryStatus {
+    pub(in crate::percolator) const UNKNOWN: PrimaryStatus = PrimaryStatus { status: Status::Unknown, ttl: None };
 
     pub(in crate::percolator) fn decided(status: Status) -> Self {
-        Standing { status, ttl: None }
+        PrimaryStatus { status, ttl: None }
     }
 }
 

@@ -11,7 +11,7 @@ use handfast_store::{
     Result as StoreResult, StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 
-use super::row::{Key, Revision, Row, Standing, Step, Timestamp, millis_of};
+use super::row::{Key, PrimaryStatus, Revision, Row, Step, Timestamp, millis_of};
 use super::throttled::Throttled;
 
 /// Attempts at a step before a row counts as too contended: each time somebody else has changed it in between.
@@ -52,12 +52,15 @@ impl Rows {
     }
 
     /// What the row says of the transaction that began then, without all that is in the row.
-    pub(super) async fn standing(&self, key: &Key, start: Timestamp) -> StoreResult<Standing> {
-        let find =
-            Find { projection: Standing::projection(), limit: Some(1), ..Find::new(key.namespace.clone(), by_id(key)) };
+    pub(super) async fn primary_status(&self, key: &Key, start: Timestamp) -> StoreResult<PrimaryStatus> {
+        let find = Find {
+            projection: PrimaryStatus::projection(),
+            limit: Some(1),
+            ..Find::new(key.namespace.clone(), by_id(key))
+        };
         match self.store.find_all(find).await?.first() {
-            Some(document) => Standing::from_document(document, start),
-            None => Ok(Standing::UNHEARD),
+            Some(document) => PrimaryStatus::from_document(document, start),
+            None => Ok(PrimaryStatus::UNKNOWN),
         }
     }
 
@@ -87,7 +90,7 @@ impl Rows {
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> StoreResult<Result<Row, RefusedStep<E>>> {
         let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
-        self.apply_after(key, known, (Doubt::default(), last), step, check).await
+        self.apply_after(key, known, LostAnswers::default(), last, step, check).await
     }
 
     /// As [`Rows::apply`], after requests of the same step: with the doubts about them, and the revision that the last one was
@@ -96,7 +99,8 @@ impl Rows {
         &self,
         key: &Key,
         mut known: Option<Row>,
-        (mut doubt, mut last): (Doubt, Revision),
+        mut lost: LostAnswers,
+        mut last: Revision,
         step: impl Fn(&Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> StoreResult<Result<Row, RefusedStep<E>>> {
@@ -105,7 +109,7 @@ impl Rows {
                 Some(row) => row,
                 None => match self.read(key).await {
                     Ok(row) => row,
-                    Err(error) => match doubt.after(error, last) {
+                    Err(error) => match lost.after(error, last) {
                         Some(error) => return Err(error),
                         None => continue,
                     },
@@ -114,7 +118,7 @@ impl Rows {
             let next = match step(&row) {
                 Ok(Step::Done) => return Ok(Ok(row)),
                 Ok(Step::Change(next)) => next,
-                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: doubt.is_there() })),
+                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: lost.may_be_done() })),
             };
             check(&next)?;
             last = row.revision;
@@ -122,7 +126,7 @@ impl Rows {
                 Ok(true) => return Ok(Ok(next)),
                 Ok(false) => {}
                 Err(error) => {
-                    if let Some(error) = doubt.after(error, last) {
+                    if let Some(error) = lost.after(error, last) {
                         return Err(error);
                     }
                 }
@@ -192,16 +196,16 @@ impl Swap {
 
 /// What became of the requests of one step.
 #[derive(Default)]
-pub(super) struct Doubt {
+pub(super) struct LostAnswers {
     /// Answers that got lost.
     lost: usize,
     /// The revision that a request was conditional on which may have been carried out, or may still be.
     of: Option<Revision>,
 }
 
-impl Doubt {
+impl LostAnswers {
     /// Whether a request may have been carried out, or may still be.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn may_be_done(&self) -> bool {
         self.of.is_some()
     }
 

@@ -18,9 +18,8 @@ use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult
 
 use super::core::{Core, LocalTime, conflict, lock};
 use super::resolver::Resolved;
-use super::row::{Body, Key, Row, Seen, Timestamp, read_at};
-use crate::Place;
-use crate::claims::place;
+use super::row::{Body, Key, ReadResult, Row, Timestamp, read_at};
+use crate::DocumentKey;
 
 /// Bytes of rows that are kept for the writes of a transaction.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -42,12 +41,12 @@ pub(super) struct PercolatorSnapshot {
     pub(super) catalog: u64,
     /// The names of the collections that were read.
     names: Mutex<BTreeSet<Namespace>>,
-    known: Mutex<Known>,
+    known: Mutex<ReadRows>,
 }
 
 #[derive(Default)]
-struct Known {
-    rows: HashMap<(Namespace, Vec<u8>), Row>,
+struct ReadRows {
+    rows: HashMap<DocumentKey, Row>,
     bytes: usize,
 }
 
@@ -81,52 +80,52 @@ impl PercolatorSnapshot {
     }
 
     /// The row as it was read last, if it is known.
-    pub(super) fn known(&self, key: &Key) -> Option<Row> {
-        lock(&self.known).rows.get(&place_of(key)).cloned()
+    pub(super) fn cached_row(&self, key: &Key) -> Option<Row> {
+        lock(&self.known).rows.get(&document_key(key)).cloned()
     }
 
-    fn learn(&self, key: &Key, row: &Row) {
+    fn cache_row(&self, key: &Key, row: &Row) {
         let mut known = lock(&self.known);
         let bytes = row.to_document().as_bytes().len();
         if known.bytes.saturating_add(bytes) <= KNOWN_BYTES_MAX {
             known.bytes += bytes;
-            known.rows.insert(place_of(key), row.clone());
+            known.rows.insert(document_key(key), row.clone());
         }
     }
 
     /// The row as the store has it.
     async fn read(&self, key: &Key) -> StoreResult<Row> {
         let row = self.core.rows.read(key).await?;
-        self.core.check_kept(self).await?;
+        self.core.check_history_kept(self).await?;
         Ok(row)
     }
 
     /// What the snapshot has of a row.
-    pub(super) async fn judged(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
-        let row = self.settled(key, row).await?;
-        match read_at(&self.core.forwarded(&row), self.at) {
-            Seen::Document(document) => Ok(Some(document.clone())),
-            Seen::Nothing => Ok(None),
-            Seen::TooOld | Seen::Locked(_) => Err(too_old(&key)),
+    pub(super) async fn visible_document(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
+        let row = self.wait_until_readable(key, row).await?;
+        match read_at(&self.core.rolled_forward(&row), self.at) {
+            ReadResult::Document(document) => Ok(Some(document.clone())),
+            ReadResult::Nothing => Ok(None),
+            ReadResult::TooOld | ReadResult::Locked(_) => Err(too_old(&key)),
         }
     }
 
     /// The row, which was still there when it was read, once it can be read in the snapshot: waits for transactions that may
     /// commit before that, for as long as they give signs of life. Of one that has
-    /// committed the lock may still be there ([`Core::forwarded`]).
+    /// committed the lock may still be there ([`Core::rolled_forward`]).
     ///
     /// # Errors
     /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end before the reader's deadline, or for
     /// as long as history is kept.
-    async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
+    async fn wait_until_readable(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
         let (mut pause, mut waited, mut is_as_given) = (PAUSE_FIRST, Duration::ZERO, true);
         loop {
-            match read_at(&self.core.forwarded(&row), self.at) {
-                Seen::Document(_) | Seen::Nothing => break,
-                Seen::TooOld => return Err(too_old(&key)),
-                Seen::Locked(_) => is_as_given = false,
+            match read_at(&self.core.rolled_forward(&row), self.at) {
+                ReadResult::Document(_) | ReadResult::Nothing => break,
+                ReadResult::TooOld => return Err(too_old(&key)),
+                ReadResult::Locked(_) => is_as_given = false,
             }
-            row = match self.core.look(key, row).await? {
+            row = match self.core.learn_decision(key, row).await? {
                 Resolved::Free(row) => row,
                 Resolved::Alive if waited >= self.core.options.retention || self.core.elapsed() >= self.deadline => {
                     let text = format_args!("{key} was locked for {waited:?} by a transaction that does not end");
@@ -141,20 +140,20 @@ impl PercolatorSnapshot {
             };
         }
         if !is_as_given {
-            self.core.check_kept(self).await?;
+            self.core.check_history_kept(self).await?;
         }
-        self.learn(key, &row);
+        self.cache_row(key, &row);
         Ok(row)
     }
 
     /// The document with its commit timestamp.
     pub(super) async fn version(&self, key: &Key) -> StoreResult<Option<(Timestamp, RawDocumentBuf)>> {
-        let row = match self.known(key) {
+        let row = match self.cached_row(key) {
             Some(row) => row,
             None => self.read(key).await?,
         };
-        let row = self.settled(key, row).await?;
-        let row = self.core.forwarded(&row);
+        let row = self.wait_until_readable(key, row).await?;
+        let row = self.core.rolled_forward(&row);
         let version = row.versions().find(|version| version.commit <= self.at);
         Ok(version.and_then(|version| match &version.body {
             Body::Document(document) => Some((version.commit, document.clone())),
@@ -176,24 +175,24 @@ impl PercolatorSnapshot {
         shows_record: bool,
     ) -> StoreResult<Vec<Candidate>> {
         let keys: Vec<_> = ids.into_iter().map(|id| Key { namespace: namespace.clone(), id }).collect();
-        let known = |key: &Key| self.known(key).filter(|_| !shows_record);
+        let known = |key: &Key| self.cached_row(key).filter(|_| !shows_record);
         let unknown: RawArrayBuf = keys.iter().filter(|key| known(key).is_none()).map(|key| key.id.clone()).collect();
         let mut read = HashMap::new();
         if !unknown.is_empty() {
             let filter = rawdoc! { "_id": { "$in": unknown } };
             let find = Find { show_record_id: shows_record, ..Find::new(namespace.clone(), filter) };
             for document in self.core.rows.store.find_all(find).await? {
-                let (row, record) = with_record(document, shows_record)?;
+                let (row, record) = row_with_record_id(document, shows_record)?;
                 read.insert(encoded(row.id.as_raw_bson_ref()), (row, record));
             }
-            self.core.check_kept(self).await?;
+            self.core.check_history_kept(self).await?;
         }
         let mut found = Vec::new();
         for key in keys {
             let known = known(&key).map(|row| (row, None));
             let row = known.or_else(|| read.remove(&encoded(key.id.as_raw_bson_ref())));
             let (row, record) = row.unwrap_or_else(|| (Row::missing(key.id.clone()), None));
-            let document = self.judged(&key, row).await?;
+            let document = self.visible_document(&key, row).await?;
             found.extend(document.map(|document| Candidate { record, ..document.into() }));
         }
         Ok(found)
@@ -202,19 +201,19 @@ impl PercolatorSnapshot {
 
 impl Drop for PercolatorSnapshot {
     fn drop(&mut self) {
-        self.core.leave(self.at);
+        self.core.close_snapshot(self.at);
     }
 }
 
-fn place_of(key: &Key) -> Place {
-    place(&key.namespace, key.id.as_raw_bson_ref())
+fn document_key(key: &Key) -> DocumentKey {
+    DocumentKey::new(&key.namespace, key.id.as_raw_bson_ref())
 }
 
 /// A document of the store as a row; if that was asked for, with the id of its record, which the store puts behind its fields.
 ///
 /// # Errors
 /// `CommandNotSupported` (115) if the store does not; `InternalError` (1) for what is no row.
-pub(super) fn with_record(document: RawDocumentBuf, shows_record: bool) -> StoreResult<(Row, Option<i64>)> {
+pub(super) fn row_with_record_id(document: RawDocumentBuf, shows_record: bool) -> StoreResult<(Row, Option<i64>)> {
     if !shows_record {
         return Ok((Row::from_document(&document)?, None));
     }

@@ -23,7 +23,7 @@ use handfast_mql::Code;
 use handfast_mql::key::encoded;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::catalog::{Catalog, IndexId, Kept, uuid};
+use super::catalog::{Catalog, EngineIndex, IndexId, uuid};
 use super::row::{Body, Key};
 use super::snapshot::PercolatorSnapshot;
 
@@ -34,15 +34,18 @@ pub(super) const COLLECTION: &str = "keys";
 const CHANGES_MAX: usize = 100_000;
 
 /// A key of an index.
-pub(super) type Place = (IndexId, Vec<u8>);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct IndexKey {
+    pub(super) index: IndexId,
+    pub(super) key: Vec<u8>,
+}
 
-/// What becomes of a key.
-struct Move<'a> {
-    kept: &'a Kept,
-    /// The documents that have it no more, by the keys of their `_id`s.
-    left: Vec<Vec<u8>>,
-    /// The document that has it now.
-    entered: Option<&'a RawDocument>,
+/// How a transaction changes the owner of a key.
+struct OwnerChange<'a> {
+    kept: &'a EngineIndex,
+    /// The documents that lose the key, as the keys of their `_id`s.
+    former: Vec<Vec<u8>>,
+    new: Option<&'a RawDocument>,
 }
 
 /// Where key rows are.
@@ -51,15 +54,15 @@ pub(super) fn namespace() -> StoreResult<Namespace> {
 }
 
 /// Where the row of a key is.
-pub(super) fn row_of(place: &Place) -> StoreResult<Key> {
-    let key = Binary { subtype: BinarySubtype::Generic, bytes: place.1.clone() };
-    let id = RawBson::Document(rawdoc! { "index": uuid(place.0), "key": key });
+pub(super) fn row_of(key: &IndexKey) -> StoreResult<Key> {
+    let bytes = Binary { subtype: BinarySubtype::Generic, bytes: key.key.clone() };
+    let id = RawBson::Document(rawdoc! { "index": uuid(key.index), "key": bytes });
     Ok(Key { namespace: namespace()?, id })
 }
 
 /// The row of a key that a document has.
-pub(super) fn taken_by(place: &Place, document: &RawDocument) -> StoreResult<(Key, Body)> {
-    let (key, owner) = (row_of(place)?, RawBson::from(insertion::id(document)?));
+pub(super) fn row_owned_by(key: &IndexKey, document: &RawDocument) -> StoreResult<(Key, Body)> {
+    let (key, owner) = (row_of(key)?, RawBson::from(insertion::id(document)?));
     let row = rawdoc! { "_id": key.id.clone(), "owner": owner };
     Ok((key, Body::Document(row)))
 }
@@ -67,16 +70,16 @@ pub(super) fn taken_by(place: &Place, document: &RawDocument) -> StoreResult<(Ke
 /// Who has these keys in a snapshot, with the documents' `_id`s.
 pub(super) async fn owners(
     snapshot: &PercolatorSnapshot,
-    places: impl IntoIterator<Item = &Place>,
-) -> StoreResult<HashMap<Place, RawBson>> {
-    let ids = places.into_iter().map(|place| row_of(place).map(|key| key.id)).collect::<StoreResult<Vec<_>>>()?;
+    keys: impl IntoIterator<Item = &IndexKey>,
+) -> StoreResult<HashMap<IndexKey, RawBson>> {
+    let ids = keys.into_iter().map(|key| row_of(key).map(|key| key.id)).collect::<StoreResult<Vec<_>>>()?;
     let mut owners = HashMap::new();
     if ids.is_empty() {
         return Ok(owners);
     }
     for row in snapshot.by_ids(&namespace()?, ids).await? {
-        let (place, owner) = read(&row).map_err(|why| damaged(&row, &why))?;
-        owners.insert(place, owner);
+        let (key, owner) = read(&row).map_err(|why| damaged(&row, &why))?;
+        owners.insert(key, owner);
     }
     Ok(owners)
 }
@@ -87,12 +90,12 @@ pub(super) fn index_of(id: RawBsonRef<'_>) -> Option<IndexId> {
     IndexId::try_from(id.get_binary("index").ok()?.bytes).ok()
 }
 
-fn read(row: &RawDocument) -> Result<(Place, RawBson), String> {
+fn read(row: &RawDocument) -> Result<(IndexKey, RawBson), String> {
     let id = row.get_document("_id").map_err(|error| error.to_string())?;
     let index = index_of(RawBsonRef::Document(id)).ok_or("it is of no index")?;
     let key = id.get_binary("key").map_err(|error| error.to_string())?.bytes;
     let owner = row.get("owner").map_err(|error| error.to_string())?.ok_or("it has no owner")?;
-    Ok(((index, key.to_vec()), owner.into()))
+    Ok((IndexKey { index, key: key.to_vec() }, owner.into()))
 }
 
 /// The key rows that go with a transaction's changes, by the unique indexes that a version of the catalog has in force.
@@ -100,7 +103,7 @@ fn read(row: &RawDocument) -> Result<(Place, RawBson), String> {
 /// # Errors
 /// `DuplicateKey` (11000) for a key that another document has in the snapshot; `CannotIndexParallelArrays` (171);
 /// `TransactionTooLarge` (257).
-pub(super) async fn changed_with(
+pub(super) async fn key_row_changes(
     snapshot: &PercolatorSnapshot,
     catalog: &Catalog,
     version: u64,
@@ -110,26 +113,26 @@ pub(super) async fn changed_with(
     for change in changes {
         of_namespace.entry(&change.0.namespace).or_default().push(change);
     }
-    let mut moves = BTreeMap::new();
+    let mut changed = BTreeMap::new();
     for (namespace, changes) in of_namespace {
         let indexes: Vec<_> = catalog.unique(namespace, version).collect();
         if !indexes.is_empty() {
             let before = before(snapshot, namespace, &changes).await?;
             for (key, body) in changes {
                 let before = before.get(&encoded(key.id.as_raw_bson_ref()));
-                indexes.iter().try_for_each(|kept| note(&mut moves, catalog, kept, before, key, body))?;
+                indexes.iter().try_for_each(|kept| note(&mut changed, catalog, kept, before, key, body))?;
             }
         }
     }
-    if moves.len() > CHANGES_MAX {
+    if changed.len() > CHANGES_MAX {
         let text = format!("the transaction changes more than {CHANGES_MAX} keys of unique indexes: write less in one");
         return Err(StoreError::command(Code::TransactionTooLarge, text));
     }
-    let owners = owners(snapshot, moves.keys()).await?;
-    let mut rows = Vec::with_capacity(moves.len());
-    for (place, moved) in moves {
-        let owner = owners.get(&place).map(|id| encoded(id.as_raw_bson_ref()));
-        rows.extend(row_after(catalog, place, &moved, owner.as_deref())?);
+    let owners = owners(snapshot, changed.keys()).await?;
+    let mut rows = Vec::with_capacity(changed.len());
+    for (key, change) in changed {
+        let owner = owners.get(&key).map(|id| encoded(id.as_raw_bson_ref()));
+        rows.extend(row_after(catalog, key, &change, owner.as_deref())?);
     }
     Ok(rows)
 }
@@ -150,9 +153,9 @@ async fn before(
 
 /// Notes what a change of a document does to its keys in an index.
 fn note<'a>(
-    moves: &mut BTreeMap<Place, Move<'a>>,
+    changed: &mut BTreeMap<IndexKey, OwnerChange<'a>>,
     catalog: &Catalog,
-    kept: &'a Kept,
+    kept: &'a EngineIndex,
     before: Option<&RawDocumentBuf>,
     key: &Key,
     body: &'a Body,
@@ -164,17 +167,17 @@ fn note<'a>(
         Body::Deleted | Body::Cut => None,
     };
     let new = after.map(|after| kept.index.keys(after)).transpose()?.unwrap_or_default().keys;
-    let empty = || Move { kept, left: Vec::new(), entered: None };
-    for left in old.difference(&new) {
-        let moved = moves.entry((kept.id, left.clone())).or_insert_with(empty);
-        moved.left.push(encoded(key.id.as_raw_bson_ref()));
+    let empty = || OwnerChange { kept, former: Vec::new(), new: None };
+    for lost in old.difference(&new) {
+        let change = changed.entry(IndexKey { index: kept.id, key: lost.clone() }).or_insert_with(empty);
+        change.former.push(encoded(key.id.as_raw_bson_ref()));
     }
-    for entered in new.difference(&old) {
-        let moved = moves.entry((kept.id, entered.clone())).or_insert_with(empty);
-        if let (Some(_), Some(after)) = (moved.entered, after) {
-            return Err(catalog.duplicate(kept, after, entered));
+    for gained in new.difference(&old) {
+        let change = changed.entry(IndexKey { index: kept.id, key: gained.clone() }).or_insert_with(empty);
+        if let (Some(_), Some(after)) = (change.new, after) {
+            return Err(catalog.duplicate(kept, after, gained));
         }
-        moved.entered = after;
+        change.new = after;
     }
     Ok(())
 }
@@ -182,20 +185,20 @@ fn note<'a>(
 /// What becomes of the row of a key, which has this owner now; nothing, if it stays.
 fn row_after(
     catalog: &Catalog,
-    place: Place,
-    moved: &Move<'_>,
+    key: IndexKey,
+    change: &OwnerChange<'_>,
     owner: Option<&[u8]>,
 ) -> StoreResult<Option<(Key, Body)>> {
-    let has_left = |owner: &[u8]| moved.left.iter().any(|left| left == owner);
-    match (moved.entered, owner) {
-        (Some(document), Some(owner)) if !has_left(owner) && owner != encoded(insertion::id(document)?) => {
-            Err(catalog.duplicate(moved.kept, document, &place.1))
+    let has_lost_it = |owner: &[u8]| change.former.iter().any(|former| former == owner);
+    match (change.new, owner) {
+        (Some(document), Some(owner)) if !has_lost_it(owner) && owner != encoded(insertion::id(document)?) => {
+            Err(catalog.duplicate(change.kept, document, &key.key))
         }
-        (Some(document), _) => taken_by(&place, document).map(Some),
+        (Some(document), _) => row_owned_by(&key, document).map(Some),
         // While the index is built, two documents may have had the key: it stays with the one that has its row.
-        (None, Some(owner)) if !has_left(owner) => Ok(None),
+        (None, Some(owner)) if !has_lost_it(owner) => Ok(None),
         // Also of a row that is not there yet: whoever builds the index may be about to write it.
-        (None, _) => Ok(Some((row_of(&place)?, Body::Deleted))),
+        (None, _) => Ok(Some((row_of(&key)?, Body::Deleted))),
     }
 }
 

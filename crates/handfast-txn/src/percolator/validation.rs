@@ -25,7 +25,7 @@ pub(super) async fn check(core: &Core, start: Timestamp, at: Timestamp, reads: &
             Read::Document(namespace, id) => {
                 let key = Key { namespace: namespace.clone(), id: id.clone() };
                 let row = core.rows.read(&key).await?;
-                let row = settled(core, start, at, &key, row).await?;
+                let row = without_earlier_lock(core, start, at, &key, row).await?;
                 if changed_between(&row, start, at) {
                     return Err(conflict(format_args!("{key} was read and has been changed since")));
                 }
@@ -41,7 +41,7 @@ pub(super) async fn check(core: &Core, start: Timestamp, at: Timestamp, reads: &
                     let mut changed = core.rows.store.find(Find::new(namespace.clone(), filter)).await?;
                     while let Some(rows) = next_rows(&mut *changed, namespace).await? {
                         for (key, row) in rows {
-                            let row = settled(core, start, at, &key, row).await?;
+                            let row = without_earlier_lock(core, start, at, &key, row).await?;
                             if changed_between(&row, start, at) && may_have_matched(&row, start, at, matches) {
                                 return Err(conflict(format_args!("{key} would change what was read of {namespace}")));
                             }
@@ -74,10 +74,16 @@ fn may_have_matched(row: &Row, start: Timestamp, at: Timestamp, matches: impl Fn
 }
 
 /// The row, when no other transaction can change it before the timestamp any more.
-async fn settled(core: &Core, start: Timestamp, at: Timestamp, key: &Key, mut row: Row) -> StoreResult<Row> {
+async fn without_earlier_lock(
+    core: &Core,
+    start: Timestamp,
+    at: Timestamp,
+    key: &Key,
+    mut row: Row,
+) -> StoreResult<Row> {
     while row.lock.as_ref().is_some_and(|lock| lock.start != start && lock.start <= at) {
-        row = match core.look(key, row).await? {
-            Resolved::Free(row) => core.forwarded(&row).into_owned(),
+        row = match core.learn_decision(key, row).await? {
+            Resolved::Free(row) => core.rolled_forward(&row).into_owned(),
             Resolved::Alive => {
                 return Err(conflict(format_args!("{key} was read and another transaction is changing it")));
             }

@@ -21,20 +21,20 @@ use handfast_store::{
     blocking_if, insertion,
 };
 
-use super::own::{Writes, id_key};
-use crate::ending::{Ending, Matches};
-use crate::hinted::Hinted;
+use super::write_buffer::{CollectionWrites, id_key};
+use crate::hinted_index::HintedIndex;
+use crate::limit_cursor::{LimitCursor, MatchSource};
 
 /// How much of the snapshot's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
 
-/// Own documents that are looked at where others wait; more are, on a thread of their own.
+/// WriteBuffer documents that are looked at where others wait; more are, on a thread of their own.
 const INLINE_DOCUMENTS_MAX: usize = 100;
 
 /// Opens a cursor over both; there is no snapshot of a collection that the transaction made.
 pub(super) async fn open(
     snapshot: Option<&dyn Snapshot>,
-    writes: Writes,
+    writes: CollectionWrites,
     indexes: &[IndexSpec],
     request: Find,
     sources: &Sources,
@@ -47,7 +47,7 @@ pub(super) async fn open(
     let stop = selection.context().interrupt.stop_on_drop();
     let loops = may_take_long(&request.filter) || may_take_long(&request.projection);
     let candidates = candidates(&selection, &writes);
-    let hinted = Hinted::of(&request, indexes)?;
+    let hinted = HintedIndex::of(&request, indexes)?;
     let own = blocking_if(loops || candidates.len() > INLINE_DOCUMENTS_MAX, {
         let (selection, request) = (Arc::clone(&selection), request.clone());
         move || own_matches(&selection, &candidates, hinted.as_ref(), &request)
@@ -65,14 +65,14 @@ pub(super) async fn open(
         Some(snapshot) => snapshot.find(base).await?,
         None => Box::new(Paged::new(std::iter::empty())),
     };
-    let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
+    let base = SnapshotMatches { cursor, ready: VecDeque::new(), exhausted: false };
     let own_first = is_backwards(&request);
-    let merged = Merged { base, writes, own, own_first, selection: Arc::clone(&selection) };
-    Ok(Box::new(Ending::new(merged, selection, &request, stop)))
+    let merged = MergedMatches { base, writes, own, own_first, selection: Arc::clone(&selection) };
+    Ok(Box::new(LimitCursor::new(merged, selection, &request, stop)))
 }
 
 /// The written documents that can match: those that the filter names by `_id`, or all.
-fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>> {
+fn candidates(selection: &Selection, writes: &CollectionWrites) -> Vec<Arc<RawDocumentBuf>> {
     match named_keys(selection.filter()) {
         Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
         None => writes.values().filter_map(|written| written.document.clone()).collect(),
@@ -83,7 +83,7 @@ fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>
 fn own_matches(
     selection: &Selection,
     candidates: &[Arc<RawDocumentBuf>],
-    hinted: Option<&Hinted>,
+    hinted: Option<&HintedIndex>,
     request: &Find,
 ) -> StoreResult<VecDeque<(Vec<u8>, RawDocumentBuf)>> {
     let mut matches = Vec::new();
@@ -116,9 +116,9 @@ fn is_backwards(request: &Find) -> bool {
     }
 }
 
-struct Merged {
-    base: Base,
-    writes: Writes,
+struct MergedMatches {
+    base: SnapshotMatches,
+    writes: CollectionWrites,
     own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
     /// Without a sort: the transaction's own documents come before the others.
     own_first: bool,
@@ -126,14 +126,14 @@ struct Merged {
 }
 
 /// The snapshot's results, those that the transaction has written left out.
-struct Base {
+struct SnapshotMatches {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
     exhausted: bool,
 }
 
-impl Base {
-    async fn peek(&mut self, hidden: &Writes) -> StoreResult<Option<&RawDocumentBuf>> {
+impl SnapshotMatches {
+    async fn peek(&mut self, hidden: &CollectionWrites) -> StoreResult<Option<&RawDocumentBuf>> {
         loop {
             while let Some(document) = self.ready.front() {
                 if !hidden.contains_key(&id_key(insertion::id(document)?)) {
@@ -152,7 +152,7 @@ impl Base {
 }
 
 #[async_trait]
-impl Matches for Merged {
+impl MatchSource for MergedMatches {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
         let sort = self.selection.sort();
         let first = self.base.peek(&self.writes).await?;
@@ -170,16 +170,16 @@ impl Matches for Merged {
 }
 
 /// A cursor of a transaction: a conflict that it meets ends the transaction.
-pub(super) struct Watched {
+pub(super) struct TransactionCursor {
     pub(super) cursor: Box<dyn Cursor>,
     pub(super) transaction: Arc<super::Inner>,
 }
 
 #[async_trait]
-impl Cursor for Watched {
+impl Cursor for TransactionCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
         self.transaction.open(|_| Ok(()))?;
         let page = self.cursor.next_page(limit).await;
-        self.transaction.judge(page)
+        self.transaction.end_on_conflict(page)
     }
 }

@@ -17,22 +17,22 @@ use handfast_store::{
     UpdateOutcome, aggregation,
 };
 
-use super::merged::{self, Watched};
-use super::reads::everything;
+use super::merged::{self, TransactionCursor};
+use super::read_set::everything;
 use super::{Inner, Transaction, unsupported, unsupported_in};
 
 impl Inner {
     /// Opens a cursor over what the transaction sees.
     pub(super) async fn find(self: &Arc<Self>, request: Find) -> Result<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
-            let document = self.judge(self.get(&request.namespace, id).await)?;
+            let document = self.end_on_conflict(self.get(&request.namespace, id).await)?;
             let cursor = Box::new(Paged::new(document.map(Ok).into_iter()));
-            return Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }));
+            return Ok(Box::new(TransactionCursor { cursor, transaction: Arc::clone(self) }));
         }
         let (snapshot, writes, is_made) = self.open(|open| {
             self.note_read(open, || read_of(&request));
-            let is_made = open.own.creation(&request.namespace).is_some();
-            Ok((open.snapshot(), open.own.of(&request.namespace), is_made))
+            let is_made = open.writes.creation(&request.namespace).is_some();
+            Ok((open.snapshot(), open.writes.of(&request.namespace), is_made))
         })?;
         let cursor = if writes.is_empty() && !is_made {
             snapshot.find(request).await
@@ -44,8 +44,8 @@ impl Inner {
             let snapshot = (!is_made).then_some(&*snapshot);
             merged::open(snapshot, writes, &indexes, request, &self.shared.sources).await
         };
-        let cursor = self.judge(cursor)?;
-        Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }))
+        let cursor = self.end_on_conflict(cursor)?;
+        Ok(Box::new(TransactionCursor { cursor, transaction: Arc::clone(self) }))
     }
 
     /// Calls a function with each document that a find gives, until it says that this is enough.
@@ -155,7 +155,7 @@ impl DocumentStore for Transaction {
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        self.inner.in_turn(self.inner.add_indexes(request)).await
+        self.inner.run_write(self.inner.add_indexes(request)).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
@@ -167,7 +167,7 @@ impl DocumentStore for Transaction {
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        self.inner.in_turn(self.inner.create(namespace, options)).await
+        self.inner.run_write(self.inner.create(namespace, options)).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {

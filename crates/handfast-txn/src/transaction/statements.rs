@@ -47,7 +47,7 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Runs update statements, each once if the request has a ticket.
@@ -72,7 +72,7 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Runs delete statements, each once if the request has a ticket.
@@ -94,13 +94,13 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Changes or removes one document, once if the request has a ticket.
     pub(crate) async fn find_and_modify_once(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
         let work = self.inner.once(request.ticket, self.inner.run_find_and_modify(&request));
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 }
 

@@ -16,7 +16,7 @@ use handfast_store::{
 };
 
 use super::Inner;
-use super::own::{Write, id_key, identity};
+use super::write_buffer::{DocumentChange, id_key, identity};
 use crate::Holder;
 
 /// How many documents of a statement are looked at in one go.
@@ -40,7 +40,7 @@ impl Inner {
     pub(super) async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
         let (own, snapshot) = self.open(|open| {
             self.note_read(open, || Read::Document(namespace.clone(), id.into()));
-            Ok((open.own.get(namespace, &id_key(id)), open.snapshot()))
+            Ok((open.writes.get(namespace, &id_key(id)), open.snapshot()))
         })?;
         match own {
             Some(written) => Ok(written.document.map(Arc::unwrap_or_clone)),
@@ -70,7 +70,7 @@ impl Inner {
         let Some(any) = after.as_deref().or(before.as_deref()) else { return Ok(()) };
         let (id, key) = identity(any)?;
         let claims = self.open(|open| {
-            let is_new = open.own.get(namespace, &key).is_none();
+            let is_new = open.writes.get(namespace, &key).is_none();
             Ok(is_new.then(|| (Arc::clone(&open.claims), open.snapshot())))
         })?;
         if let Some((claims, snapshot)) = claims {
@@ -84,7 +84,7 @@ impl Inner {
                 self.check_index(namespace, index, before.as_deref(), after).await?;
             }
         }
-        self.open(|open| open.own.write(namespace, &indexes, Write { id, before, after }, &self.options))
+        self.open(|open| open.writes.write(namespace, &indexes, DocumentChange { id, before, after }, &self.options))
     }
 
     /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
@@ -103,8 +103,8 @@ impl Inner {
         }
         for taken in new.difference(&old) {
             let (holder, snapshot, own) = self.open(|open| {
-                let holder = open.own.holder(namespace, index, taken).cloned();
-                Ok((holder, open.snapshot(), open.own.of(namespace)))
+                let holder = open.writes.holder(namespace, index, taken).cloned();
+                Ok((holder, open.snapshot(), open.writes.of(namespace)))
             })?;
             if holder.is_some_and(|holder| holder != key) {
                 return Err(index.duplicate(namespace, after, taken));
@@ -145,8 +145,8 @@ impl Inner {
         let loops = loops_in_statement(statement);
         self.claim_named(namespace, &statement.filter).await?;
         let mut found = match id_alone(&statement.filter) {
-            Some(id) if statement.hint.is_none() => Found::Document(self.get(namespace, id).await?),
-            _ => Found::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
+            Some(id) if statement.hint.is_none() => MatchedDocuments::Document(self.get(namespace, id).await?),
+            _ => MatchedDocuments::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
         };
         let mut any = false;
         while let Some(documents) = found.next_step().await? {
@@ -201,10 +201,10 @@ impl Inner {
         self: &Arc<Self>,
         request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Arc::new(CompiledFindAndModify::compile(request)?);
+        let compiled = Arc::new(CompiledFindAndModify::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();
-        let loops = loops_in_claim(request);
+        let loops = loops_in_find_and_modify(request);
         let namespace = &request.namespace;
         let find = Find {
             sort: request.sort.clone(),
@@ -217,67 +217,67 @@ impl Inner {
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);
-        let claimed = blocking_if(loops, move || claimed(&claim, found, &*ids, &context)).await?;
+        let effect = blocking_if(loops, move || evaluate(&compiled, found, &*ids, &context)).await?;
         // The answer is made: nothing is changed without one.
-        match claimed.write {
-            Some(ClaimedWrite::Insert(document)) => self.insert_prepared(namespace, document).await?,
-            Some(ClaimedWrite::Change { before, after }) => self.write(namespace, Some(before), after).await?,
+        match effect.write {
+            Some(DocumentEffect::Insert(document)) => self.insert_prepared(namespace, document).await?,
+            Some(DocumentEffect::Change { before, after }) => self.write(namespace, Some(before), after).await?,
             None => {}
         }
-        Ok(claimed.outcome)
+        Ok(effect.outcome)
     }
 }
 
 /// What a find-and-modify answers, and what it writes.
 #[derive(Default)]
-struct Claimed {
+struct FindAndModifyEffect {
     outcome: FindAndModifyOutcome,
-    write: Option<ClaimedWrite>,
+    write: Option<DocumentEffect>,
 }
 
-enum ClaimedWrite {
+enum DocumentEffect {
     Insert(RawDocumentBuf),
     Change { before: RawDocumentBuf, after: Option<RawDocumentBuf> },
 }
 
-fn claimed(
-    claim: &CompiledFindAndModify,
+fn evaluate(
+    compiled: &CompiledFindAndModify,
     found: Option<RawDocumentBuf>,
     ids: &dyn IdSource,
     context: &Context,
-) -> StoreResult<Claimed> {
-    match (found, claim.change()) {
+) -> StoreResult<FindAndModifyEffect> {
+    match (found, compiled.change()) {
         (Some(before), None) => {
-            let outcome = claim.changed(before.clone(), None, context)?;
-            Ok(Claimed { outcome, write: Some(ClaimedWrite::Change { before, after: None }) })
+            let outcome = compiled.changed(before.clone(), None, context)?;
+            Ok(FindAndModifyEffect { outcome, write: Some(DocumentEffect::Change { before, after: None }) })
         }
         (Some(before), Some(change)) => {
-            let Some(applied) = change.apply(&before, context)? else { return Ok(Claimed::default()) };
-            let outcome = claim.changed(before.clone(), Some(applied.document.clone()), context)?;
+            let Some(applied) = change.apply(&before, context)? else { return Ok(FindAndModifyEffect::default()) };
+            let outcome = compiled.changed(before.clone(), Some(applied.document.clone()), context)?;
             let after = Some(applied.document);
-            let write = applied.modified.then_some(ClaimedWrite::Change { before, after });
-            Ok(Claimed { outcome, write })
+            let write = applied.modified.then_some(DocumentEffect::Change { before, after });
+            Ok(FindAndModifyEffect { outcome, write })
         }
         (None, Some(change)) if change.is_upsert() => {
             let document = change.insertion(ids, context)?;
-            let outcome = claim.upserted(&document, context)?;
-            Ok(Claimed { outcome, write: Some(ClaimedWrite::Insert(document)) })
+            let outcome = compiled.upserted(&document, context)?;
+            Ok(FindAndModifyEffect { outcome, write: Some(DocumentEffect::Insert(document)) })
         }
-        (None, _) => Ok(Claimed::default()),
+        (None, _) => Ok(FindAndModifyEffect::default()),
     }
 }
 
 /// What a statement finds.
-enum Found {
+enum MatchedDocuments {
     Document(Option<RawDocumentBuf>),
     Cursor(Box<dyn Cursor>),
 }
 
-impl Found {
+impl MatchedDocuments {
     async fn next_step(&mut self) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
         match self {
-            Found::Document(document) => Ok(document.take().map(|document| vec![document])),
-            Found::Cursor(cursor) => next_step(&mut **cursor).await,
+            MatchedDocuments::Document(document) => Ok(document.take().map(|document| vec![document])),
+            MatchedDocuments::Cursor(cursor) => next_step(&mut **cursor).await,
         }
     }
 }
@@ -296,7 +296,7 @@ fn loops_in_statement(statement: &UpdateStatement) -> bool {
     may_take_long(&statement.filter) || loops_in_change(&statement.update, &statement.array_filters)
 }
 
-fn loops_in_claim(request: &FindAndModify) -> bool {
+fn loops_in_find_and_modify(request: &FindAndModify) -> bool {
     let in_change = match &request.modification {
         Modification::Remove => false,
         Modification::Update { update, array_filters, .. } => loops_in_change(update, array_filters),

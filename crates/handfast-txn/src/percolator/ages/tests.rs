@@ -100,7 +100,7 @@ fn marks_are_few_and_near_any_age() {
                 if elapsed > age * 2 {
                     let found = elapsed.saturating_sub(secs(stored.older_than(age).0.saturating_sub(1)));
                     assert!(
-                        found >= age && found <= age + age / PART + interval,
+                        found >= age && found <= age + age / MARK_GAP_SHARE + interval,
                         "{found:?} for {age:?} after {elapsed:?}"
                     );
                 }

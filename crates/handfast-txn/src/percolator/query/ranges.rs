@@ -19,15 +19,15 @@ use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Find, Result as StoreResult, insertion};
 
-use super::scan::{Pages, Seen, judged, newer};
+use super::scan::{Pages, SeenIds, newer, visible_candidate};
 use crate::percolator::row::Timestamp;
-use crate::percolator::snapshot::{PercolatorSnapshot, with_record};
+use crate::percolator::snapshot::{PercolatorSnapshot, row_with_record_id};
 
 /// A query by ranges of `_id`s.
-pub(super) struct Ranges {
+pub(super) struct RangeScan {
     find: Find,
     /// Shown before.
-    shown: Seen,
+    shown: SeenIds,
     /// The query itself, sorted.
     pages: Pages,
     /// What is left of the page that is being gone through, and the keys of all that is in it.
@@ -55,11 +55,11 @@ impl Bound {
     }
 }
 
-impl Ranges {
-    pub(super) async fn open(snapshot: &PercolatorSnapshot, find: &Find, shown: Seen) -> StoreResult<Self> {
+impl RangeScan {
+    pub(super) async fn open(snapshot: &PercolatorSnapshot, find: &Find, shown: SeenIds) -> StoreResult<Self> {
         // What a hint leaves out is left out of what is shown.
         let find = Find { sort: rawdoc! { "_id": 1 }, hint: None, min: None, max: None, ..find.clone() };
-        let mut ranges = Ranges {
+        let mut ranges = RangeScan {
             pages: Pages::open(snapshot, find.clone()).await?,
             find,
             shown,
@@ -87,11 +87,11 @@ impl Ranges {
                     }
                 },
             };
-            let (row, record) = with_record(stored, self.find.show_record_id)?;
+            let (row, record) = row_with_record_id(stored, self.find.show_record_id)?;
             if self.shown.has(&encoded(row.id.as_raw_bson_ref())) {
                 continue;
             }
-            if let Some(found) = judged(snapshot, &self.find, row, record).await? {
+            if let Some(found) = visible_candidate(snapshot, &self.find, row, record).await? {
                 return Ok(Some(found));
             }
         }

@@ -1,6 +1,6 @@
 //! The three parts of a query, one after the other, each of which may find the same rows.
 //!
-//! What was shown is remembered, up to a bound. When there is more, the query goes on in another way ([`Ranges`]).
+//! What was shown is remembered, up to a bound. When there is more, the query goes on in another way ([`RangeScan`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Cursor, Find, Namespace, Result as StoreResult};
 
-use super::ranges::Ranges;
-use super::{Judged, READ_AHEAD};
+use super::ranges::RangeScan;
+use super::{CandidateSource, READ_AHEAD};
 use crate::percolator::row::{Key, Row, Timestamp};
 use crate::percolator::rows::{locked_up_to, newer_than};
-use crate::percolator::snapshot::{PercolatorSnapshot, with_record};
+use crate::percolator::snapshot::{PercolatorSnapshot, row_with_record_id};
 
 /// What an `_id` that is remembered takes beside its own bytes, about.
 const SEEN_OVERHEAD_BYTES: usize = 64;
 
 /// The parts of a query, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ScanPhase {
     Locked,
     Matching,
     Newer,
@@ -33,22 +33,22 @@ pub(super) struct Scan {
     snapshot: Arc<PercolatorSnapshot>,
     /// What the store is asked for, without what is done with its results.
     find: Find,
-    part: Part,
+    phase: ScanPhase,
     pages: Pages,
     /// The rows that it has come to.
-    seen: Seen,
+    seen: SeenIds,
     /// What goes on where that is too much.
-    rest: Option<Ranges>,
+    rest: Option<RangeScan>,
 }
 
 /// Keys of `_id`s.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenIds {
     keys: HashSet<Vec<u8>>,
     bytes: usize,
 }
 
-impl Seen {
+impl SeenIds {
     /// Whether it was not there before.
     fn insert(&mut self, key: Vec<u8>) -> bool {
         let bytes = key.len() + SEEN_OVERHEAD_BYTES;
@@ -84,7 +84,7 @@ impl Pages {
             return Ok(None);
         }
         let page = self.cursor.next_page(READ_AHEAD).await?;
-        snapshot.core.check_kept(snapshot).await?;
+        snapshot.core.check_history_kept(snapshot).await?;
         self.is_exhausted = page.exhausted;
         Ok(Some(page.documents.into()))
     }
@@ -103,7 +103,7 @@ impl Pages {
     ) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
             match self.next_page(snapshot).await? {
-                Some(page) => self.ready = snapshot.core.without_resolved(namespace, page, keeps_order).await?,
+                Some(page) => self.ready = snapshot.core.resolve_page(namespace, page, keeps_order).await?,
                 None => return Ok(None),
             }
         }
@@ -139,52 +139,52 @@ impl Scan {
             return_key: false,
             ..request.clone()
         };
-        let part = Part::Locked;
-        let pages = Pages::open(&snapshot, of_part(part, &find, snapshot.at)).await?;
-        Ok(Scan { snapshot, find, part, pages, seen: Seen::default(), rest: None })
+        let phase = ScanPhase::Locked;
+        let pages = Pages::open(&snapshot, phase_find(phase, &find, snapshot.at)).await?;
+        Ok(Scan { snapshot, find, phase, pages, seen: SeenIds::default(), rest: None })
     }
 
     /// The next document of any part.
     async fn next_stored(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
         loop {
-            let stored = match self.part {
-                Part::Locked if !self.find.show_record_id => {
+            let stored = match self.phase {
+                ScanPhase::Locked if !self.find.show_record_id => {
                     self.pages.next_locked(&self.snapshot, &self.find.namespace, self.find.hint.is_some()).await?
                 }
-                Part::Locked | Part::Matching | Part::Newer => self.pages.next(&self.snapshot).await?,
+                ScanPhase::Locked | ScanPhase::Matching | ScanPhase::Newer => self.pages.next(&self.snapshot).await?,
             };
             if stored.is_some() {
                 return Ok(stored);
             }
-            let next = match self.part {
-                Part::Locked => Part::Matching,
-                Part::Matching => Part::Newer,
-                Part::Newer => return Ok(None),
+            let next = match self.phase {
+                ScanPhase::Locked => ScanPhase::Matching,
+                ScanPhase::Matching => ScanPhase::Newer,
+                ScanPhase::Newer => return Ok(None),
             };
-            self.pages = Pages::open(&self.snapshot, of_part(next, &self.find, self.snapshot.at)).await?;
-            self.part = next;
+            self.pages = Pages::open(&self.snapshot, phase_find(next, &self.find, self.snapshot.at)).await?;
+            self.phase = next;
         }
     }
 }
 
 #[async_trait]
-impl Judged for Scan {
+impl CandidateSource for Scan {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         loop {
             if let Some(rest) = &mut self.rest {
                 return rest.next(&self.snapshot).await;
             }
             // What is locked may be shown in a version that the store does not know yet: these rows come first, and all of them.
-            if self.part != Part::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
-                self.rest = Some(Ranges::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
+            if self.phase != ScanPhase::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
+                self.rest = Some(RangeScan::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
                 continue;
             }
             let Some(stored) = self.next_stored().await? else { return Ok(None) };
-            let (row, record) = with_record(stored, self.find.show_record_id)?;
+            let (row, record) = row_with_record_id(stored, self.find.show_record_id)?;
             if !self.seen.insert(encoded(row.id.as_raw_bson_ref())) {
                 continue;
             }
-            let found = judged(&self.snapshot, &self.find, row, record).await?;
+            let found = visible_candidate(&self.snapshot, &self.find, row, record).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -193,25 +193,25 @@ impl Judged for Scan {
 }
 
 /// What the snapshot has of a row.
-pub(super) async fn judged(
+pub(super) async fn visible_candidate(
     snapshot: &PercolatorSnapshot,
     find: &Find,
     row: Row,
     record: Option<i64>,
 ) -> StoreResult<Option<Candidate>> {
     let key = Key { namespace: find.namespace.clone(), id: row.id.clone() };
-    let document = snapshot.judged(&key, row).await?;
+    let document = snapshot.visible_document(&key, row).await?;
     Ok(document.map(|document| Candidate { record, ..document.into() }))
 }
 
 /// What is asked of the store for a part.
-fn of_part(part: Part, find: &Find, at: Timestamp) -> Find {
-    match part {
-        Part::Matching => find.clone(),
-        Part::Locked => {
+fn phase_find(phase: ScanPhase, find: &Find, at: Timestamp) -> Find {
+    match phase {
+        ScanPhase::Matching => find.clone(),
+        ScanPhase::Locked => {
             Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), locked_up_to(at)) }
         }
-        Part::Newer => newer(find, at),
+        ScanPhase::Newer => newer(find, at),
     }
 }
 

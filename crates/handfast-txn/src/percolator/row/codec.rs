@@ -7,7 +7,7 @@ use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentB
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::{Body, Key, Lock, LockHeading, Revision, Row, Standing, Status, Timestamp, Version, due};
+use super::{Body, Key, Lock, LockHeading, PrimaryStatus, Revision, Row, Status, Timestamp, Version, due};
 
 /// The field that holds what the protocol keeps in a document.
 pub const FIELD: &str = "_hf";
@@ -133,7 +133,7 @@ impl LockHeading {
     }
 }
 
-impl Standing {
+impl PrimaryStatus {
     /// What a document must have of a row to be read as this.
     pub(in crate::percolator) fn projection() -> RawDocumentBuf {
         rawdoc! {
@@ -147,16 +147,16 @@ impl Standing {
     /// `InternalError` (1) if the field is not what Handfast writes.
     pub(in crate::percolator) fn from_document(document: &RawDocument, start: Timestamp) -> StoreResult<Self> {
         let id = RawBson::from(insertion::id(document)?);
-        read_standing(document, start).map_err(|why| damaged(&id, &why))
+        read_status(document, start).map_err(|why| damaged(&id, &why))
     }
 }
 
 /// As [`status_of`](super::status_of) reads a row: the decision first, the lock after it.
-fn read_standing(document: &RawDocument, start: Timestamp) -> Read<Standing> {
-    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(Standing::UNHEARD) };
+fn read_status(document: &RawDocument, start: Timestamp) -> Decoded<PrimaryStatus> {
+    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(PrimaryStatus::UNKNOWN) };
     let hidden = hidden.as_document().ok_or("it is no document")?;
     let of_start = |version: &RawDocument| Ok::<_, String>(timestamp(version, "s")? == start);
-    let committed = |version: &RawDocument| Ok(Standing::decided(Status::Committed(timestamp(version, "c")?)));
+    let committed = |version: &RawDocument| Ok(PrimaryStatus::decided(Status::Committed(timestamp(version, "c")?)));
     if of_start(hidden)? {
         return committed(hidden);
     }
@@ -168,13 +168,13 @@ fn read_standing(document: &RawDocument, start: Timestamp) -> Read<Standing> {
     }
     for record in array(hidden, "rb")?.into_iter().flatten() {
         if record.map_err(text)?.as_i64() == Some(start.stored()) {
-            return Ok(Standing::decided(Status::RolledBack));
+            return Ok(PrimaryStatus::decided(Status::RolledBack));
         }
     }
     let lock = hidden.get("lock").map_err(text)?.and_then(RawBsonRef::as_document);
     match lock {
-        Some(lock) if of_start(lock)? => Ok(Standing { status: Status::Locked, ttl: Some(ttl_of(lock)?) }),
-        _ => Ok(Standing::UNHEARD),
+        Some(lock) if of_start(lock)? => Ok(PrimaryStatus { status: Status::Locked, ttl: Some(ttl_of(lock)?) }),
+        _ => Ok(PrimaryStatus::UNKNOWN),
     }
 }
 
@@ -184,14 +184,14 @@ pub(in crate::percolator) fn lock_start(document: &RawDocument) -> Option<Timest
     timestamp(lock, "s").ok()
 }
 
-fn read_heading(document: &RawDocument) -> Read<Option<LockHeading>> {
+fn read_heading(document: &RawDocument) -> Decoded<Option<LockHeading>> {
     let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(None) };
     let hidden = hidden.as_document().ok_or("it is no document")?;
     let lock = hidden.get("lock").map_err(text)?;
     lock.map(|lock| heading(lock.as_document().ok_or("the lock is no document")?)).transpose()
 }
 
-fn heading(lock: &RawDocument) -> Read<LockHeading> {
+fn heading(lock: &RawDocument) -> Decoded<LockHeading> {
     let deletes = match lock.get_str("op").map_err(text)? {
         "put" => false,
         "delete" => true,
@@ -202,7 +202,7 @@ fn heading(lock: &RawDocument) -> Read<LockHeading> {
     Ok(LockHeading { start: timestamp(lock, "s")?, primary: key(primary)?, deletes, ttl })
 }
 
-fn ttl_of(lock: &RawDocument) -> Read<Duration> {
+fn ttl_of(lock: &RawDocument) -> Decoded<Duration> {
     Ok(Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?))
 }
 
@@ -250,9 +250,9 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-type Read<T> = Result<T, String>;
+type Decoded<T> = Result<T, String>;
 
-fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row> {
+fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Decoded<Row> {
     let mut visible = RawDocumentBuf::new();
     let respelled = hidden.get("id").map_err(text)?;
     for element in document {
@@ -290,12 +290,12 @@ fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row>
     })
 }
 
-fn version(entry: &RawDocument, body: Body) -> Read<Version> {
+fn version(entry: &RawDocument, body: Body) -> Decoded<Version> {
     let (commit, start) = (timestamp(entry, "c")?, timestamp(entry, "s")?);
     Ok(Version { commit, start, decides: flag(entry, "p")?, body })
 }
 
-fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
+fn lock(value: RawBsonRef<'_>) -> Decoded<Lock> {
     let RawBsonRef::Document(lock) = value else { return Err("the lock is no document".into()) };
     let mut keys = Vec::new();
     for entry in array(lock, "keys")?.into_iter().flatten() {
@@ -309,7 +309,7 @@ fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
     Ok(Lock { start, primary, keys, body, ttl })
 }
 
-fn key(value: RawBsonRef<'_>) -> Read<Key> {
+fn key(value: RawBsonRef<'_>) -> Decoded<Key> {
     let RawBsonRef::Document(key) = value else { return Err("a key is no document".into()) };
     let namespace = key.get_str("ns").map_err(text)?;
     let (database, collection) = namespace.split_once('.').ok_or("a key has no namespace")?;
@@ -317,16 +317,16 @@ fn key(value: RawBsonRef<'_>) -> Read<Key> {
     Ok(Key { namespace: Namespace::new(database, collection).map_err(text)?, id: id.into() })
 }
 
-fn timestamp(document: &RawDocument, name: &str) -> Read<Timestamp> {
+fn timestamp(document: &RawDocument, name: &str) -> Decoded<Timestamp> {
     let value = document.get_i64(name).map_err(text)?;
     Ok(Timestamp(u64::try_from(value).map_err(text)?))
 }
 
-fn flag(document: &RawDocument, name: &str) -> Read<bool> {
+fn flag(document: &RawDocument, name: &str) -> Decoded<bool> {
     Ok(document.get(name).map_err(text)?.and_then(RawBsonRef::as_bool).unwrap_or(false))
 }
 
-fn array<'a>(document: &'a RawDocument, name: &str) -> Read<Option<&'a RawArray>> {
+fn array<'a>(document: &'a RawDocument, name: &str) -> Decoded<Option<&'a RawArray>> {
     match document.get(name).map_err(text)? {
         None => Ok(None),
         Some(RawBsonRef::Array(array)) => Ok(Some(array)),

@@ -24,7 +24,7 @@ pub enum Step {
 
 /// Why a prewrite is refused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refused {
+pub enum PrewriteRefused {
     /// The transaction has committed, at this time.
     Committed(Timestamp),
     /// The transaction was rolled back.
@@ -40,29 +40,29 @@ pub enum Refused {
 /// Locks a row for a transaction, with its new version in the lock.
 ///
 /// # Errors
-/// See [`Refused`].
-pub fn prewrite(row: &Row, lock: &Lock) -> Result<Step, Refused> {
+/// See [`PrewriteRefused`].
+pub fn prewrite(row: &Row, lock: &Lock) -> Result<Step, PrewriteRefused> {
     match status_of(row, lock.start) {
-        Status::Committed(at) => return Err(Refused::Committed(at)),
-        Status::RolledBack => return Err(Refused::RolledBack),
+        Status::Committed(at) => return Err(PrewriteRefused::Committed(at)),
+        Status::RolledBack => return Err(PrewriteRefused::RolledBack),
         Status::Locked => return Ok(Step::Done),
-        Status::Unheard => {}
+        Status::Unknown => {}
     }
     if row.visible.commit >= lock.start {
-        return Err(Refused::Conflict(row.visible.commit));
+        return Err(PrewriteRefused::Conflict(row.visible.commit));
     }
     if let Some(other) = &row.lock {
-        return Err(Refused::Locked(Box::new(other.clone())));
+        return Err(PrewriteRefused::Locked(Box::new(other.clone())));
     }
     if row.old.len() >= RECORDS_MAX || row.rolled_back.len() >= RECORDS_MAX {
-        return Err(Refused::Full);
+        return Err(PrewriteRefused::Full);
     }
     Ok(Step::Change(Row { lock: Some(lock.clone()), ..row.clone() }.next(lock.start)))
 }
 
 /// Why a commit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotCommitted {
+pub enum CommitRefused {
     /// The transaction was rolled back.
     RolledBack,
     /// It has no lock here, and no decision.
@@ -73,15 +73,15 @@ pub enum NotCommitted {
 /// caller says what of the history is still needed.
 ///
 /// # Errors
-/// See [`NotCommitted`].
-pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNeeds) -> Result<Step, NotCommitted> {
+/// See [`CommitRefused`].
+pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNeeds) -> Result<Step, CommitRefused> {
     match status_of(row, start) {
         Status::Committed(_) => return Ok(Step::Done),
-        Status::RolledBack => return Err(NotCommitted::RolledBack),
-        Status::Locked | Status::Unheard => {}
+        Status::RolledBack => return Err(CommitRefused::RolledBack),
+        Status::Locked | Status::Unknown => {}
     }
     let mut row = row.clone();
-    let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(NotCommitted::NoLock) };
+    let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(CommitRefused::NoLock) };
     // A row of the same `_id` in another collection is taken for the primary too, which costs some bytes.
     let decides = compare(lock.primary.id.as_raw_bson_ref(), row.id.as_raw_bson_ref()).is_eq();
     let visible = Version { commit: at, start, decides, body: lock.body };
@@ -155,7 +155,7 @@ pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Times
         Status::Committed(at) => return Err(at),
         Status::RolledBack => return Ok(Step::Done),
         Status::Locked => true,
-        Status::Unheard => false,
+        Status::Unknown => false,
     };
     if !is_locked && !record {
         return Ok(Step::Done);
@@ -172,7 +172,7 @@ pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Times
 
 /// Why a transaction is not given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StillOpen {
+pub enum GiveUpRefused {
     /// It has committed, at this time.
     Committed(Timestamp),
     /// It may still commit.
@@ -183,17 +183,17 @@ pub enum StillOpen {
 /// abandoned at this time of the oracle. Where no lock fits in either, there is nothing to keep from locking the row.
 ///
 /// # Errors
-/// See [`StillOpen`].
-pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+/// See [`GiveUpRefused`].
+pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, GiveUpRefused> {
     let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
     let status = status_of(primary, found.start);
-    if matches!(status, Status::Locked | Status::Unheard) && !lock.is_expired(now) {
-        return Err(StillOpen::Alive);
+    if matches!(status, Status::Locked | Status::Unknown) && !lock.is_expired(now) {
+        return Err(GiveUpRefused::Alive);
     }
-    let step = rollback(primary, found.start, true).map_err(StillOpen::Committed)?;
+    let step = rollback(primary, found.start, true).map_err(GiveUpRefused::Committed)?;
     Ok(match (status, step) {
         // In the place of a lock a record always fits.
-        (Status::Unheard, Step::Change(recorded)) => fitted(primary, recorded),
+        (Status::Unknown, Step::Change(recorded)) => fitted(primary, recorded),
         (_, step) => step,
     })
 }
@@ -229,12 +229,12 @@ fn can_be_locked(row: &Row) -> bool {
 /// Lets a transaction's lock live longer.
 ///
 /// # Errors
-/// See [`NotCommitted`].
-pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, NotCommitted> {
+/// See [`CommitRefused`].
+pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, CommitRefused> {
     match status_of(row, start) {
         Status::Committed(_) => return Ok(Step::Done),
-        Status::RolledBack => return Err(NotCommitted::RolledBack),
-        Status::Unheard => return Err(NotCommitted::NoLock),
+        Status::RolledBack => return Err(CommitRefused::RolledBack),
+        Status::Unknown => return Err(CommitRefused::NoLock),
         Status::Locked => {}
     }
     let mut row = row.clone();
@@ -255,7 +255,7 @@ pub enum Status {
     /// It has a lock.
     Locked,
     /// Nothing.
-    Unheard,
+    Unknown,
 }
 
 /// What a row knows of a transaction: the decision first, the lock after it.
@@ -268,13 +268,13 @@ pub fn status_of(row: &Row, start: Timestamp) -> Status {
     }
     match &row.lock {
         Some(lock) if lock.start == start => Status::Locked,
-        _ => Status::Unheard,
+        _ => Status::Unknown,
     }
 }
 
 /// What a reader sees of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen<'a> {
+pub enum ReadResult<'a> {
     /// This document.
     Document(&'a RawDocumentBuf),
     /// No document.
@@ -287,16 +287,16 @@ pub enum Seen<'a> {
 
 /// What a reader at a time sees: the newest version that is not newer, unless a transaction that began before may still
 /// commit before.
-pub fn read_at(row: &Row, at: Timestamp) -> Seen<'_> {
+pub fn read_at(row: &Row, at: Timestamp) -> ReadResult<'_> {
     if let Some(lock) = &row.lock
         && lock.start <= at
     {
-        return Seen::Locked(lock);
+        return ReadResult::Locked(lock);
     }
     match row.versions().find(|version| version.commit <= at).map(|version| &version.body) {
-        Some(Body::Document(document)) => Seen::Document(document),
-        Some(Body::Deleted) => Seen::Nothing,
-        Some(Body::Cut) | None => Seen::TooOld,
+        Some(Body::Document(document)) => ReadResult::Document(document),
+        Some(Body::Deleted) => ReadResult::Nothing,
+        Some(Body::Cut) | None => ReadResult::TooOld,
     }
 }
 
@@ -334,8 +334,8 @@ pub fn collect(row: &Row, safe: SafePoint) -> Collected {
     let is_gone = left.visible.body == Body::Deleted && left.visible.commit <= safe.readers;
     let is_idle = left.lock.is_none() && left.old.is_empty() && left.rolled_back.is_empty();
     // What made the row can still be sent once more so long as its start, the row's first revision, is above.
-    let is_settled = matches!(left.revision, Revision::At(revision) if revision < safe.messages.0);
-    if is_gone && is_idle && is_settled {
+    let cannot_be_repeated = matches!(left.revision, Revision::At(revision) if revision < safe.messages.0);
+    if is_gone && is_idle && cannot_be_repeated {
         return Collected::Nothing;
     }
     if left == *row { Collected::Same } else { Collected::Change(left.next(safe.messages)) }

@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::Place;
+use crate::DocumentKey;
 
 /// How often the first in a line is passed over by others before the document is kept for it. Those who want other documents
 /// too would otherwise never find all of them free at once; and if it was kept at once, documents would lie idle.
-const PASSED_MAX: u32 = 64;
+const OVERTAKEN_MAX: u32 = 64;
 
 /// The claims of all open transactions. A transaction is a number; they are given out in ascending order.
 #[derive(Default)]
-pub(super) struct Lines {
-    documents: HashMap<Place, Document>,
+pub(super) struct ClaimQueues {
+    documents: HashMap<DocumentKey, DocumentQueue>,
     waiting: BTreeMap<u64, Waiter>,
     last: u64,
 }
 
 #[derive(Default)]
-struct Document {
+struct DocumentQueue {
     holder: Option<Claim>,
     /// In the order in which they came, each once.
-    line: VecDeque<u64>,
+    queue: VecDeque<u64>,
     /// How often the first in the line was passed over.
-    passed: u32,
+    overtaken: u32,
 }
 
 /// Who holds a document, and until when others respect that.
@@ -37,7 +37,7 @@ struct Claim {
 
 /// What came of an attempt to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claimed {
+pub(super) enum ClaimResult {
     New,
     Held,
     Refused,
@@ -45,34 +45,34 @@ pub(super) enum Claimed {
 
 struct Waiter {
     claim: Claim,
-    places: Vec<Place>,
+    wanted: Vec<DocumentKey>,
     granted: oneshot::Sender<()>,
 }
 
-impl Document {
+impl DocumentQueue {
     /// Whether this transaction may have it now.
     fn is_free_for(&self, number: u64, now: Duration) -> bool {
         let is_held = self.holder.is_some_and(|holder| holder.number != number && holder.deadline > now);
-        let is_kept = self.passed >= PASSED_MAX && self.line.front().is_some_and(|first| *first != number);
+        let is_kept = self.overtaken >= OVERTAKEN_MAX && self.queue.front().is_some_and(|first| *first != number);
         !is_held && !is_kept
     }
 
     fn give(&mut self, claim: Claim) {
         self.holder = Some(claim);
-        if self.line.front().is_some_and(|first| *first != claim.number) {
-            self.passed += 1;
+        if self.queue.front().is_some_and(|first| *first != claim.number) {
+            self.overtaken += 1;
         }
     }
 
-    fn leave_line(&mut self, number: u64) {
-        if self.line.front() == Some(&number) {
-            self.passed = 0;
+    fn leave_queue(&mut self, number: u64) {
+        if self.queue.front() == Some(&number) {
+            self.overtaken = 0;
         }
-        self.line.retain(|waiting| *waiting != number);
+        self.queue.retain(|waiting| *waiting != number);
     }
 }
 
-impl Lines {
+impl ClaimQueues {
     /// The number of another transaction.
     pub(super) fn number(&mut self) -> u64 {
         self.last += 1;
@@ -80,74 +80,74 @@ impl Lines {
     }
 
     /// Claims a document without waiting.
-    pub(super) fn claim(&mut self, place: &Place, number: u64, deadline: Duration, now: Duration) -> Claimed {
-        let document = self.documents.entry(place.clone()).or_default();
+    pub(super) fn claim(&mut self, key: &DocumentKey, number: u64, deadline: Duration, now: Duration) -> ClaimResult {
+        let document = self.documents.entry(key.clone()).or_default();
         if document.holder.is_some_and(|holder| holder.number == number) {
-            Claimed::Held
+            ClaimResult::Held
         } else if document.is_free_for(number, now) {
             document.give(Claim { number, deadline });
-            Claimed::New
+            ClaimResult::New
         } else {
-            Claimed::Refused
+            ClaimResult::Refused
         }
     }
 
     /// Claims all these documents at once, or stands in line for them, holding none: then something comes once they are
     /// claimed.
-    pub(super) fn stand_in_line(
+    pub(super) fn claim_or_enqueue(
         &mut self,
-        places: Vec<Place>,
+        wanted: Vec<DocumentKey>,
         number: u64,
         deadline: Duration,
         now: Duration,
     ) -> Option<oneshot::Receiver<()>> {
         let claim = Claim { number, deadline };
-        let is_free = |place| self.documents.get(place).is_none_or(|document| document.is_free_for(number, now));
-        if places.iter().all(is_free) {
-            for place in places {
-                self.documents.entry(place).or_default().give(claim);
+        let is_free = |key| self.documents.get(key).is_none_or(|document| document.is_free_for(number, now));
+        if wanted.iter().all(is_free) {
+            for key in wanted {
+                self.documents.entry(key).or_default().give(claim);
             }
             return None;
         }
-        for place in &places {
-            self.documents.entry(place.clone()).or_default().line.push_back(number);
+        for key in &wanted {
+            self.documents.entry(key.clone()).or_default().queue.push_back(number);
         }
         let (granted, comes) = oneshot::channel();
-        self.waiting.insert(number, Waiter { claim, places, granted });
+        self.waiting.insert(number, Waiter { claim, wanted, granted });
         Some(comes)
     }
 
     /// Gives up what a transaction holds and waits for, which is among these.
-    pub(super) fn leave(&mut self, places: &[Place], number: u64, now: Duration) {
+    pub(super) fn leave(&mut self, keys: &[DocumentKey], number: u64, now: Duration) {
         self.waiting.remove(&number);
-        for place in places {
-            let Some(document) = self.documents.get_mut(place) else { continue };
-            document.leave_line(number);
+        for key in keys {
+            let Some(document) = self.documents.get_mut(key) else { continue };
+            document.leave_queue(number);
             // It may have been taken over after the deadline.
             document.holder = document.holder.filter(|holder| holder.number != number);
         }
-        for place in places {
-            self.call_next(place, now);
-            let is_idle = |document: &Document| document.holder.is_none() && document.line.is_empty();
-            if self.documents.get(place).is_some_and(is_idle) {
-                self.documents.remove(place);
+        for key in keys {
+            self.grant_next(key, now);
+            let is_idle = |document: &DocumentQueue| document.holder.is_none() && document.queue.is_empty();
+            if self.documents.get(key).is_some_and(is_idle) {
+                self.documents.remove(key);
             }
         }
     }
 
     /// Gives a free document to the first in its line for whom all is free.
-    fn call_next(&mut self, place: &Place, now: Duration) {
-        let Some(document) = self.documents.get(place).filter(|document| document.holder.is_none()) else { return };
+    fn grant_next(&mut self, key: &DocumentKey, now: Duration) {
+        let Some(document) = self.documents.get(key).filter(|document| document.holder.is_none()) else { return };
         let is_free = |number: u64| {
-            let mut places = self.waiting.get(&number).into_iter().flat_map(|waiter| &waiter.places);
-            places.all(|place| self.documents.get(place).is_none_or(|document| document.is_free_for(number, now)))
+            let mut keys = self.waiting.get(&number).into_iter().flat_map(|waiter| &waiter.wanted);
+            keys.all(|key| self.documents.get(key).is_none_or(|document| document.is_free_for(number, now)))
         };
-        let Some(next) = document.line.iter().copied().find(|number| is_free(*number)) else { return };
+        let Some(next) = document.queue.iter().copied().find(|number| is_free(*number)) else { return };
         let Some(waiter) = self.waiting.remove(&next) else { return };
-        for place in &waiter.places {
-            let document = self.documents.entry(place.clone()).or_default();
+        for key in &waiter.wanted {
+            let document = self.documents.entry(key.clone()).or_default();
             document.give(waiter.claim);
-            document.leave_line(next);
+            document.leave_queue(next);
         }
         // Whoever does not hear it any more gives the claims up in a moment.
         let _ = waiter.granted.send(());
@@ -160,6 +160,6 @@ impl Lines {
 
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len().max(self.documents.values().map(|document| document.line.len()).max().unwrap_or(0))
+        self.waiting.len().max(self.documents.values().map(|document| document.queue.len()).max().unwrap_or(0))
     }
 }

@@ -20,17 +20,17 @@ const ID_BYTES_MAX: usize = 1024 * 1024;
 
 /// What was read, by collection.
 #[derive(Default)]
-pub(super) struct Reads {
-    by_namespace: HashMap<Namespace, OfNamespace>,
+pub(super) struct ReadSet {
+    by_namespace: HashMap<Namespace, CollectionReads>,
 }
 
-enum OfNamespace {
-    Some(Listed),
+enum CollectionReads {
+    Listed(ListedReads),
     Everything,
 }
 
 #[derive(Default)]
-struct Listed {
+struct ListedReads {
     documents: BTreeMap<Vec<u8>, RawBson>,
     id_bytes: usize,
     /// Filters with their variables.
@@ -38,16 +38,16 @@ struct Listed {
     filter_bytes: usize,
 }
 
-impl Reads {
+impl ReadSet {
     pub(super) fn note(&mut self, read: Read) {
         let namespace = match &read {
             Read::Document(namespace, _) | Read::Matching { namespace, .. } => namespace.clone(),
         };
-        let of = self.by_namespace.entry(namespace).or_insert_with(|| OfNamespace::Some(Listed::default()));
-        if let OfNamespace::Some(listed) = of {
+        let of = self.by_namespace.entry(namespace).or_insert_with(|| CollectionReads::Listed(ListedReads::default()));
+        if let CollectionReads::Listed(listed) = of {
             listed.note(read);
             if listed.is_too_much() {
-                *of = OfNamespace::Everything;
+                *of = CollectionReads::Everything;
             }
         }
     }
@@ -56,8 +56,8 @@ impl Reads {
         let mut list = Vec::new();
         for (namespace, of) in self.by_namespace {
             match of {
-                OfNamespace::Everything => list.push(everything(namespace)),
-                OfNamespace::Some(Listed { documents, filters, .. }) => {
+                CollectionReads::Everything => list.push(everything(namespace)),
+                CollectionReads::Listed(ListedReads { documents, filters, .. }) => {
                     list.extend(documents.into_values().map(|id| Read::Document(namespace.clone(), id)));
                     let matching =
                         |(filter, variables)| Read::Matching { namespace: namespace.clone(), filter, variables };
@@ -69,7 +69,7 @@ impl Reads {
     }
 }
 
-impl Listed {
+impl ListedReads {
     fn note(&mut self, read: Read) {
         match read {
             Read::Document(_, id) => {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn kept(reads: impl IntoIterator<Item = Read>) -> Vec<Read> {
-        let mut all = Reads::default();
+        let mut all = ReadSet::default();
         reads.into_iter().for_each(|read| all.note(read));
         all.into_list()
     }

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
 use handfast_store::{AtomicBatch, Namespace, Result as StoreResult, Snapshot};
 
-use super::core::{Bounded, lock};
+use super::core::{FifoCache, lock};
 use super::row::Timestamp;
-use crate::Place;
-use crate::claims::{Newest, place};
+use crate::DocumentKey;
+use crate::claims::ChangeDetector;
 
 /// Documents that are remembered: some 200 bytes for each, and twice its `_id`.
 const DOCUMENTS_MAX: usize = 10_000;
@@ -21,31 +21,31 @@ const DOCUMENTS_OF_COMMIT_MAX: usize = 100;
 const ID_BYTES_MAX: usize = 1024;
 
 /// When documents were committed last.
-pub(super) struct Recent(Mutex<Bounded<Place, Timestamp>>);
+pub(super) struct RecentCommits(Mutex<FifoCache<DocumentKey, Timestamp>>);
 
-impl Default for Recent {
+impl Default for RecentCommits {
     fn default() -> Self {
-        Recent(Mutex::new(Bounded::new(DOCUMENTS_MAX)))
+        RecentCommits(Mutex::new(FifoCache::new(DOCUMENTS_MAX)))
     }
 }
 
-impl Recent {
+impl RecentCommits {
     /// The documents of a commit.
-    pub(super) fn places(writes: &AtomicBatch) -> Vec<Place> {
+    pub(super) fn written_keys(writes: &AtomicBatch) -> Vec<DocumentKey> {
         let writes = writes.writes.iter().take(DOCUMENTS_OF_COMMIT_MAX);
-        let places = writes.map(|write| place(&write.namespace, write.id.as_raw_bson_ref()));
-        places.filter(|(_, id)| id.len() <= ID_BYTES_MAX).collect()
+        let keys = writes.map(|write| DocumentKey::new(&write.namespace, write.id.as_raw_bson_ref()));
+        keys.filter(|key| key.id.len() <= ID_BYTES_MAX).collect()
     }
 
     /// It has committed.
-    pub(super) fn note(&self, places: Vec<Place>, at: Timestamp) {
+    pub(super) fn note(&self, keys: Vec<DocumentKey>, at: Timestamp) {
         let mut recent = lock(&self.0);
-        places.into_iter().for_each(|place| recent.insert(place, at));
+        keys.into_iter().for_each(|key| recent.insert(key, at));
     }
 }
 
 #[async_trait]
-impl Newest for Recent {
+impl ChangeDetector for RecentCommits {
     async fn is_unchanged(
         &self,
         namespace: &Namespace,
@@ -53,7 +53,7 @@ impl Newest for Recent {
         _seen: Option<&RawDocument>,
         snapshot: &dyn Snapshot,
     ) -> StoreResult<bool> {
-        let at = lock(&self.0).get(&place(namespace, id)).copied();
+        let at = lock(&self.0).get(&DocumentKey::new(namespace, id)).copied();
         Ok(at.is_none_or(|at| at.0 <= snapshot.timestamp().0))
     }
 }

@@ -22,7 +22,7 @@ use super::rows::Rows;
 const ATTEMPTS_MAX: usize = 64;
 
 /// A document that is changed as a whole. The default is what there is before the first change, in version 0.
-pub(super) trait Whole: Default + Send + Sync + 'static {
+pub(super) trait VersionedDocument: Default + Send + Sync + 'static {
     /// The name of its collection, and its `_id` there.
     const NAME: &'static str;
 
@@ -41,15 +41,15 @@ pub(super) trait Whole: Default + Send + Sync + 'static {
     /// `InternalError` (1) if it is not what Handfast writes.
     fn from_document(document: &RawDocument) -> StoreResult<Self>;
 
-    /// Its document, with [`Whole::NAME`] as `_id` and the version as `v`.
+    /// Its document, with [`VersionedDocument::NAME`] as `_id` and the version as `v`.
     fn to_document(&self) -> RawDocumentBuf;
 }
 
 impl Rows {
     /// The document as it is in the store.
-    pub(super) async fn whole<W: Whole>(&self) -> StoreResult<W> {
-        let found = self.store.find_one(&namespace::<W>()?, rawdoc! { "_id": W::NAME }).await?;
-        found.map_or(Ok(W::default()), |document| W::from_document(&document))
+    pub(super) async fn read_versioned<D: VersionedDocument>(&self) -> StoreResult<D> {
+        let found = self.store.find_one(&namespace::<D>()?, rawdoc! { "_id": D::NAME }).await?;
+        found.map_or(Ok(D::default()), |document| D::from_document(&document))
     }
 
     /// Changes the document; returns it as it is then. The function may be called several times, on what is there then: also
@@ -57,32 +57,32 @@ impl Rows {
     ///
     /// # Errors
     /// Those of the store: it may be changed. Those of the function.
-    pub(super) async fn change_whole<W: Whole, T>(
+    pub(super) async fn change_versioned<D: VersionedDocument, T>(
         &self,
-        change: impl Fn(&mut W) -> StoreResult<T> + Send + Sync,
-    ) -> StoreResult<(T, W)> {
+        change: impl Fn(&mut D) -> StoreResult<T> + Send + Sync,
+    ) -> StoreResult<(T, D)> {
         for _ in 0..ATTEMPTS_MAX {
-            let before: W = self.whole().await?;
+            let before: D = self.read_versioned().await?;
             let mut next = before.next();
             let answer = change(&mut next)?;
             if next.is_same(&before) {
                 return Ok((answer, before));
             }
-            if self.replace_whole(before.version(), &next).await? {
+            if self.replace_versioned(before.version(), &next).await? {
                 return Ok((answer, next));
             }
         }
-        Err(conflict(format_args!("{}.{} was changed by others again and again", super::DATABASE, W::NAME)))
+        Err(conflict(format_args!("{}.{} was changed by others again and again", super::DATABASE, D::NAME)))
     }
 
     /// Puts a version in the place of the one before; `false` if another one is there, or if the answer got lost.
-    async fn replace_whole<W: Whole>(&self, before: u64, next: &W) -> StoreResult<bool> {
-        let (namespace, document) = (namespace::<W>()?, next.to_document());
+    async fn replace_versioned<D: VersionedDocument>(&self, before: u64, next: &D) -> StoreResult<bool> {
+        let (namespace, document) = (namespace::<D>()?, next.to_document());
         let result = if before == 0 {
             let outcome = self.store.insert(Insert::new(namespace, vec![document])).await;
             outcome.map(|outcome| (outcome.inserted > 0, outcome.errors))
         } else {
-            let filter = rawdoc! { "_id": W::NAME, "v": signed(before) };
+            let filter = rawdoc! { "_id": D::NAME, "v": signed(before) };
             let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
             let outcome = self.store.update(Update::new(namespace, vec![statement])).await;
             outcome.map(|outcome| (outcome.matched > 0, outcome.errors))
@@ -97,8 +97,8 @@ impl Rows {
     }
 }
 
-fn namespace<W: Whole>() -> Result<Namespace, StoreError> {
-    Namespace::new(super::DATABASE, W::NAME)
+fn namespace<D: VersionedDocument>() -> Result<Namespace, StoreError> {
+    Namespace::new(super::DATABASE, D::NAME)
 }
 
 /// A number as BSON has it.

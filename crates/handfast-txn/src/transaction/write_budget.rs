@@ -1,4 +1,4 @@
-//! Room in memory for what open transactions have written: a bound for each, and one for all together.
+//! WriteBudget in memory for what open transactions have written: a bound for each, and one for all together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::TransactionOptions;
 /// What a written document takes beside the bytes of what is kept: its place among the writes (in a tree whose nodes are half full
 /// at least) and among the claims (in a list, and in a hash table that may just have doubled), and an allocation for each.
 ///
-/// `tests/room.rs` holds this and [`UNIQUE_KEY_OVERHEAD_BYTES`] against what an allocator counts.
+/// `tests/write_budget.rs` holds this and [`UNIQUE_KEY_OVERHEAD_BYTES`] against what an allocator counts.
 const WRITE_OVERHEAD_BYTES: usize = 640;
 /// The same of a unique key: its place in a hash table.
 const UNIQUE_KEY_OVERHEAD_BYTES: usize = 240;
@@ -29,11 +29,11 @@ pub(super) fn bytes_of_unique_key(index: &str, key: &[u8]) -> usize {
 
 /// What all open transactions of a database have written.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct WriteBudget {
     bytes: AtomicUsize,
 }
 
-impl Room {
+impl WriteBudget {
     /// Bytes that are taken.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -42,37 +42,37 @@ impl Room {
 
 /// What one transaction has taken of it, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    room: Arc<Room>,
+pub(crate) struct Reservation {
+    budget: Arc<WriteBudget>,
     bytes: usize,
 }
 
-impl Taken {
+impl Reservation {
     /// Nothing yet.
-    pub(super) fn of(room: Arc<Room>) -> Self {
-        Taken { room, bytes: 0 }
+    pub(super) fn of(budget: Arc<WriteBudget>) -> Self {
+        Reservation { budget, bytes: 0 }
     }
 
     /// Takes so many bytes more, after giving some back.
     ///
     /// # Errors
     /// `TransactionTooLarge` (257) beyond the transaction's own bound; `WriteConflict` (112) beyond that of all, as MongoDB's
-    /// transactions say where its cache has no room: run again, it may find some.
+    /// transactions say where its cache has no budget: run again, it may find some.
     pub(super) fn change(&mut self, freed: usize, more: usize, options: &TransactionOptions) -> StoreResult<()> {
-        let (own_max, all_max) = (options.write_bytes_max, options.all_write_bytes_max);
+        let (transaction_max, all_max) = (options.write_bytes_max, options.all_write_bytes_max);
         let bytes = self.bytes.saturating_sub(freed) + more;
-        if bytes > own_max && bytes > self.bytes {
+        if bytes > transaction_max && bytes > self.bytes {
             let text = format!(
-                "the transaction has written more than {own_max} bytes, with some {WRITE_OVERHEAD_BYTES} for each document beside its own: write less in one, or raise its bound"
+                "the transaction has written more than {transaction_max} bytes, with some {WRITE_OVERHEAD_BYTES} for each document beside its own: write less in one, or raise its bound"
             );
             return Err(StoreError::command(Code::TransactionTooLarge, text));
         }
         if bytes <= self.bytes {
-            self.room.bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.budget.bytes.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
         } else {
             let grown = bytes - self.bytes;
-            if self.room.bytes.fetch_add(grown, Ordering::Relaxed).saturating_add(grown) > all_max {
-                self.room.bytes.fetch_sub(grown, Ordering::Relaxed);
+            if self.budget.bytes.fetch_add(grown, Ordering::Relaxed).saturating_add(grown) > all_max {
+                self.budget.bytes.fetch_sub(grown, Ordering::Relaxed);
                 let text = format!(
                     "write conflict: all open transactions together have written more than {all_max} bytes: try again later"
                 );
@@ -84,8 +84,8 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.room.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

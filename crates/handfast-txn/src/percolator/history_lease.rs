@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 
 use super::ages::Ages;
 use super::core::{Core, LocalTime, conflict, lock};
-use super::leases::{LeaseId, Leases, Watched};
+use super::leases::{LeaseId, LeaseWatch, Leases};
 use super::row::{SafePoint, Timestamp};
 use super::snapshot::{PercolatorSnapshot, too_old};
 
@@ -50,13 +50,13 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// What a process does for its old snapshots, and what it knows of those of others.
 #[derive(Default)]
-pub(super) struct Keeper {
+pub(super) struct HistoryLease {
     /// A lease that may be in the store. Who changes it, holds this lock.
-    entered: tokio::sync::Mutex<Option<LeaseId>>,
-    held: Mutex<Option<Held>>,
+    stored: tokio::sync::Mutex<Option<LeaseId>>,
+    held: Mutex<Option<HeldLease>>,
     /// Snapshots below this may have been forgotten.
     floor: AtomicU64,
-    watched: Mutex<Watched>,
+    watched: Mutex<LeaseWatch>,
     /// A snapshot is gone while there was a lease.
     changed: Arc<Notify>,
     is_started: AtomicBool,
@@ -64,18 +64,18 @@ pub(super) struct Keeper {
 
 /// A lease that was taken in time.
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldLease {
     id: LeaseId,
     /// Back to here; in the store it reaches no less far back.
     at: Timestamp,
 }
 
-impl Keeper {
-    fn held(&self) -> Option<Held> {
+impl HistoryLease {
+    fn held(&self) -> Option<HeldLease> {
         *lock(&self.held)
     }
 
-    fn hold(&self, held: Option<Held>) {
+    fn hold(&self, held: Option<HeldLease>) {
         *lock(&self.held) = held;
     }
 
@@ -84,7 +84,7 @@ impl Keeper {
     }
 
     /// A snapshot is not read any more.
-    pub(super) fn left(&self) {
+    pub(super) fn snapshot_closed(&self) {
         if self.held().is_some() {
             self.changed.notify_one();
         }
@@ -96,22 +96,22 @@ impl Core {
     ///
     /// # Errors
     /// `SnapshotTooOld` (239) if it may not have been; those of the store.
-    pub(super) async fn check_kept(&self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
+    pub(super) async fn check_history_kept(&self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
         if !self.is_old(snapshot.begun) {
             return Ok(());
         }
         for _ in 0..ATTEMPTS_MAX {
-            if snapshot.at < self.keeper.floor() {
+            if snapshot.at < self.history_lease.floor() {
                 break;
             }
             // One that does not reach that far back, the store's word would refuse as well: this saves asking.
-            let held = self.keeper.held().filter(|held| held.at <= snapshot.at);
+            let held = self.history_lease.held().filter(|held| held.at <= snapshot.at);
             if let Some(held) = held
-                && self.rows.whole::<Leases>().await?.keeps(held.id, snapshot.at)
+                && self.rows.read_versioned::<Leases>().await?.keeps(held.id, snapshot.at)
             {
                 return Ok(());
             }
-            self.keep().await?;
+            self.maintain_lease().await?;
         }
         Err(too_old(&"the snapshot"))
     }
@@ -124,7 +124,7 @@ impl Core {
     /// The oldest snapshot to keep, if one is old enough to need a lease.
     fn oldest_to_keep(&self) -> Option<Timestamp> {
         let open = lock(&self.open);
-        let mut kept = open.range(self.keeper.floor()..);
+        let mut kept = open.range(self.history_lease.floor()..);
         let oldest = *kept.clone().next()?.0;
         kept.any(|(_, open)| self.is_old(open.begun)).then_some(oldest)
     }
@@ -133,41 +133,41 @@ impl Core {
     ///
     /// # Errors
     /// Those of the store: to be tried again.
-    pub(super) async fn keep(&self) -> StoreResult<()> {
-        let mut entered = self.keeper.entered.lock().await;
+    pub(super) async fn maintain_lease(&self) -> StoreResult<()> {
+        let mut stored = self.history_lease.stored.lock().await;
         for _ in 0..ATTEMPTS_MAX {
-            let Some(at) = self.oldest_to_keep() else { return self.give_up(&mut entered).await };
-            if let Some(held) = self.keeper.held().filter(|held| held.at <= at) {
+            let Some(at) = self.oldest_to_keep() else { return self.release_lease(&mut stored).await };
+            if let Some(held) = self.history_lease.held().filter(|held| held.at <= at) {
                 // Before it is so in the store, where it may be so although the answer gets lost.
-                self.keeper.hold(Some(Held { at, ..held }));
-                if self.rows.change_whole(|leases: &mut Leases| Ok(leases.renew(held.id, at))).await?.0 {
+                self.history_lease.hold(Some(HeldLease { at, ..held }));
+                if self.rows.change_versioned(|leases: &mut Leases| Ok(leases.renew(held.id, at))).await?.0 {
                     return Ok(());
                 }
-                self.keeper.hold(None);
-                *entered = None;
+                self.history_lease.hold(None);
+                *stored = None;
             }
-            let id = *entered.get_or_insert_with(|| self.sources.uuid());
+            let id = *stored.get_or_insert_with(|| self.sources.uuid());
             let ttl = self.options.lease_ttl;
-            self.rows.change_whole(|leases: &mut Leases| leases.take(id, at, ttl)).await?;
+            self.rows.change_versioned(|leases: &mut Leases| leases.take(id, at, ttl)).await?;
             let now = self.oracle.next().await?;
-            self.keeper.floor.fetch_max(now.minus(self.options.retention).0, Ordering::SeqCst);
-            if at >= self.keeper.floor() {
-                self.keeper.hold(Some(Held { id, at }));
+            self.history_lease.floor.fetch_max(now.minus(self.options.retention).0, Ordering::SeqCst);
+            if at >= self.history_lease.floor() {
+                self.history_lease.hold(Some(HeldLease { id, at }));
                 return Ok(());
             }
         }
         Err(conflict("a lease on old snapshots was taken away by others again and again"))
     }
 
-    async fn give_up(&self, entered: &mut Option<LeaseId>) -> StoreResult<()> {
-        let Some(id) = *entered else { return Ok(()) };
-        self.keeper.hold(None);
+    async fn release_lease(&self, stored: &mut Option<LeaseId>) -> StoreResult<()> {
+        let Some(id) = *stored else { return Ok(()) };
+        self.history_lease.hold(None);
         let leave = |leases: &mut Leases| {
             leases.leave(id);
             Ok(())
         };
-        self.rows.change_whole(leave).await?;
-        *entered = None;
+        self.rows.change_versioned(leave).await?;
+        *stored = None;
         Ok(())
     }
 
@@ -175,8 +175,8 @@ impl Core {
     /// leases away.
     pub(super) async fn safe_point(&self, now: Timestamp, ages: &Ages) -> StoreResult<SafePoint> {
         let asked = self.elapsed();
-        let mut leases: Leases = self.rows.whole().await?;
-        let dead = lock(&self.keeper.watched).dead(&leases, asked, self.elapsed());
+        let mut leases: Leases = self.rows.read_versioned().await?;
+        let dead = lock(&self.history_lease.watched).dead(&leases, asked, self.elapsed());
         if !dead.is_empty() {
             tracing::warn!(
                 leases = dead.len(),
@@ -186,13 +186,13 @@ impl Core {
                 leases.remove(&dead);
                 Ok(())
             };
-            leases = self.rows.change_whole(remove).await?.1;
+            leases = self.rows.change_versioned(remove).await?.1;
         }
-        Ok(self.point(now, ages, &leases))
+        Ok(self.safe_point_of(now, ages, &leases))
     }
 
     /// Up to where nobody needs anything any more, with these ages and leases.
-    pub(super) fn point(&self, now: Timestamp, ages: &Ages, leases: &Leases) -> SafePoint {
+    pub(super) fn safe_point_of(&self, now: Timestamp, ages: &Ages, leases: &Leases) -> SafePoint {
         let messages = self.older_than(self.options.retention, now, ages);
         let readers = leases.snapshots().min().map_or(messages, |oldest| oldest.min(messages));
         SafePoint { messages, readers }
@@ -204,17 +204,17 @@ impl Core {
     }
 
     /// Looks again and again whether a lease is needed, until the engine is gone. Called within a runtime.
-    pub(super) fn start_keeping(self: &Arc<Self>) {
-        if self.keeper.is_started.swap(true, Ordering::SeqCst) {
+    pub(super) fn start_lease_upkeep(self: &Arc<Self>) {
+        if self.history_lease.is_started.swap(true, Ordering::SeqCst) {
             return;
         }
         let interval = (self.options.lease_ttl / 3).min(self.options.retention / 8).max(INTERVAL_MIN);
-        let (core, changed): (Weak<Core>, _) = (Arc::downgrade(self), Arc::clone(&self.keeper.changed));
+        let (core, changed): (Weak<Core>, _) = (Arc::downgrade(self), Arc::clone(&self.history_lease.changed));
         tokio::spawn(async move {
             loop {
                 let _ = tokio::time::timeout(interval, changed.notified()).await;
                 let Some(core) = core.upgrade() else { return };
-                if let Err(error) = core.keep().await {
+                if let Err(error) = core.maintain_lease().await {
                     tracing::warn!(%error, "no lease on old snapshots: it is tried again");
                 }
             }

@@ -8,7 +8,7 @@ use handfast_store::selection::check_bounds;
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
 
 /// The index that a hint names.
-pub(crate) struct Hinted {
+pub(crate) struct HintedIndex {
     index: Index,
     /// The first key that is wanted.
     min: Option<Vec<u8>>,
@@ -16,7 +16,7 @@ pub(crate) struct Hinted {
     max: Option<Vec<u8>>,
 }
 
-impl Hinted {
+impl HintedIndex {
     /// Of a find on a collection with these indexes; none if the hint leaves out no document and its keys do not matter.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Hinted {
         {
             return Err(StoreError::command(Code(51175), "min must be less than max"));
         }
-        Ok(Some(Hinted { index, min, max }))
+        Ok(Some(HintedIndex { index, min, max }))
     }
 
     /// The first key within the bounds that the index holds of a document, if it holds one.

@@ -13,13 +13,13 @@ use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Page, Result
 
 /// Where documents come from that match.
 #[async_trait]
-pub(crate) trait Matches: Send {
+pub(crate) trait MatchSource: Send {
     /// The next one, in the order that was asked for.
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>>;
 }
 
 /// A cursor over documents that match.
-pub(crate) struct Ending<M> {
+pub(crate) struct LimitCursor<M> {
     matches: M,
     selection: Arc<Selection>,
     /// What is asked for may take any time.
@@ -34,10 +34,10 @@ pub(crate) struct Ending<M> {
     _stop: StopOnDrop,
 }
 
-impl<M: Matches> Ending<M> {
+impl<M: MatchSource> LimitCursor<M> {
     /// Over what a find has found. When the cursor is dropped, what is computed for it ends.
     pub(crate) fn new(matches: M, selection: Arc<Selection>, find: &Find, stop: StopOnDrop) -> Self {
-        Ending {
+        LimitCursor {
             matches,
             loops: may_take_long(&find.filter) || may_take_long(&find.projection),
             to_skip: find.skip,
@@ -83,7 +83,7 @@ impl<M: Matches> Ending<M> {
 }
 
 #[async_trait]
-impl<M: Matches> Cursor for Ending<M> {
+impl<M: MatchSource> Cursor for LimitCursor<M> {
     /// # Errors
     /// Those of reading; `CursorKilled` (237) after a page that was broken off.
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
