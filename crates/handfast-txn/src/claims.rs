@@ -1,12 +1,11 @@
-//! Who is going to write which document, and who waits for it.
+//! The write claims of open transactions, and the queues of transactions that wait for them.
 //!
 //! ```text
-//! document A    held by 7    waiting: 9, 12         7 ends: 9 also wants B, so 12 holds A
-//! document B    held by 8    waiting: 9             8 ends: 9 waits for A, until nobody may pass it any more
+//! document A    held by 7    waiting: 9, 12         7 ends: 9 also wants B, so 12 gets A
+//! document B    held by 8    waiting: 9             8 ends: 9 waits for A, until no other transaction may overtake it
 //! ```
 //!
-//! Only transactions that have not begun wait, for all their documents at once and holding none: there is no circle of those
-//! who wait for each other.
+//! Only transactions that have not begun wait. They wait for all their documents at once and hold none meanwhile, so there are no deadlocks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,16 +22,13 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-/// Documents that a transaction waits for at most. One that wrote more waits for the one that it was refused.
+/// The most documents that a transaction waits for. A transaction that wrote more waits only for the document that it was refused.
 const WANTED_MAX: usize = 16;
 
-/// Knows what has been committed.
+/// Tells whether a document has changed since a snapshot.
 #[async_trait]
 pub(crate) trait ChangeDetector: Send + Sync {
-    /// Whether a document is still what a snapshot has, as far as that can be told; `seen` is what it has there.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns `false` if a document is known to differ from `seen`, its state in the snapshot.
     async fn is_unchanged(
         &self,
         namespace: &Namespace,
@@ -48,15 +44,15 @@ pub(crate) struct ClaimTable {
     queues: Mutex<ClaimQueues>,
 }
 
-/// One transaction's claims.
+/// The claims of one transaction.
 pub(crate) struct TransactionClaims {
     table: Arc<ClaimTable>,
     changes: Arc<dyn ChangeDetector>,
     number: u64,
     deadline: Duration,
-    /// What it holds, or waits for.
+    /// The documents that it holds or waits for.
     documents: Mutex<Vec<DocumentKey>>,
-    /// What it could not have.
+    /// The document that it was refused.
     refused: Mutex<Option<DocumentKey>>,
 }
 
@@ -77,7 +73,7 @@ impl ClaimTable {
 }
 
 impl TransactionClaims {
-    /// Claims documents before the transaction begins, as soon as none of them is another's.
+    /// Waits until no other transaction has a claim on any of these documents, and claims them all.
     pub(crate) async fn wait_and_claim(&self, mut wanted: Vec<DocumentKey>) {
         wanted.sort_unstable();
         wanted.dedup();
@@ -85,12 +81,12 @@ impl TransactionClaims {
         let now = self.table.clock.elapsed();
         let comes = lock(&self.table.queues).claim_or_enqueue(wanted, self.number, self.deadline, now);
         if let Some(comes) = comes {
-            // An error would mean that it was sent away, which nobody is.
+            // The sender is never dropped while this transaction waits, so there is no error.
             let _ = comes.await;
         }
     }
 
-    /// Whether it has the document now.
+    /// Claims a document without waiting. Returns `false` if another transaction has it.
     fn try_enter(&self, document: DocumentKey) -> bool {
         let now = self.table.clock.elapsed();
         let claimed = lock(&self.table.queues).claim(&document, self.number, self.deadline, now);
@@ -144,7 +140,7 @@ impl Drop for TransactionClaims {
     }
 }
 
-/// The error for a document that another transaction has claimed.
+/// Returns the error for a document that another transaction has claimed.
 pub(crate) fn claimed(namespace: &Namespace, id: RawBsonRef<'_>) -> StoreError {
     conflict(namespace, id, "another open transaction has written it")
 }
@@ -155,7 +151,7 @@ fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError 
     StoreError::command(Code::WriteConflict, text)
 }
 
-/// Nothing that holds one of these locks can panic half way.
+/// No code that holds one of these locks can panic half way, so a poisoned lock is usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

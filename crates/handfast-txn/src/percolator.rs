@@ -1,35 +1,35 @@
-//! The engine for a store that is atomic one document at a time, and no more.
+//! The engine for a store that is atomic one document at a time.
 //!
 //! ```text
-//!            Bob 10, Joe 2            start 7         prewrite            commit 8: the primary     behind the answer
+//!            Bob 10, Joe 2            start 7         prewrite            commit 8: the primary     after the answer
 //! Bob        10                       read 10         10  lock{put 3}     3                         3
 //! Joe         2                       read  2          2  lock{put 9}     2  lock{put 9}            9
 //!                                                          `-> Bob              `-> Bob: committed at 8, so 9
 //! ```
 //!
-//! A transaction reads at its start timestamp, keeps its writes to itself, and at the end locks all its rows with the new
-//! versions in the locks. One of the rows is the primary; the transaction has committed when the version in its lock is
-//! moved in: one atomic operation on one document. Whoever finds a lock asks the primary what became of its transaction.
+//! A transaction reads at its start timestamp, buffers its writes, and at its commit locks all its rows with the new versions in the locks.
+//! One of the rows is the primary. The transaction has committed when the version in the primary's lock is moved in: one atomic operation
+//! on one document. A reader that finds a lock reads the outcome of its transaction from the primary.
 //!
 //! The steps are functions in [`row`]; everything else here carries them out.
 //!
-//! | for | look at |
+//! | for | read |
 //! | --- | --- |
-//! | what is in a document, and what may become of it | [`row`] |
+//! | the stored form of a document, and its state changes | [`row`] |
 //! | timestamps | `oracle` |
-//! | what a transaction sees | `snapshot`, `query`; what the store is asked for: `push_down` |
-//! | one document outside of a transaction | `newest` |
-//! | a commit | `committer`, `validation`; who writes what at the same time: `recent_commits`, and the claims of both engines |
-//! | what became of a transaction | `records` |
+//! | reads of a transaction | `snapshot`, `query`; the filter that is sent to the store: `push_down` |
+//! | a read of one document outside of a transaction | `newest` |
+//! | a commit | `committer`, `validation`; early conflicts: `recent_commits`, and the claims of both engines |
+//! | records of outcomes | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
-//! | who writes to the store without the engine | `unmanaged` |
-//! | collections: what names stand for | `mapping`, `collections`, `definitions` |
-//! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
-//! | many rows with few requests, and few of them at a time | `batch`, `throttled` |
-//! | finding rows without going through collections | `own_indexes` |
-//! | history for those who still read it, and how old it is | `history_lease`, `leases`, `ages` |
+//! | writes to the store without the engine | `unmanaged` |
+//! | names of collections | `mapping`, `collections`, `definitions` |
+//! | locks and versions that other processes left | `resolver`, `cleaner`; for operators: `inspection` |
+//! | many rows with few requests, and a bound on requests under way | `batch`, `throttled` |
+//! | indexes on the hidden field | `own_indexes` |
+//! | how long history is kept | `history_lease`, `leases`, `ages` |
 //!
-//! # The question of seed 2
+//! # A cleaner beside a committer
 //!
 //! A cleaner that takes a lock away between the committer's look at it and its write would make readers see the old
 //! version of something that has committed. It cannot: the commit of the primary is one operation that requires the lock.
@@ -39,8 +39,8 @@
 //! # What it assumes of the store
 //!
 //! An operation on one document is atomic, and what is acknowledged stays. A request that was sent arrives within
-//! [`PercolatorOptions::retention`], or never: after that nothing remembers what would refuse a copy of it. Everybody who writes
-//! to a collection does it through this engine, with the same options.
+//! [`PercolatorOptions::retention`], or never: after that the records that refuse a copy of it are gone. All writes to a collection go
+//! through this engine, with the same options.
 //!
 //! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications; seed 2;
 //! spec: transactions.
@@ -111,31 +111,26 @@ pub use options::{
 pub use oracle::AHEAD_MAX;
 pub use unmanaged::{Unmanaged, ensure_unmanaged};
 
-/// The database of what the engine keeps for itself.
+/// The engine's own database.
 pub const DATABASE: &str = "handfast";
 /// The collection of the timestamp oracle.
 const ORACLE: &str = "oracle";
 
-/// Looks at the locks on the keys of an index that was dropped, before they are removed..
+/// The most looks at the locks on the keys of a dropped index, before its rows are removed.
 const LOCK_LOOKS_MAX: u32 = 100;
 /// ..and the pause between two: together more than a lock lives without a sign of life.
 const LOCK_LOOKS_PAUSE: Duration = Duration::from_millis(100);
 
-/// Transactions on a store that is atomic one document at a time.
+/// The engine for a store that is atomic one document at a time.
 pub struct Percolator {
     core: Arc<Core>,
-    /// The claims of this process's transactions: of two writers of a document the second one learns at once, and stands in line
-    /// when it is run again. Between processes the prewrites decide.
+    /// The claims of this process's transactions, by which the second of two writers conflicts at once. Between processes the prewrites decide.
     claims: Arc<ClaimTable>,
     recent: Arc<RecentCommits>,
 }
 
 impl Percolator {
-    /// On this store, which may be shared with other processes. With a cleaning interval, it has to be called within a
-    /// runtime.
-    ///
-    /// # Errors
-    /// None: the names of its own collections are valid.
+    /// Returns an engine on this store, which other processes may share. With a cleaning interval, it has to be called within a runtime.
     pub fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: PercolatorOptions) -> StoreResult<Self> {
         let oracle = Oracle::new(Arc::clone(&store), Namespace::new(DATABASE, ORACLE)?, sources.clone());
         let rows = Rows::new(store, options.requests_max);
@@ -150,25 +145,25 @@ impl Percolator {
         Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(claims) })
     }
 
-    /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections. Rows with
-    /// which that fails are counted, and keep no others from their turn.
+    /// Resolves the locks of decided and abandoned transactions, and removes history that is no longer needed, in all collections. Rows that
+    /// fail are counted, and the others are cleaned.
     ///
     /// # Errors
-    /// Those of the store, if it is not a matter of some rows. What was done stays done.
+    /// Errors of the store that concern more than single rows. What was done stays done.
     pub async fn clean(&self) -> StoreResult<Cleaned> {
         self.core.clean().await
     }
 
-    /// Has history kept for the snapshots of this process that are old, and gives that up when they are gone. Done by itself
-    /// now and then, and before a read that needs it.
+    /// Takes or renews the lease on history for old snapshots of this process, and releases it when they are gone. The engine does this by
+    /// itself periodically, and before a read that needs it.
     ///
     /// # Errors
-    /// Those of the store: a snapshot that stays without is read until history is forgotten, and then is too old.
+    /// Errors of the store. A snapshot without a lease can be read until its history is removed, and then fails with `SnapshotTooOld` (239).
     pub async fn keep_history(&self) -> StoreResult<()> {
         self.core.maintain_lease().await
     }
 
-    /// Returns once no commit of this process has anything left to do.
+    /// Returns once the background work of all commits of this process is done.
     pub async fn idle(&self) {
         self.core.background.idle().await;
     }
@@ -177,10 +172,10 @@ impl Percolator {
 static TRAITS: EngineTraits = EngineTraits {
     name: "percolator",
     own_database: Some(DATABASE),
-    // A name that nobody has asked for costs no write.
+    // A record would cost a write.
     records_every_commit: false,
     uses_before: false,
-    // To ask leaves a record where the commit would have to pass: on the primary, or in the place of the commit's own.
+    // A question for the outcome leaves a rollback record on the primary, or in place of the commit's own record.
     rolls_back_for_good: true,
 };
 
@@ -328,8 +323,8 @@ impl Catalog for Percolator {
         self.core.explain(request).await
     }
 
-    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays. Records of requests have one, and
-    /// no indexes but the engine's own.
+    /// Besides unique indexes, only an index on two fields can refuse a document, and only a document with arrays. The collection of request
+    /// records has arrays, and no indexes but the engine's own.
     fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
         let (catalog, version) = self.core.catalog_at_hand()?;
         let collection = catalog.mapping.collection(namespace, version)?;
@@ -367,7 +362,7 @@ impl Catalog for Percolator {
     }
 }
 
-/// Whether there is an array in a document, at any depth.
+/// Returns whether a document has an array at any depth.
 fn has_array(document: &RawDocument) -> bool {
     document.iter().flatten().any(|(_, value)| match value {
         RawBsonRef::Array(_) => true,

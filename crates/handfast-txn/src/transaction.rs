@@ -1,4 +1,4 @@
-//! A transaction: a snapshot to read from, and writes that nobody else sees before the commit.
+//! A transaction: a snapshot to read from, and writes that other transactions do not see before the commit.
 //!
 //! ```text
 //!             Bob: 10, Joe: 2                     time ->
@@ -8,14 +8,12 @@
 //! ```
 //!
 //! A transaction is a `DocumentStore`: each request of the contract works in it, on the snapshot with the transaction's own
-//! writes laid over it ([`write_buffer`], [`merged`]). What makes, changes or drops what others have already (indexes on a
-//! collection with documents, renames, drops, `$out`, `$merge`) is refused with 263
-//! `OperationNotSupportedInTransaction`, as in MongoDB.
+//! writes laid over it ([`write_buffer`], [`merged`]). Changes to existing collections (indexes on a collection with documents,
+//! renames, drops, `$out`, `$merge`) are refused with 263 `OperationNotSupportedInTransaction`, as in MongoDB.
 //!
-//! A step that meets a conflict ends the transaction; a step that is refused for another reason (a duplicate key, a bad
-//! filter) does not: as in a store, what it did before that (the first documents of an update of many) stays, and so does
-//! what a step did whose future was dropped. Who wants neither rolls back. Durations of requests' own durability have no meaning in here:
-//! the commit's counts.
+//! A request that meets a conflict ends the transaction. A request that is refused for another reason (a duplicate key, a bad filter)
+//! does not: as in a store, its first writes stay, and so do the writes of a request whose future was dropped. The caller can roll
+//! back. The durability of a request has no meaning in a transaction: that of the commit counts.
 //!
 //! The handle can be cloned; all clones are the same transaction. When the last one is dropped while the transaction is
 //! open, it is rolled back, and that is reported.
@@ -49,7 +47,7 @@ use crate::database::{Counters, Shared};
 use crate::error::is_transient;
 use crate::{Claims, DocumentKey, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
 
-/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
+/// The longest time that a transaction waits in the queues of documents. A longer claim is not one of many short ones.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A handle on a transaction.
@@ -63,31 +61,31 @@ struct Inner {
     id: TransactionId,
     options: TransactionOptions,
     purpose: Purpose,
-    /// The name that somebody has who may ask for its outcome: no other transaction may replace the record of it.
+    /// The name that a caller may ask for the outcome by: no other transaction may replace its record.
     name: OnceLock<TransactionId>,
-    /// When its time is over, on the clock of the database's sources.
+    /// The end of its lifetime on the clock of the database's sources.
     deadline: Duration,
-    /// After a refused claim: what to claim before it is run again.
+    /// After a refused claim: the documents to claim before the transaction is run again.
     wanted: Mutex<Vec<DocumentKey>>,
-    /// One request that writes at a time.
+    /// Held by the one request that writes.
     write_turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
 }
 
-/// What somebody wanted who began it.
+/// The use that a transaction was begun for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// A transaction.
+    /// A transaction that its caller commits.
     Transaction,
-    /// A transaction that is run again after a conflict, and may begin later than it was asked to.
+    /// A transaction that is run again after a conflict, and may take a later snapshot than at its beginning.
     Repeatable,
-    /// To read one snapshot again and again, and nothing else.
+    /// Reads of one snapshot, without writes.
     Reads,
 }
 
 enum Phase {
     Open(Box<Open>),
-    /// The commit is under way. If it is still so when the last handle goes, nobody heard the answer.
+    /// The commit is under way. If the last handle is dropped in this phase, no caller learned the result.
     Committing,
     Ended(Ended),
 }
@@ -96,16 +94,16 @@ enum Phase {
 enum Ended {
     Committed(CommitTimestamp),
     RolledBack(Option<StoreError>),
-    /// Rolled back by something that running it again will not help against.
+    /// Rolled back by an error that would recur.
     Refused(StoreError),
     Unknown(StoreError),
 }
 
-/// What an open transaction has.
+/// The state of an open transaction.
 struct Open {
     snapshot: Arc<dyn Snapshot>,
-    /// Whether nothing was read from the snapshot, and nothing is claimed: then a later snapshot can take its place, and the transaction
-    /// can wait for a document while it keeps none from others.
+    /// Whether nothing was read from the snapshot and nothing is claimed: then a later snapshot can replace it, and the transaction can wait
+    /// for a document without holding others.
     is_fresh: bool,
     claims: Arc<dyn Claims>,
     writes: WriteBuffer,
@@ -113,18 +111,18 @@ struct Open {
 }
 
 impl Open {
-    /// The snapshot, to read from.
+    /// Returns the snapshot for a read.
     fn snapshot(&mut self) -> Arc<dyn Snapshot> {
         self.is_fresh = false;
         Arc::clone(&self.snapshot)
     }
 
-    /// Whether a later snapshot and other claims can take the place of these.
+    /// Returns whether a later snapshot and other claims can replace the present ones.
     fn can_restart(&self) -> bool {
         self.is_fresh && self.writes.is_empty()
     }
 
-    /// Replaces the snapshot and the claims. Returns `false`, and does nothing, if that is not possible any more.
+    /// Replaces the snapshot and the claims. Returns `false` and does nothing if that is no longer possible.
     fn restart(&mut self, start: Start) -> bool {
         if !self.can_restart() {
             return false;
@@ -134,10 +132,9 @@ impl Open {
     }
 }
 
-/// What a transaction holds until its commit is answered.
+/// The resources that a transaction holds until its commit is answered.
 struct CommitGuards {
-    /// For as long as somebody holds it, the store remembers what was deleted and changed since then. Otherwise it would
-    /// have to take more for a conflict than is one.
+    /// While a snapshot is held, the store remembers later changes and deletions; without that memory it reports needless conflicts.
     _snapshot: Arc<dyn Snapshot>,
     _claims: Arc<dyn Claims>,
     _reservation: Reservation,
@@ -148,12 +145,12 @@ impl Transaction {
         Transaction::begin_as(shared, options, Purpose::Transaction).await
     }
 
-    /// Begins what the closure form runs, and runs again after a conflict.
+    /// Begins a transaction of the closure form, which runs it again after a conflict.
     pub(crate) async fn begin_repeatable(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
         Transaction::begin_as(shared, options, Purpose::Repeatable).await
     }
 
-    /// Begins what only reads, and is counted apart.
+    /// Begins a transaction that only reads. It is counted separately.
     pub(crate) async fn begin_reads(shared: Arc<Shared>, lifetime: Duration) -> Result<Self> {
         let options = TransactionOptions { lifetime, ..TransactionOptions::default() };
         Transaction::begin_as(shared, options, Purpose::Reads).await
@@ -169,8 +166,8 @@ impl Transaction {
         Ok(Transaction::open(shared, options, purpose, deadline, start, true))
     }
 
-    /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
-    /// longer than [`QUEUE_TIME_MAX`], or if the engine cannot tell.
+    /// Begins a transaction with claims on these documents, once no other transaction has them. Returns `None` if that takes longer than
+    /// [`QUEUE_TIME_MAX`], or if the engine has no queues.
     pub(crate) async fn begin_with_claims(
         shared: Arc<Shared>,
         options: TransactionOptions,
@@ -206,9 +203,9 @@ impl Transaction {
         Transaction { inner: Arc::new(inner) }
     }
 
-    /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
-    /// outcomes are kept ([`Database::forget_outcomes`](crate::Database::forget_outcomes)): the transaction then leaves a
-    /// record of its own. Asked for it later, it may have no name but one for this process ([`TransactionId::unnamed`]).
+    /// Returns its name, by which its outcome can be asked for. If called before the commit, the transaction leaves a record that is kept
+    /// as long as outcomes are ([`Database::forget_outcomes`](crate::Database::forget_outcomes)). If called later, the name may be known to this
+    /// process only ([`TransactionId::unnamed`]).
     pub fn id(&self) -> TransactionId {
         if let Phase::Open(open) = &*self.inner.phase() {
             self.inner.name.get_or_init(|| self.inner.shared.new_id(open.snapshot.timestamp()));
@@ -216,7 +213,7 @@ impl Transaction {
         self.inner.name()
     }
 
-    /// The commit that its snapshot includes last; none once it has ended.
+    /// Returns the newest commit in its snapshot, or `None` once the transaction has ended.
     pub fn read_at(&self) -> Option<CommitTimestamp> {
         match &mut *self.inner.phase() {
             Phase::Open(open) => Some(open.snapshot().timestamp()),
@@ -224,21 +221,21 @@ impl Transaction {
         }
     }
 
-    /// Whether it takes requests.
+    /// Returns whether it takes requests.
     pub fn is_open(&self) -> bool {
         matches!(&*self.inner.phase(), Phase::Open(_))
     }
 
-    /// Whether its time is over.
+    /// Returns whether its lifetime is over.
     pub fn is_expired(&self) -> bool {
         self.inner.is_expired()
     }
 
-    /// Commits: all writes become visible at once, or none does. Without writes this costs nothing. It can be repeated and says
-    /// the same again; one whose outcome is unknown is asked for.
+    /// Commits: all writes become visible at once, or none does. A transaction without writes sends no request. A repeated call returns the same
+    /// result; if the outcome was unknown, it asks for it again.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another transaction was first, or if the answer got lost and it turned out rolled back for good;
+    /// [`Error::Conflict`] if another transaction was first, or if the answer got lost and the transaction is rolled back for good;
     /// [`Error::Store`] if a unique index refuses, [`Error::CommitUnknown`] if the answer got lost.
     ///
     /// # Cancellation
@@ -247,12 +244,12 @@ impl Transaction {
         self.committed().await
     }
 
-    /// Rolls back: as if it had never begun. Nothing to do if it has ended.
+    /// Rolls the transaction back. Does nothing if it has ended.
     pub fn abort(self) {
         self.inner.end(None);
     }
 
-    /// Why it was rolled back by a conflict, if it was: then it may succeed if it is run again.
+    /// Returns the conflict that rolled it back, if any: then it may succeed if it is run again.
     pub fn conflict(&self) -> Option<StoreError> {
         match &*self.inner.phase() {
             Phase::Ended(Ended::RolledBack(Some(error))) => Some(error.clone()),
@@ -260,7 +257,7 @@ impl Transaction {
         }
     }
 
-    /// The document that it was refused, and those that it wrote; none if it was not refused one.
+    /// Takes the document that the transaction was refused and those that it wrote; empty if no claim was refused.
     pub(crate) fn wanted(&self) -> Vec<DocumentKey> {
         std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -296,11 +293,11 @@ impl std::fmt::Debug for Transaction {
 
 impl Inner {
     fn phase(&self) -> MutexGuard<'_, Phase> {
-        // Nothing that holds it can panic half way.
+        // No code that holds the lock can panic half way.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it is counted.
+    /// Returns the counters that it is counted in.
     fn counts(&self) -> &Counters {
         match self.purpose {
             Purpose::Transaction | Purpose::Repeatable => &self.shared.counts,
@@ -308,7 +305,7 @@ impl Inner {
         }
     }
 
-    /// What it goes by: that does not change any more once it is being committed.
+    /// Returns its name, which is final once the commit has begun.
     fn name(&self) -> TransactionId {
         let without = || if self.shared.engine.traits().records_every_commit { self.id } else { self.id.unnamed() };
         self.name.get().copied().unwrap_or_else(without)
@@ -318,7 +315,7 @@ impl Inner {
         self.shared.sources.clock.elapsed() >= self.deadline
     }
 
-    /// Does something with an open transaction.
+    /// Calls a function with the state of an open transaction.
     fn open<T>(&self, with: impl FnOnce(&mut Open) -> StoreResult<T>) -> StoreResult<T> {
         if self.is_expired() {
             self.end(Some(self.expired_error()));
@@ -360,12 +357,12 @@ impl Inner {
         }
     }
 
-    /// Ends an open transaction without a commit.
+    /// Rolls an open transaction back.
     fn end(&self, conflict: Option<StoreError>) {
         self.end_as(Ended::RolledBack(conflict));
     }
 
-    /// Ends an open transaction without a commit, after a step that can neither be done nor left undone.
+    /// Rolls an open transaction back after a request that was done in part.
     fn refuse(&self, error: &StoreError) {
         self.end_as(Ended::Refused(error.clone()));
     }
@@ -381,13 +378,13 @@ impl Inner {
         if let (true, Phase::Open(open)) = (by_conflict, &before) {
             *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = open.claims.wanted();
         }
-        // The claims go with it, outside of the lock.
+        // The claims are released outside of the lock.
         drop(before);
         self.counts().rolled_back(by_conflict);
         self.release_session();
     }
 
-    /// Its outcome is known: its session can go on, unless it is somebody else's.
+    /// Returns its session to the pool, unless the caller named it. Its outcome must be known.
     fn release_session(&self) {
         if self.options.id.is_none() {
             self.shared.release_session(self.id);
@@ -407,7 +404,7 @@ impl Inner {
         *self.phase() = Phase::Ended(ended);
     }
 
-    /// What there is to commit; none if it has ended, or ends by this as it wrote nothing.
+    /// Takes the batch to commit. Returns `None` if the transaction has ended, or wrote nothing and so ends now.
     fn take_for_commit(&self) -> Result<Option<(AtomicBatch, CommitGuards)>> {
         if self.is_expired() {
             self.end(Some(self.expired_error()));
@@ -438,7 +435,7 @@ impl Inner {
         }
     }
 
-    /// What a commit answers, the first time and every further time.
+    /// Returns the result of the commit, for the first call and each further one.
     fn commit_result(&self) -> Result<CommitTimestamp> {
         match &*self.phase() {
             Phase::Ended(Ended::Committed(at)) => Ok(*at),
@@ -449,7 +446,7 @@ impl Inner {
         }
     }
 
-    /// What became of a commit whose answer does not tell.
+    /// Asks the engine for the outcome of a commit whose answer got lost.
     async fn learn_outcome(&self, error: StoreError) -> Ended {
         match self.shared.engine.outcome(self.name()).await {
             Ok(crate::Outcome::Committed(at)) => {
@@ -465,7 +462,7 @@ impl Inner {
         }
     }
 
-    /// Asks what became of a commit that nobody knew the outcome of. It stays counted as that.
+    /// Asks again for the outcome of a commit that was unknown. It stays counted as unknown.
     async fn ask_for_outcome(&self) {
         let error = match &*self.phase() {
             Phase::Ended(Ended::Unknown(error)) => error.clone(),
@@ -478,7 +475,7 @@ impl Inner {
         *self.phase() = Phase::Ended(ended);
     }
 
-    /// Ends the transaction if a step failed in a way that running it again may help.
+    /// Rolls the transaction back if the error is transient.
     fn end_on_conflict<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
         if let Err(error) = &result
             && is_transient(error)
@@ -488,15 +485,15 @@ impl Inner {
         result
     }
 
-    /// Remembers what was read, if that matters.
+    /// Adds a read to the read set of a serializable transaction.
     fn note_read(&self, open: &mut Open, read: impl FnOnce() -> Read) {
         if self.options.isolation == Isolation::Serializable {
             open.reads.note(read());
         }
     }
 
-    /// Claims the document that a statement names before it is read. If another transaction has a claim on it, one that is run
-    /// again after a conflict waits for it, and begins anew, if it has read and claimed nothing before; or else it has its conflict sooner.
+    /// Claims the document that a statement names, before it is read. If another transaction has a claim on it, a repeatable transaction that
+    /// has read and claimed nothing waits for it and restarts; any other one conflicts at once.
     async fn claim_named(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<()> {
         let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter)) else { return Ok(()) };
         let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_restart())))?;
@@ -518,7 +515,7 @@ impl Inner {
         Err(claimed(namespace, id))
     }
 
-    /// Runs a request that writes, when no other one does.
+    /// Runs a request that writes, after any other one has ended.
     async fn run_write<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
         if self.purpose == Purpose::Reads {
             return Err(StoreError::command(
@@ -531,7 +528,7 @@ impl Inner {
         if let Err(error) = &result
             && error.class() == ErrorClass::Outage
         {
-            // Nobody can tell how far the request came: the statements before are among the transaction's writes.
+            // It is unknown how far the request came, and its first statements are among the transaction's writes.
             self.refuse(error);
         }
         result
@@ -559,24 +556,24 @@ impl Drop for Inner {
     }
 }
 
-/// How long a transaction stands in line for documents.
+/// Returns how long a transaction waits in the queues of documents.
 fn queue_timeout(options: &TransactionOptions) -> Duration {
     QUEUE_TIME_MAX.min(options.lifetime / 2)
 }
 
-/// The `_id` that all documents have which a filter matches, if it names one.
+/// Returns the `_id` that a filter names, if it matches documents of one `_id` only.
 fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
     let id = filter.get("_id").ok().flatten()?;
     let is_condition = matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_));
     (!is_condition).then_some(id)
 }
 
-/// A snapshot that is read outside of a transaction is gone.
+/// Returns the error for a closed snapshot that is read outside of a transaction.
 fn snapshot_closed(why: &str) -> StoreError {
     StoreError::command(Code::SnapshotTooOld, format!("the snapshot is gone: {why}; read again from a new one"))
 }
 
-/// What is not possible inside of a transaction.
+/// Returns the error for an operation that is not possible in a transaction.
 fn unsupported(what: &str) -> StoreError {
     let text = format!("{what} is not possible inside of a transaction");
     StoreError::command(Code::OperationNotSupportedInTransaction, text)

@@ -1,4 +1,4 @@
-//! Who holds which document, and the lines of those who wait for theirs.
+//! A table of claims with a queue of waiting transactions for each document.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use crate::DocumentKey;
 
-/// How often the first in a line is passed over by others before the document is kept for it. Those who want other documents
-/// too would otherwise never find all of them free at once; and if it was kept at once, documents would lie idle.
+/// How often other transactions overtake the first one in a queue before the document is reserved for it. A transaction that wants several
+/// documents would otherwise never find all of them free at once, and an immediate reservation would leave documents idle.
 const OVERTAKEN_MAX: u32 = 64;
 
-/// The claims of all open transactions. A transaction is a number; they are given out in ascending order.
+/// The claims of all open transactions. A transaction is identified by a number; numbers ascend.
 #[derive(Default)]
 pub(super) struct ClaimQueues {
     documents: HashMap<DocumentKey, DocumentQueue>,
@@ -22,20 +22,20 @@ pub(super) struct ClaimQueues {
 #[derive(Default)]
 struct DocumentQueue {
     holder: Option<Claim>,
-    /// In the order in which they came, each once.
+    /// The waiting transactions in order of arrival, each once.
     queue: VecDeque<u64>,
-    /// How often the first in the line was passed over.
+    /// How often the first one was overtaken.
     overtaken: u32,
 }
 
-/// Who holds a document, and until when others respect that.
+/// The claim of a transaction, which others respect until its deadline.
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,
     deadline: Duration,
 }
 
-/// What came of an attempt to claim.
+/// The result of an attempt to claim a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimResult {
     New,
@@ -50,7 +50,7 @@ struct Waiter {
 }
 
 impl DocumentQueue {
-    /// Whether this transaction may have it now.
+    /// Returns whether this transaction may claim the document now.
     fn is_free_for(&self, number: u64, now: Duration) -> bool {
         let is_held = self.holder.is_some_and(|holder| holder.number != number && holder.deadline > now);
         let is_kept = self.overtaken >= OVERTAKEN_MAX && self.queue.front().is_some_and(|first| *first != number);
@@ -73,7 +73,7 @@ impl DocumentQueue {
 }
 
 impl ClaimQueues {
-    /// The number of another transaction.
+    /// Returns the number of a new transaction.
     pub(super) fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -92,7 +92,7 @@ impl ClaimQueues {
         }
     }
 
-    /// Claims all these documents at once, or stands in line for them, holding none: then something comes once they are
+    /// Claims all these documents at once; or joins their queues without holding any, and returns a receiver that is notified once all are
     /// claimed.
     pub(super) fn claim_or_enqueue(
         &mut self,
@@ -117,13 +117,13 @@ impl ClaimQueues {
         Some(comes)
     }
 
-    /// Gives up what a transaction holds and waits for, which is among these.
+    /// Releases the claims of a transaction on these documents, and takes it out of their queues.
     pub(super) fn leave(&mut self, keys: &[DocumentKey], number: u64, now: Duration) {
         self.waiting.remove(&number);
         for key in keys {
             let Some(document) = self.documents.get_mut(key) else { continue };
             document.leave_queue(number);
-            // It may have been taken over after the deadline.
+            // Another transaction may have taken the claim over after the deadline.
             document.holder = document.holder.filter(|holder| holder.number != number);
         }
         for key in keys {
@@ -135,7 +135,7 @@ impl ClaimQueues {
         }
     }
 
-    /// Gives a free document to the first in its line for whom all is free.
+    /// Gives a free document to the first transaction in its queue whose documents are all free.
     fn grant_next(&mut self, key: &DocumentKey, now: Duration) {
         let Some(document) = self.documents.get(key).filter(|document| document.holder.is_none()) else { return };
         let is_free = |number: u64| {
@@ -149,7 +149,7 @@ impl ClaimQueues {
             document.give(waiter.claim);
             document.leave_queue(next);
         }
-        // Whoever does not hear it any more gives the claims up in a moment.
+        // A receiver that is gone belongs to a transaction that is about to release its claims.
         let _ = waiter.granted.send(());
     }
 

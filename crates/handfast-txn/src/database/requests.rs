@@ -1,7 +1,7 @@
-//! A database under the contract of a store.
+//! The contract of a store for a database.
 //!
-//! What the engine's store cannot do alone is a transaction of its own: all documents of such a request are changed
-//! together or not at all, and the results that its tickets ask for are stored in the same step.
+//! A request that the engine's store cannot do alone is a transaction of its own: all its documents are changed or none, and the results
+//! for its tickets are stored in the same step.
 
 use std::sync::Arc;
 

@@ -27,21 +27,21 @@ use tokio::task::JoinSet;
 use super::row::{Key, Revision, Row, Step};
 use super::rows::{LostAnswers, RefusedStep, Rows, Swap, unchecked};
 
-/// Rows of one batch at most..
+/// The most rows in one batch.
 const BATCH_ROWS_MAX: usize = 1000;
-/// ..and bytes of documents in one of its requests: what is read in a page, and a quarter of what a command may hold.
+/// The most bytes of documents in one request of a batch: as many as in a page, and a quarter of a command.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Rows up to which each is sent by itself: all at once they take one round trip.
+/// The most rows that are sent by requests of their own, all at once in one round trip.
 const SINGLES_MAX: usize = 32;
-/// Batches of one transaction that are under way at the same time.
+/// The most batches of one transaction that are under way at the same time.
 const BATCHES_AT_ONCE: usize = 4;
-/// Times that a batch is sent before its rows go alone.
+/// How often a batch is sent before its rows are sent alone.
 const ROUNDS_MAX: usize = 3;
 
-/// What came of a step on a row.
+/// The result of a step on a row.
 pub(super) type StepResult<E> = StoreResult<Result<Row, RefusedStep<E>>>;
 
-/// Places of rows that go together: alone if they are few, else by collection. The group of the first one comes first.
+/// Returns groups of row positions: single rows if they are few, else batches by collection. The group of the first row comes first.
 pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) -> Vec<Vec<usize>> {
     if rows.len() <= SINGLES_MAX {
         return (0..rows.len()).map(|place| vec![place]).collect();
@@ -64,7 +64,7 @@ pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) 
     groups.into_iter().map(|(places, _)| places).collect()
 }
 
-/// How many of these groups may be under way at the same time.
+/// Returns how many of these groups may be under way at the same time.
 pub(super) fn groups_at_once(groups: &[Vec<usize>]) -> usize {
     if groups.iter().all(|group| group.len() == 1) { SINGLES_MAX } else { BATCHES_AT_ONCE }
 }
@@ -86,17 +86,16 @@ struct SentRow {
     swap: Swap,
 }
 
-/// What an answer says of one row of its request.
+/// The result for one row of a request.
 enum Answer {
     Done,
-    /// Perhaps it is done. No request for it is under way any more.
+    /// The step may be done, and no request for it is under way.
     Unclear,
     Failed(StoreError),
 }
 
 impl Rows {
-    /// Carries out a step on rows of any number and collections, some at a time; says whether nothing failed. The step is told
-    /// the row's place.
+    /// Carries out a step on any rows, in groups. Returns whether all succeeded. The step gets the row's position.
     pub(super) async fn apply_everywhere<E: Send + 'static>(
         &self,
         rows: Vec<(Key, Option<Row>)>,
@@ -122,8 +121,8 @@ impl Rows {
         is_done
     }
 
-    /// Carries out a step on some rows of one collection, on what is known of each or else on what is read. Returns what came of
-    /// it for each, in their order. The step is told the row's place; `check` says of a changed row whether it may be written.
+    /// Carries out a step on rows of one collection, known or read, and returns the results in their order. The step gets the row's position;
+    /// `check` may refuse a changed row before it is written.
     pub(super) async fn apply_all<E: Send>(
         &self,
         rows: Vec<(Key, Option<Row>)>,
@@ -189,8 +188,7 @@ impl Rows {
         keep_pending(std::mem::take(&mut open), read, stepped)
     }
 
-    /// Sends what the rows are to become, in requests that are not too large; returns those of which it is not clear that they
-    /// have.
+    /// Sends the changed rows in requests of bounded size, and returns the rows whose result is unclear.
     async fn send_together<E>(&self, sent: Vec<SentRow>, stepped: &mut Vec<(usize, StepResult<E>)>) -> Vec<PendingRow> {
         let mut open = Vec::new();
         let (inserts, updates): (Vec<_>, Vec<_>) =
@@ -217,7 +215,7 @@ impl Rows {
         open
     }
 
-    /// Sends one request; says what its answer says of each row.
+    /// Sends one request, and returns the result for each row.
     async fn send(&self, rows: &[SentRow]) -> Vec<Answer> {
         let Some(namespace) = rows.first().map(|row| row.open.key.namespace.clone()) else { return Vec::new() };
         let (mut documents, mut statements) = (Vec::new(), Vec::new());
@@ -236,7 +234,7 @@ impl Rows {
         };
         match answered {
             Ok((done, errors)) => answers(rows.len(), done, errors),
-            // One of them may be at fault, which shows when they go alone.
+            // One row may be at fault: each is sent alone later.
             Err(error) if error.class() == ErrorClass::Command && error.applied() == Applied::No && rows.len() > 1 => {
                 rows.iter().map(|_| Answer::Unclear).collect()
             }
@@ -245,13 +243,13 @@ impl Rows {
     }
 }
 
-/// What an answer says of each of so many rows.
+/// Returns the result for each row of an answer.
 fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     let mut failed: HashMap<usize, StoreError> = HashMap::new();
     errors.into_iter().for_each(|refused| drop(failed.insert(refused.index, refused.error)));
     let is_complete = usize::try_from(done).is_ok_and(|done| done + failed.len() == rows);
     let answer = |place| match failed.remove(&place) {
-        // Somebody else has put it there; or the request arrived before, whose answer got lost.
+        // Another client inserted the row, or an earlier request of this step did, whose answer got lost.
         Some(error) if error.code() == Code::DuplicateKey => Answer::Unclear,
         Some(error) => Answer::Failed(error),
         None if is_complete => Answer::Done,
@@ -260,7 +258,7 @@ fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     (0..rows).map(answer).collect()
 }
 
-/// What is to be sent; rows that are not known stay open.
+/// Computes the rows to send. Rows that are not known stay pending.
 fn plan_requests<E>(
     open: Vec<PendingRow>,
     step: impl Fn(usize, &Row) -> Result<Step, E>,
@@ -291,7 +289,7 @@ fn plan_requests<E>(
     (unread, sent)
 }
 
-/// The rows for which the function has no error; the others have ended with it.
+/// Returns the rows for which the function returns no error; the others end with their error.
 fn keep_pending<E>(
     open: Vec<PendingRow>,
     mut failed: impl FnMut(&mut PendingRow) -> Option<StoreError>,
@@ -307,7 +305,7 @@ fn keep_pending<E>(
     kept
 }
 
-/// In requests that are not too large.
+/// Splits rows into requests of bounded size.
 fn split_by_bytes(rows: Vec<SentRow>) -> Vec<Vec<SentRow>> {
     let (mut requests, mut bytes): (Vec<Vec<SentRow>>, usize) = (Vec::new(), 0);
     for row in rows {
@@ -330,7 +328,7 @@ fn by_id(documents: Vec<RawDocumentBuf>) -> StoreResult<HashMap<Vec<u8>, RawDocu
     documents.into_iter().map(|document| Ok((encoded(insertion::id(&document)?), document))).collect()
 }
 
-/// What a row's change sends, about: the document that its lock is to put in.
+/// Returns the approximate bytes of a row's change: the document in its lock.
 fn bytes_to_be(row: &Row) -> usize {
     row.lock.as_ref().map_or(0, |lock| lock.body.bytes())
 }

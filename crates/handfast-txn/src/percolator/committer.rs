@@ -42,60 +42,59 @@ use super::snapshot::PercolatorSnapshot;
 use super::unique;
 use crate::{TransactionId, WriteSet};
 
-/// Pauses before a row that another open transaction has locked is given up, in milliseconds. Short: if the other one
-/// commits, ours has lost anyway.
+/// Pauses at a row that another open transaction has locked, in milliseconds. They are short: if the other one commits, this one conflicts.
 const PAUSES_MILLIS: [u64; 4] = [1, 2, 4, 8];
 
-/// Other rows that a primary's lock names without a look at whether they fit: their `_id`s are part of what was written.
+/// The most other rows in a primary's lock without an early check of its size.
 const NAMED_MAX: usize = 32;
 
 /// A commit under way.
 pub(super) struct Committer {
     core: Arc<Core>,
     snapshot: Arc<PercolatorSnapshot>,
-    /// To ask for the outcome with.
+    /// The name of the transaction.
     id: Option<TransactionId>,
-    /// The primary first.
+    /// The locks, the primary's first.
     locks: Vec<(Key, Lock)>,
     reads: Vec<Read>,
-    /// The unique indexes whose rows are among the locks' rows, and what the names of collections stand for.
+    /// The part of the catalog that the commit depends on.
     on: Option<Dependencies>,
 }
 
 /// A row that could not be locked.
 struct PrewriteError {
     error: StoreError,
-    /// A lock may still be there, or come.
+    /// Whether the lock may be there, or still arrive.
     in_doubt: bool,
 }
 
 type Prewritten = (usize, Result<Row, PrewriteError>);
 
-/// How far the prewrite of all rows has come.
+/// The progress of the prewrite of all rows.
 struct PrewriteProgress {
     rows: Vec<Option<Row>>,
-    /// Where a lock may be.
+    /// The rows that may be locked.
     touched: Vec<bool>,
     failed: Option<StoreError>,
     in_doubt: bool,
 }
 
-/// What there is to do for a write set.
+/// A prepared write set.
 pub(super) enum Prepared {
-    /// This.
+    /// A commit to carry out.
     Commit(Committer),
-    /// Nothing: it was committed before, under the same name.
+    /// The transaction of this name was committed before.
     Committed(Timestamp),
 }
 
-/// Carries a commit out, not broken off half way if nobody waits for it any more.
+/// Carries a commit out in a task, which goes on if the caller's future is dropped.
 pub(super) async fn carry_out(committer: Committer) -> StoreResult<CommitTimestamp> {
     let run = tokio::spawn(committer.run());
     run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
 }
 
 impl Committer {
-    /// What a write set needs.
+    /// Prepares a write set: finds its collections, and adds the rows of unique keys and of its record.
     pub(super) async fn prepare(
         core: Arc<Core>,
         snapshot: Arc<PercolatorSnapshot>,
@@ -136,12 +135,12 @@ impl Committer {
         Ok(Prepared::Commit(Committer { id, reads, ..committer }))
     }
 
-    /// The same, on the condition that this part of the catalog is still as it was when it commits.
+    /// Returns the commit on the condition that this part of the catalog is unchanged at its commit timestamp.
     pub(super) fn depending_on(self, on: Dependencies) -> Self {
         Committer { on: Some(on), ..self }
     }
 
-    /// A commit of these changes, the primary first.
+    /// Returns a commit of these changes, the primary first.
     pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<(Key, Body)>) -> Self {
         let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
         let primary = keys.first().cloned();
@@ -159,7 +158,7 @@ impl Committer {
         self.snapshot.at
     }
 
-    /// Remembers what became of it. Of one that has a name only that it has committed: the rest is for its record to say.
+    /// Remembers the outcome. For a named transaction only a commit is remembered: its record has the rest.
     fn note(&self, outcome: KnownOutcome) {
         if let Some(id) = self.id
             && (!id.is_named() || matches!(outcome, KnownOutcome::Committed(_)))
@@ -194,7 +193,7 @@ impl Committer {
         self.commit_primary(rows, at).await
     }
 
-    /// Whether the primary's lock, which names all other rows, fits into its document.
+    /// Checks that the primary's lock, which names all other rows, fits into its document.
     ///
     /// # Errors
     /// `TransactionTooLarge` (257).
@@ -215,7 +214,7 @@ impl Committer {
         locked.check().map_err(|error| if is_size(&error) { too_large(error) } else { error })
     }
 
-    /// Gives the primary's lock more time while the commit takes long. Ends with what it returns.
+    /// Extends the lifetime of the primary's lock periodically until the returned value is dropped.
     fn renew_primary_lock(&self) -> LockRenewal {
         let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
         let primary = self.locks.first().map(|(key, _)| key.clone());
@@ -225,7 +224,7 @@ impl Committer {
             loop {
                 tokio::time::sleep(every).await;
                 let ttl = snapshot.lock_ttl();
-                // A sign that does not arrive is missed by whoever waits for it, not by us; the next one does not wait for it.
+                // A lost renewal is no error here, and does not delay the next one.
                 let _ = tokio::time::timeout(every, core.rows.renew(&primary, snapshot.at, ttl)).await;
             }
         }))
@@ -255,11 +254,11 @@ impl Committer {
         let PrewriteProgress { rows, touched, failed, in_doubt } = locked;
         let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
         self.roll_back(&touched, in_doubt).await;
-        // Whatever became of the locks.
+        // The locks that are left do not matter: nothing is applied.
         Err(not_applied(error))
     }
 
-    /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
+    /// Removes the locks. A rollback record keeps a request that may still arrive from locking the primary.
     async fn roll_back(&self, touched: &[bool], in_doubt: bool) {
         let record = |place| in_doubt && place == 0;
         let keys = self.locks.iter().enumerate().map(|(place, (key, _))| (place, key));
@@ -268,9 +267,9 @@ impl Committer {
         release(&self.core.rows, self.start(), locked).await;
     }
 
-    /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are. One that is far above the
-    /// start is refused, whatever the clocks of this process say: a collector that has fetched a smaller one forgets nothing of the
-    /// transaction, and one that fetches a larger one meets its locks first.
+    /// Fetches the commit timestamp, and validates the read set and the catalog at it. A timestamp far above the start is refused, whatever the
+    /// clocks of this process say: a collector with a smaller timestamp forgets nothing of the transaction, and one with a larger timestamp
+    /// meets its locks first.
     async fn commit_timestamp(&self) -> StoreResult<Timestamp> {
         let Moment { at, catalog } = self.core.oracle.moment().await?;
         check_age(&self.core, at.since(self.start()))?;
@@ -319,7 +318,7 @@ impl Committer {
     }
 }
 
-/// A read, of the collection that its name stands for; none if it stands for nothing: then nothing was read.
+/// Returns a read with the stored collection of its name; `None` if the name stands for none, and nothing was read.
 fn located(read: Read, on: &Dependencies) -> Option<Read> {
     let collection = |name: &Namespace| on.collection(name).cloned();
     Some(match read {
@@ -339,7 +338,7 @@ impl PrewriteProgress {
         PrewriteProgress { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
     }
 
-    /// Notes what became of a group; none if it broke off.
+    /// Notes the result of a group; `None` if its task panicked.
     fn note(&mut self, group: Option<Vec<Prewritten>>) {
         let Some(group) = group else {
             self.failed = Some(StoreError::command(Code::InternalError, "a prewrite broke off"));
@@ -360,7 +359,7 @@ impl PrewriteProgress {
     }
 }
 
-/// Stops when it is dropped.
+/// A task that renews a lock until this is dropped.
 struct LockRenewal(tokio::task::JoinHandle<()>);
 
 impl Drop for LockRenewal {
@@ -369,12 +368,12 @@ impl Drop for LockRenewal {
     }
 }
 
-/// An error of a transaction before there is a decision on its primary: nothing of it is applied.
+/// Returns an error before the commit point as not applied.
 pub(super) fn not_applied(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error)
 }
 
-/// Locks rows of one collection: together if they are several, and those by themselves where somebody else has been.
+/// Locks rows of one collection together, and then each row that was refused by itself.
 async fn prewrite_group(
     core: &Core,
     snapshot: &PercolatorSnapshot,
@@ -406,8 +405,7 @@ async fn prewrite_group(
     prewritten
 }
 
-/// Locks a row, beginning with what is known of it; finishes what others have left there, and waits a little for those who are
-/// at it.
+/// Locks a row. Resolves locks of other transactions, and waits briefly for those that are open.
 async fn prewrite_one(
     core: &Core,
     snapshot: &PercolatorSnapshot,
@@ -445,7 +443,7 @@ async fn prewrite_one(
             PrewriteRefused::Full => {
                 return Err(refuse(format!("{key} has had too many commits that are not collected yet")));
             }
-            // One transaction has one commit: this one's is still to come.
+            // This transaction has not committed yet, so its version cannot be here.
             PrewriteRefused::Committed(at) => {
                 let text = format!("{key} has a version of a transaction that has not committed, at {at}");
                 return Err(PrewriteError { error: StoreError::command(Code::InternalError, text), in_doubt: false });
@@ -454,8 +452,8 @@ async fn prewrite_one(
     }
 }
 
-/// Whether a transaction of this age may still commit: others remember what became of it. By the clocks of this process that spares
-/// requests; by the oracle's time, from the start to the commit timestamp, it decides.
+/// Refuses a commit at an age at which others may have forgotten the transaction. An age by this process's clocks only saves requests; the
+/// age from start to commit timestamp decides.
 fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
     if age <= core.options.retention / 2 {
         return Ok(());
@@ -464,7 +462,7 @@ fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
     Err(StoreError::command(Code::NoSuchTransaction, text))
 }
 
-/// Whether the store will take the row, and what the commit makes of it.
+/// Checks that the store accepts the locked row, and the row after the commit.
 fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     row.check()?;
     match commit(row, start, Timestamp(i64::MAX as u64), &AllNeeded) {
@@ -473,7 +471,7 @@ fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     }
 }
 
-/// Moves the versions of the other rows in: all at once, or in batches. What fails is found by others.
+/// Rolls the other rows forward, all at once or in batches. Rows that fail are rolled forward by others.
 fn roll_forward(
     core: Arc<Core>,
     start: Timestamp,

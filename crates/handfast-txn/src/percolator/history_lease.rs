@@ -95,7 +95,7 @@ impl Core {
     /// Whether all that was read in a snapshot up to now was still there. To be asked after each reading from the store.
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239) if it may not have been; those of the store.
+    /// `SnapshotTooOld` (239) if it may not have been.
     pub(super) async fn check_history_kept(&self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
         if !self.is_old(snapshot.begun) {
             return Ok(());
@@ -130,9 +130,6 @@ impl Core {
     }
 
     /// Takes a lease if a snapshot needs one, gives a sign of life if there is one, gives it up if it is not needed.
-    ///
-    /// # Errors
-    /// Those of the store: to be tried again.
     pub(super) async fn maintain_lease(&self) -> StoreResult<()> {
         let mut stored = self.history_lease.stored.lock().await;
         for _ in 0..ATTEMPTS_MAX {

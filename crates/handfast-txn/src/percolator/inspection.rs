@@ -88,9 +88,6 @@ pub struct StoredCollection {
 impl Percolator {
     /// The collections whose names in the store are not those that users know them by, sorted by these names; then those that
     /// were dropped.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn stored_collections(&self) -> StoreResult<Vec<StoredCollection>> {
         let catalog = self.core.newest_catalog().await?;
         let renamed = catalog.mapping.listed().filter(|(name, stored)| name != stored);
@@ -102,9 +99,6 @@ impl Percolator {
 
     /// The locks in all collections, oldest first, as many as this; only those of one transaction, if that is asked for. What is
     /// locked is not read, however large it is.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn locks(&self, of: Option<Timestamp>, limit: u64) -> StoreResult<Vec<HeldLock>> {
         // Without timestamps there are no transactions.
         let Some(now) = self.core.oracle.peek().await? else { return Ok(Vec::new()) };
@@ -133,9 +127,6 @@ impl Percolator {
     }
 
     /// How many locks there are in all collections.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn count_locks(&self) -> StoreResult<u64> {
         let mut count = 0;
         for namespace in self.core.namespaces().await? {
@@ -145,9 +136,6 @@ impl Percolator {
     }
 
     /// What became of a transaction of which a lock is there; none if there is no lock of it.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn decided(&self, start: Timestamp) -> StoreResult<Option<Decided>> {
         let Some(lock) = self.locks(Some(start), 1).await?.into_iter().next() else { return Ok(None) };
         let now = self.core.oracle.peek().await?;
@@ -174,9 +162,6 @@ impl Percolator {
     }
 
     /// The transactions of the oldest locks, as many as this, oldest first. The primary of each is asked what became of it.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn transactions(&self, locks_max: u64) -> StoreResult<Vec<OpenTransaction>> {
         let mut open: BTreeMap<Timestamp, (OpenTransaction, bool)> = BTreeMap::new();
         for HeldLock { start, primary, age, is_expired, .. } in self.locks(None, locks_max).await? {
@@ -206,9 +191,6 @@ impl Percolator {
     }
 
     /// Up to where rows may forget now; none if no transaction ever began here.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn safe_points(&self) -> StoreResult<Option<SafePoints>> {
         let Some(now) = self.core.oracle.peek().await? else { return Ok(None) };
         let leases: Leases = self.core.rows.read_versioned().await?;

@@ -108,18 +108,12 @@ impl Oracle {
     }
 
     /// A timestamp above all that were given out when it was asked for.
-    ///
-    /// # Errors
-    /// Those of the store, none of which leaves anything that matters behind.
     pub(super) async fn next(&self) -> StoreResult<Timestamp> {
         self.moment().await.map(|moment| moment.at)
     }
 
     /// The time, for who only looks: nobody is given it, and nothing is written. By this machine's clock, or the last timestamp
     /// that was given out if that is ahead. None if none ever was.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) async fn peek(&self) -> StoreResult<Option<Timestamp>> {
         let allocator = self.allocator.lock().await;
         let found = allocator.store.find_one(&allocator.namespace, rawdoc! { "_id": "oracle" }).await?;
@@ -130,9 +124,6 @@ impl Oracle {
     }
 
     /// A timestamp as [`Oracle::next`] gives it, with the version of the catalog that was in force when it was fetched.
-    ///
-    /// # Errors
-    /// As [`Oracle::next`].
     pub(super) async fn moment(&self) -> StoreResult<Moment> {
         let (sender, mut receiver) = oneshot::channel();
         self.waiting().push(sender);

@@ -71,9 +71,6 @@ impl Core {
     }
 
     /// Makes those that a collection does not have.
-    ///
-    /// # Errors
-    /// Those of listing the indexes.
     pub(super) async fn ensure_own_indexes(&self, namespace: &Namespace) -> StoreResult<()> {
         let stored = match self.rows.store.list_indexes(namespace).await {
             Err(error) if error.code() == Code::NamespaceNotFound => return Ok(()),

@@ -54,9 +54,6 @@ pub(super) fn pushed_down(filter: &Filter) -> Weaker {
 
 /// What an explain of a request asks of the store: what the store is asked for when the request is carried out. Of a pipeline that
 /// is what its first stages filter by.
-///
-/// # Errors
-/// Those of compiling the filter.
 pub(super) fn explained(explain: Explain) -> Result<Explain> {
     let weaker = |filter: &RawDocument, variables: &RawDocument| {
         Ok::<_, Error>(pushed_down(&Filter::compile(filter, &CompileOptions::with_variables(variables)?)?).filter)

@@ -1,5 +1,5 @@
-//! What this process has committed last: a transaction that began before that, and is about to write the same document, learns it at
-//! its write. At its commit it would have come back with nothing after as many round trips as a commit takes.
+//! The last commits of this process. A transaction that began before one of them and writes the same document conflicts at its write, and not
+//! after the round trips of its commit.
 
 use std::sync::Mutex;
 
@@ -12,15 +12,15 @@ use super::row::Timestamp;
 use crate::DocumentKey;
 use crate::claims::ChangeDetector;
 
-/// Documents that are remembered: some 200 bytes for each, and twice its `_id`.
+/// The most documents that are remembered: some 200 bytes for each, and twice its `_id`.
 const DOCUMENTS_MAX: usize = 10_000;
-/// Documents of one commit that are remembered: one of more is not among those that many take turns at.
+/// The most documents of one commit that are remembered: larger commits rarely contend for one document.
 const DOCUMENTS_OF_COMMIT_MAX: usize = 100;
 
-/// Longer `_id`s are not remembered.
+/// The most bytes of an `_id` that is remembered.
 const ID_BYTES_MAX: usize = 1024;
 
-/// When documents were committed last.
+/// The last commit of each document.
 pub(super) struct RecentCommits(Mutex<FifoCache<DocumentKey, Timestamp>>);
 
 impl Default for RecentCommits {
@@ -30,14 +30,14 @@ impl Default for RecentCommits {
 }
 
 impl RecentCommits {
-    /// The documents of a commit.
+    /// Returns the keys of the documents of a commit.
     pub(super) fn written_keys(writes: &AtomicBatch) -> Vec<DocumentKey> {
         let writes = writes.writes.iter().take(DOCUMENTS_OF_COMMIT_MAX);
         let keys = writes.map(|write| DocumentKey::new(&write.namespace, write.id.as_raw_bson_ref()));
         keys.filter(|key| key.id.len() <= ID_BYTES_MAX).collect()
     }
 
-    /// It has committed.
+    /// Notes that these documents were committed.
     pub(super) fn note(&self, keys: Vec<DocumentKey>, at: Timestamp) {
         let mut recent = lock(&self.0);
         keys.into_iter().for_each(|key| recent.insert(key, at));

@@ -1,4 +1,4 @@
-//! Locks of others: what becomes of them is asked of their primary.
+//! Resolves locks of other transactions by the status of their primary.
 //!
 //! ```text
 //! the primary says      then
@@ -39,12 +39,12 @@ use super::row::{
 };
 use super::rows::{RefusedStep, Rows, unchecked};
 
-/// Locked rows of a query that are written before it goes on. More would keep it waiting.
+/// The most locked rows that a query rolls forward before it goes on. More would delay it.
 const RESOLVED_FIRST_MAX: usize = 32;
-/// Rows that wait to be rolled forward behind a reader's work. More are left to those who meet them, and to the cleaner.
+/// The most rows that wait to be rolled forward in the background. Further ones are left to other readers and the cleaner.
 const QUEUED_MAX: usize = 10_000;
 
-/// What came of a look at a lock.
+/// The result of resolving a lock.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub(super) enum Resolved {
     /// The row, without that lock.
@@ -53,27 +53,26 @@ pub(super) enum Resolved {
     Alive,
 }
 
-/// What the primary says, for good.
+/// The final decision on a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Committed(Timestamp),
     RolledBack,
 }
 
-/// What is to be rolled forward behind what this process does.
+/// The rows to roll forward in the background.
 #[derive(Default)]
 pub(super) struct RollForwardQueue {
-    /// Transactions of this process that do it themselves.
+    /// Transactions whose committer in this process rolls them forward itself.
     rolling: HashSet<Timestamp>,
-    /// The rows of others, with start and commit of their transactions.
+    /// The rows of other transactions, with their start and commit.
     rows: Vec<(Key, Timestamp, Timestamp)>,
-    /// Somebody is at it.
+    /// Whether a task is rolling rows forward.
     is_running: bool,
 }
 
 impl Core {
-    /// Finishes what the transaction of a row's lock left undone here, if it is decided or abandoned; what it left elsewhere,
-    /// behind that.
+    /// Resolves a row's lock if its transaction is decided or abandoned, and its other rows in the background.
     pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let start = row.lock.as_ref().map(|lock| lock.start);
         let (resolved, others) = self.resolve_one(key, row).await?;
@@ -81,7 +80,7 @@ impl Core {
         Ok(resolved)
     }
 
-    /// Takes the locks of a transaction that was given up from its other rows, behind the caller's work.
+    /// Removes the locks of a transaction that was given up from its other rows, in the background.
     fn release_in_background(&self, start: Option<Timestamp>, others: Vec<Key>) {
         if let (Some(start), false) = (start, others.is_empty()) {
             let (rows, others) = (self.rows.clone(), others.into_iter().map(|key| (key, false)).collect());
@@ -89,8 +88,7 @@ impl Core {
         }
     }
 
-    /// Finishes what the transaction of a row's lock left undone here; if it was given up for that, returns where else it may
-    /// have left something.
+    /// Resolves a row's lock. If the transaction was given up for that, returns its other rows.
     pub(super) async fn resolve_one(&self, key: &Key, row: Row) -> StoreResult<(Resolved, Vec<Key>)> {
         let Some(lock) = &row.lock else { return Ok((Resolved::Free(row), Vec::new())) };
         let start = lock.start;
@@ -105,8 +103,8 @@ impl Core {
         }
     }
 
-    /// Finishes what transactions left undone in rows of one collection, each transaction asked for once. Returns what came of
-    /// each row, in their order.
+    /// Resolves the locks of rows of one collection, and reads the primary of each transaction once. Returns the results in the order of the
+    /// rows.
     pub(super) async fn resolve_each(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
         let mut resolved: Vec<_> = rows.iter().map(|_| None).collect();
         let mut of_transaction: BTreeMap<Timestamp, Vec<(usize, Key, Row)>> = BTreeMap::new();
@@ -149,9 +147,9 @@ impl Core {
         resolved.into_iter().flatten().collect()
     }
 
-    /// The documents of rows of a collection that were found locked, without those whose locks could be resolved: of transactions
-    /// that were rolled back, or are given up; and of those that have committed, if they are few, so that the store then finds them
-    /// in its own order. What is left is locked by transactions that may still commit, or are known to have.
+    /// Resolves locked rows of a collection, and returns the documents of the others. Locks of rolled back and abandoned transactions are
+    /// resolved; those of committed ones only if the page is short or its order matters, so that the store then finds the rows in its own
+    /// order. What is left is locked by transactions that may still commit, or are known to have.
     pub(super) async fn resolve_page(
         &self,
         namespace: &Namespace,
@@ -190,8 +188,8 @@ impl Core {
         Ok(left)
     }
 
-    /// The row as it will be when its lock is gone, if this process knows that the lock's transaction has committed. Its revision is
-    /// not that of the store.
+    /// Returns the row as it will be when its lock is rolled forward, if this process knows that the transaction has committed. Its revision is
+    /// not the one in the store.
     pub(super) fn rolled_forward<'r>(&self, row: &'r Row) -> Cow<'r, Row> {
         let Some(start) = row.lock.as_ref().map(|lock| lock.start) else { return Cow::Borrowed(row) };
         let Some(Decision::Committed(at)) = self.known_decision(start) else { return Cow::Borrowed(row) };
@@ -201,8 +199,8 @@ impl Core {
         }
     }
 
-    /// Learns whether the transaction of a row's lock has committed; where it was rolled back, or is given up, takes the lock away.
-    /// What stays of a lock is that of a transaction that has committed ([`Core::rolled_forward`]).
+    /// Learns the decision on a row's lock, and removes the lock of a rolled back or abandoned transaction. The lock of a committed one stays
+    /// ([`Core::rolled_forward`]).
     pub(super) async fn learn_decision(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
         match self.decision(key, &row, lock).await? {
@@ -218,7 +216,7 @@ impl Core {
         }
     }
 
-    /// Has a row rolled forward behind the caller's work, together with those that others have met, unless its committer is at it.
+    /// Queues a row to be rolled forward in the background, unless its committer does that.
     fn roll_forward_in_background(&self, key: &Key, start: Timestamp, at: Timestamp) {
         let mut queue = lock(&self.roll_forward_queue);
         if queue.rolling.contains(&start) || queue.rows.len() >= QUEUED_MAX {
@@ -230,19 +228,19 @@ impl Core {
         }
     }
 
-    /// Notes that a transaction of this process has committed, and is about to roll its other rows forward.
+    /// Notes that a transaction of this process has committed, and that its committer rolls its other rows forward.
     pub(super) fn note_committed(&self, start: Timestamp, at: Timestamp) {
         self.remember_decision(start, Decision::Committed(at));
         lock(&self.roll_forward_queue).rolling.insert(start);
     }
 
-    /// Notes that it has done that, as far as it could.
+    /// Notes that the committer has rolled its rows forward, as far as it could.
     pub(super) fn note_rolled_forward(&self, start: Timestamp) {
         lock(&self.roll_forward_queue).rolling.remove(&start);
     }
 
-    /// What became of the transaction of this lock; none if that is still open. An abandoned one is rolled back: then also
-    /// which other rows the primary's lock named.
+    /// Returns the decision on the transaction of a lock, or `None` if it is open. An abandoned transaction is rolled back; then also returns the
+    /// other rows that the primary's lock named.
     async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<(Decision, Vec<Key>)>> {
         let (start, is_primary) = (lock.start, lock.primary.is_same(key));
         if let Some(decision) = self.known_decision(start) {
@@ -274,10 +272,10 @@ impl Core {
         Ok(Some((decision, named)))
     }
 
-    /// Rolls a transaction back that nobody may commit any more, or learns that it has committed. All its rows were locked.
+    /// Rolls back a transaction whose commit had an unknown outcome, or returns its commit timestamp. All its rows were locked.
     ///
     /// # Errors
-    /// Those of the store; `NoSuchTransaction` (251) if the primary knew once and has forgotten, or is gone with its collection.
+    /// `NoSuchTransaction` (251) if the primary has forgotten the decision, or is gone with its collection.
     pub(super) async fn abort_unless_committed(
         &self,
         primary: &Key,
@@ -301,7 +299,7 @@ impl Core {
     }
 }
 
-/// Moves a version in, or takes the lock away: without a record, as the one on the primary is what counts.
+/// Rolls a row forward or back. It leaves no rollback record, since only the primary's counts.
 fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNeeds) -> Result<Step, Infallible> {
     match decision {
         Decision::Committed(at) => commit(row, start, at, needs).or(Ok(Step::Done)),
@@ -309,7 +307,7 @@ fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNe
     }
 }
 
-/// Rolls rows forward that readers have met, until there are none left. What fails is found by others.
+/// Rolls the queued rows forward until there are none left. Rows that fail are found by other readers and the cleaner.
 async fn drain_roll_forward_queue(rows: Rows, queue: Arc<Mutex<RollForwardQueue>>) {
     loop {
         let met = {
@@ -329,8 +327,8 @@ async fn drain_roll_forward_queue(rows: Rows, queue: Arc<Mutex<RollForwardQueue>
     }
 }
 
-/// Takes the locks of a transaction that was rolled back from rows, many at a time; leaves a record of it where that is said.
-/// What cannot be done is found by others, and done when its time is over.
+/// Removes the locks of a rolled back transaction from rows, in batches, and leaves a rollback record where the flag is set. Locks that stay
+/// are resolved by others when they expire.
 pub(super) async fn release(rows: &Rows, start: Timestamp, locked: Vec<(Key, bool)>) {
     let (locked, records): (Vec<_>, Vec<_>) = locked.into_iter().map(|(key, record)| ((key, None), record)).unzip();
     let step = move |place: usize, row: &Row| rollback(row, start, records[place]);

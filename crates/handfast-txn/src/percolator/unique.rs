@@ -1,17 +1,16 @@
-//! Unique keys as rows: each key of a unique index is a row of its own, written in the transaction of its document.
+//! Unique indexes: each key is a row of its own, written in the transaction of its document.
 //!
 //! ```text
 //! shop.users         {_id: 7, mail: "joe@.."}
 //! handfast.keys      {_id: {index: <UUID>, key: <bytes>}, owner: 7}
 //! ```
 //!
-//! Two transactions that write the same key write the same row, wherever their documents are: one of them has a conflict,
-//! runs again, and finds the other's document as the owner. A key that changes hands within a transaction is one write of
-//! its row. The bytes are those of [`Index::keys`](handfast_store::index::Index::keys): equal for values that are equal,
-//! so that what is sparse, partial, or goes through arrays is as it is in any other store.
+//! Two transactions that write the same key write the same row: one of them conflicts, runs again, and finds the other's document as the
+//! owner. A key that moves between documents in one transaction is one write of its row. The bytes are those of
+//! [`Index::keys`](handfast_store::index::Index::keys), so sparse, partial and multikey indexes work as in any other store.
 //!
-//! Invariant, in every snapshot, of an index that is ready: a document has a key if and only if the key's row names it as
-//! its owner. While it is being built: a row's owner has the key, and a document that was written since then has its rows.
+//! Invariant of a ready index, in every snapshot: a document has a key if and only if the key's row names it as owner. While the index is
+//! being built, a row's owner has the key, and a document that was written since has its rows.
 //!
 //! Source: spec: transactions, "unique indexes across shards"; Peng and Dabek, section 2.2 (an index as rows).
 
@@ -29,8 +28,7 @@ use super::snapshot::PercolatorSnapshot;
 
 /// The collection of the key rows, in the engine's own database.
 pub(super) const COLLECTION: &str = "keys";
-/// Key rows that one transaction may change: the primary's lock names each, with some 150 bytes beside the key, and has no room
-/// for more.
+/// The most key rows that one transaction may change: the primary's lock names each, with some 150 bytes besides the key.
 const CHANGES_MAX: usize = 100_000;
 
 /// A key of an index.
@@ -48,26 +46,26 @@ struct OwnerChange<'a> {
     new: Option<&'a RawDocument>,
 }
 
-/// Where key rows are.
+/// Returns the collection of the key rows.
 pub(super) fn namespace() -> StoreResult<Namespace> {
     Namespace::new(super::DATABASE, COLLECTION)
 }
 
-/// Where the row of a key is.
+/// Returns the row key of an index key.
 pub(super) fn row_of(key: &IndexKey) -> StoreResult<Key> {
     let bytes = Binary { subtype: BinarySubtype::Generic, bytes: key.key.clone() };
     let id = RawBson::Document(rawdoc! { "index": uuid(key.index), "key": bytes });
     Ok(Key { namespace: namespace()?, id })
 }
 
-/// The row of a key that a document has.
+/// Returns the row of a key with a document as its owner.
 pub(super) fn row_owned_by(key: &IndexKey, document: &RawDocument) -> StoreResult<(Key, Body)> {
     let (key, owner) = (row_of(key)?, RawBson::from(insertion::id(document)?));
     let row = rawdoc! { "_id": key.id.clone(), "owner": owner };
     Ok((key, Body::Document(row)))
 }
 
-/// Who has these keys in a snapshot, with the documents' `_id`s.
+/// Returns the owners of these keys in a snapshot, as `_id`s.
 pub(super) async fn owners(
     snapshot: &PercolatorSnapshot,
     keys: impl IntoIterator<Item = &IndexKey>,
@@ -84,7 +82,7 @@ pub(super) async fn owners(
     Ok(owners)
 }
 
-/// Which index a row has a key of.
+/// Returns the index of a key row.
 pub(super) fn index_of(id: RawBsonRef<'_>) -> Option<IndexId> {
     let RawBsonRef::Document(id) = id else { return None };
     IndexId::try_from(id.get_binary("index").ok()?.bytes).ok()
@@ -98,7 +96,7 @@ fn read(row: &RawDocument) -> Result<(IndexKey, RawBson), String> {
     Ok((IndexKey { index, key: key.to_vec() }, owner.into()))
 }
 
-/// The key rows that go with a transaction's changes, by the unique indexes that a version of the catalog has in force.
+/// Returns the changes of key rows for a transaction's changes, by the unique indexes of a version of the catalog.
 ///
 /// # Errors
 /// `DuplicateKey` (11000) for a key that another document has in the snapshot; `CannotIndexParallelArrays` (171);
@@ -137,7 +135,7 @@ pub(super) async fn key_row_changes(
     Ok(rows)
 }
 
-/// The documents as the snapshot has them, by the keys of their `_id`s.
+/// Reads the changed documents in the snapshot, by the keys of their `_id`s.
 async fn before(
     snapshot: &PercolatorSnapshot,
     namespace: &Namespace,
@@ -151,7 +149,7 @@ async fn before(
     Ok(before)
 }
 
-/// Notes what a change of a document does to its keys in an index.
+/// Notes the keys of an index that a change of a document adds and removes.
 fn note<'a>(
     changed: &mut BTreeMap<IndexKey, OwnerChange<'a>>,
     catalog: &Catalog,
@@ -160,7 +158,7 @@ fn note<'a>(
     key: &Key,
     body: &'a Body,
 ) -> StoreResult<()> {
-    // What the index could not hold, if it is still being built, has no keys in it.
+    // A document that an index being built cannot hold has no keys in it.
     let old = before.and_then(|before| kept.index.keys(before).ok()).unwrap_or_default().keys;
     let after = match body {
         Body::Document(document) => Some(&**document),
@@ -182,7 +180,7 @@ fn note<'a>(
     Ok(())
 }
 
-/// What becomes of the row of a key, which has this owner now; nothing, if it stays.
+/// Returns the change of a key's row with this present owner; `None` if it stays.
 fn row_after(
     catalog: &Catalog,
     key: IndexKey,
@@ -195,9 +193,9 @@ fn row_after(
             Err(catalog.duplicate(change.kept, document, &key.key))
         }
         (Some(document), _) => row_owned_by(&key, document).map(Some),
-        // While the index is built, two documents may have had the key: it stays with the one that has its row.
+        // While the index is being built, two documents may have had the key: the owner of its row keeps it.
         (None, Some(owner)) if !has_lost_it(owner) => Ok(None),
-        // Also of a row that is not there yet: whoever builds the index may be about to write it.
+        // Also for a row that does not exist yet: the builder of the index may be about to write it.
         (None, _) => Ok(Some((row_of(&key)?, Body::Deleted))),
     }
 }

@@ -35,7 +35,7 @@ use super::{DATABASE, ORACLE, own_indexes};
 /// Fails if the engine writes to a collection of this store.
 ///
 /// # Errors
-/// `IllegalOperation` (20) if it does; those of the store.
+/// `IllegalOperation` (20) if it does.
 pub async fn ensure_unmanaged<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> StoreResult<()> {
     let oracle = Namespace::new(DATABASE, ORACLE)?;
     if store.find_one(&oracle, rawdoc! { "_id": ORACLE }).await?.is_none() {

@@ -1,4 +1,4 @@
-//! Collections and indexes inside of a transaction: it can make what nobody else has yet.
+//! Collections and indexes in a transaction, which can create those that do not exist yet.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use super::{Inner, Open, unsupported_in};
 use crate::Indexes;
 
 impl Inner {
-    /// The indexes of a collection, `_id_` first: those of the newest catalog, or those that the transaction makes.
-    /// None if there is no such collection.
+    /// Returns the indexes of a collection, `_id_` first, from the newest catalog or the transaction; `None` if there is no such collection.
     pub(super) async fn indexes(&self, namespace: &Namespace) -> StoreResult<Option<Vec<IndexSpec>>> {
         let own = self.open(|open| Ok(open.writes.creation(namespace).map(|creation| with_id(&creation.indexes))))?;
         if own.is_some() {
@@ -31,7 +30,7 @@ impl Inner {
         }
     }
 
-    /// Those besides `_id_` that have to be looked at before a document gets this new state.
+    /// Returns the indexes besides `_id_` to check before a document gets this new state.
     pub(super) async fn indexes_of_write(
         &self,
         namespace: &Namespace,
@@ -84,7 +83,7 @@ impl Inner {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let counts = (count(before), count(specs.len()));
         if self.is_in_store(&namespace).await? {
-            // Documents that others have, or may be writing, would have to be indexed at the commit.
+            // The commit would have to index documents of other transactions.
             return if counts.0 == counts.1 { Ok(counts) } else { Err(unsupported_in("createIndexes", &namespace)) };
         }
         self.check_gone(&namespace).await?;
@@ -100,8 +99,7 @@ impl Inner {
         Ok(counts)
     }
 
-    /// A collection that others do not have any more, but the snapshot does, cannot be made: the transaction would see
-    /// its documents come and go.
+    /// Refuses to create a collection that was dropped after the snapshot: the transaction would see its documents come and go.
     async fn check_gone(&self, namespace: &Namespace) -> StoreResult<()> {
         let is_made = |open: &mut Open| Ok((open.writes.creation(namespace).is_some(), open.snapshot()));
         let (is_made, snapshot) = self.open(is_made)?;
@@ -116,7 +114,7 @@ impl Inner {
         Err(StoreError::command(Code::WriteConflict, text))
     }
 
-    /// Whether others have the collection.
+    /// Returns whether the store has the collection.
     async fn is_in_store(&self, namespace: &Namespace) -> StoreResult<bool> {
         match self.shared.engine.catalog().list_indexes(namespace).await {
             Ok(_) => Ok(true),
@@ -133,7 +131,7 @@ impl Inner {
                 if !collections.iter().any(|info| info.name == name) {
                     let made = open.writes.creation(&namespace);
                     let options = made.map(|creation| creation.options.clone()).unwrap_or_default();
-                    // One that a document makes gets its id with the commit.
+                    // A collection that its first document creates gets its id at the commit.
                     let uuid = made.map_or([0; 16], |creation| creation.uuid);
                     collections.push(CollectionInfo { name, options, uuid });
                 }

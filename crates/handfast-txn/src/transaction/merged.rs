@@ -1,5 +1,4 @@
-//! A find in a transaction that has written to the collection: what the snapshot has, with the transaction's own documents
-//! in their places.
+//! A find in a transaction that has written to the collection: the results of the snapshot, merged with the written documents.
 //!
 //! ```text
 //! snapshot, sorted      1  2  3  4  5        2 was changed, 4 deleted, 9 is new: hidden in the snapshot's results,
@@ -25,13 +24,13 @@ use super::write_buffer::{CollectionWrites, id_key};
 use crate::hinted_index::HintedIndex;
 use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How much of the snapshot's results is read ahead.
+/// How many results of the snapshot are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
 
-/// WriteBuffer documents that are looked at where others wait; more are, on a thread of their own.
+/// The most written documents that are matched on the caller's thread. More are matched on a blocking thread.
 const INLINE_DOCUMENTS_MAX: usize = 100;
 
-/// Opens a cursor over both; there is no snapshot of a collection that the transaction made.
+/// Opens a cursor over the results of both; `snapshot` is `None` for a collection that the transaction creates.
 pub(super) async fn open(
     snapshot: Option<&dyn Snapshot>,
     writes: CollectionWrites,
@@ -57,7 +56,7 @@ pub(super) async fn open(
     let base = Find {
         projection: RawDocumentBuf::new(),
         skip: 0,
-        // Each own document hides one of the snapshot's at most.
+        // Each written document hides at most one of the snapshot.
         limit: request.limit.map(|limit| limit.saturating_add(request.skip).saturating_add(hidden)),
         ..request.clone()
     };
@@ -71,7 +70,7 @@ pub(super) async fn open(
     Ok(Box::new(LimitCursor::new(merged, selection, &request, stop)))
 }
 
-/// The written documents that can match: those that the filter names by `_id`, or all.
+/// Returns the written documents that can match: those that the filter names by `_id`, or all.
 fn candidates(selection: &Selection, writes: &CollectionWrites) -> Vec<Arc<RawDocumentBuf>> {
     match named_keys(selection.filter()) {
         Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
@@ -79,7 +78,7 @@ fn candidates(selection: &Selection, writes: &CollectionWrites) -> Vec<Arc<RawDo
     }
 }
 
-/// The own documents that match, in order, each with its key in the sort.
+/// Returns the written documents that match, in order, each with its sort key.
 fn own_matches(
     selection: &Selection,
     candidates: &[Arc<RawDocumentBuf>],
@@ -105,7 +104,7 @@ fn own_matches(
     Ok(matches.into())
 }
 
-/// Whether the newest documents are to come first: `{$natural: -1}`.
+/// Returns whether the newest documents come first: `{$natural: -1}`.
 fn is_backwards(request: &Find) -> bool {
     let Some(Hint::Key(key)) = &request.hint else { return false };
     match key.get("$natural").ok().flatten() {
@@ -120,12 +119,12 @@ struct MergedMatches {
     base: SnapshotMatches,
     writes: CollectionWrites,
     own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
-    /// Without a sort: the transaction's own documents come before the others.
+    /// Without a sort: the written documents come first.
     own_first: bool,
     selection: Arc<Selection>,
 }
 
-/// The snapshot's results, those that the transaction has written left out.
+/// The results of the snapshot, without the documents that the transaction has written.
 struct SnapshotMatches {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
@@ -169,7 +168,7 @@ impl MatchSource for MergedMatches {
     }
 }
 
-/// A cursor of a transaction: a conflict that it meets ends the transaction.
+/// A cursor of a transaction. A conflict that it meets rolls the transaction back.
 pub(super) struct TransactionCursor {
     pub(super) cursor: Box<dyn Cursor>,
     pub(super) transaction: Arc<super::Inner>,

@@ -1,7 +1,6 @@
-//! What a serializable transaction has read, for the commit to look at again.
+//! The read set of a serializable transaction, which the commit validates.
 //!
-//! It is remembered by document and by filter as long as that is little; beyond, the whole collection counts as read: a
-//! conflict too many, never one too few.
+//! It lists documents and filters up to a bound. Beyond the bound the whole collection counts as read, which can only add conflicts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,16 +8,16 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::{Namespace, Read};
 
-/// Different filters on one collection that are remembered.
+/// The most filters that are listed for a collection.
 const FILTERS_MAX: usize = 64;
-/// Bytes of the filters on one collection, with their variables.
+/// The most bytes of the filters of a collection, with their variables.
 const FILTER_BYTES_MAX: usize = 1024 * 1024;
-/// Documents of one collection that are remembered by `_id`.
+/// The most documents that are listed for a collection by `_id`.
 const DOCUMENTS_MAX: usize = 10_000;
-/// Bytes of their `_id`s.
+/// The most bytes of these `_id`s.
 const ID_BYTES_MAX: usize = 1024 * 1024;
 
-/// What was read, by collection.
+/// The reads of a transaction by collection.
 #[derive(Default)]
 pub(super) struct ReadSet {
     by_namespace: HashMap<Namespace, CollectionReads>,
@@ -97,7 +96,7 @@ impl ListedReads {
     }
 }
 
-/// All documents of a collection.
+/// Returns a read of all documents of a collection.
 pub(super) fn everything(namespace: Namespace) -> Read {
     Read::Matching { namespace, filter: RawDocumentBuf::new(), variables: RawDocumentBuf::new() }
 }

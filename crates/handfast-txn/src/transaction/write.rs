@@ -1,4 +1,4 @@
-//! How a transaction changes documents: it finds them as it sees them, claims them, and keeps the new state.
+//! The writes of a transaction: it finds the documents in its view, claims them, and buffers their new state.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::Inner;
 use super::write_buffer::{DocumentChange, id_key, identity};
 use crate::Holder;
 
-/// How many documents of a statement are looked at in one go.
+/// How many documents of a statement are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
 impl Inner {
@@ -36,7 +36,7 @@ impl Inner {
         self.write(namespace, None, Some(document)).await
     }
 
-    /// A document as the transaction sees it.
+    /// Returns a document as the transaction sees it.
     pub(super) async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
         let (own, snapshot) = self.open(|open| {
             self.note_read(open, || Read::Document(namespace.clone(), id.into()));
@@ -48,7 +48,7 @@ impl Inner {
         }
     }
 
-    /// Writes the new state of a document, or that it is gone. `before` is how the transaction sees it.
+    /// Writes the new state of a document, or its deletion. `before` is its state as the transaction sees it.
     async fn write(
         &self,
         namespace: &Namespace,
@@ -59,7 +59,7 @@ impl Inner {
         self.put(namespace, before, after).await
     }
 
-    /// As [`Inner::write`], of a document that may be larger than those of users.
+    /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.
     pub(super) async fn put(
         &self,
         namespace: &Namespace,
@@ -74,7 +74,7 @@ impl Inner {
             Ok(is_new.then(|| (Arc::clone(&open.claims), open.snapshot())))
         })?;
         if let Some((claims, snapshot)) = claims {
-            // Without a write of its own, what the transaction sees is what the snapshot has.
+            // Before its first write of a document, the transaction sees what the snapshot has.
             claims.claim(namespace, id.as_raw_bson_ref(), before.as_deref(), &*snapshot).await?;
         }
         let indexes = self.indexes_of_write(namespace, after.as_deref()).await?;
@@ -87,7 +87,7 @@ impl Inner {
         self.open(|open| open.writes.write(namespace, &indexes, DocumentChange { id, before, after }, &self.options))
     }
 
-    /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
+    /// Checks a document's new state against an index, as far as this transaction can see. The commit checks again.
     async fn check_index(
         &self,
         namespace: &Namespace,
@@ -118,7 +118,7 @@ impl Inner {
             for id in found {
                 let other = id_key(id.as_raw_bson_ref());
                 if other != key && !own.contains_key(&other) {
-                    // The caller learns that it is there.
+                    // The error shows the caller that the document exists: that is a read.
                     self.open(|open| {
                         self.note_read(open, || Read::Document(namespace.clone(), id));
                         Ok(())
@@ -130,7 +130,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs a statement, and calls a function with what became of each document.
+    /// Runs an update statement, and calls a function with the result for each document.
     pub(super) async fn run_update(
         self: &Arc<Self>,
         request: &Update,
@@ -173,7 +173,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs a statement, and counts the documents.
+    /// Runs a delete statement, and counts the deleted documents.
     pub(super) async fn run_delete(
         self: &Arc<Self>,
         request: &Delete,
@@ -218,7 +218,7 @@ impl Inner {
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);
         let effect = blocking_if(loops, move || evaluate(&compiled, found, &*ids, &context)).await?;
-        // The answer is made: nothing is changed without one.
+        // The answer is computed first: an error there changes nothing.
         match effect.write {
             Some(DocumentEffect::Insert(document)) => self.insert_prepared(namespace, document).await?,
             Some(DocumentEffect::Change { before, after }) => self.write(namespace, Some(before), after).await?,
@@ -228,7 +228,7 @@ impl Inner {
     }
 }
 
-/// What a find-and-modify answers, and what it writes.
+/// The answer of a find-and-modify, and its write.
 #[derive(Default)]
 struct FindAndModifyEffect {
     outcome: FindAndModifyOutcome,
@@ -267,7 +267,7 @@ fn evaluate(
     }
 }
 
-/// What a statement finds.
+/// The documents that match a statement.
 enum MatchedDocuments {
     Document(Option<RawDocumentBuf>),
     Cursor(Box<dyn Cursor>),
@@ -312,13 +312,13 @@ fn loops_in_change(update: &UpdateSpec, array_filters: &[RawDocumentBuf]) -> boo
     in_update || array_filters.iter().any(|filter| may_take_long(filter))
 }
 
-/// The next documents of a statement.
+/// Returns the next documents of a statement.
 async fn next_step(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
     let documents = cursor.next_page(STEP).await?.documents;
     Ok((!documents.is_empty()).then_some(documents))
 }
 
-/// The `_id`s of the documents of a snapshot that have a key of this document in a unique index.
+/// Returns the `_id`s of the documents of a snapshot that share a key of a unique index with this document.
 async fn holders(
     snapshot: &dyn Snapshot,
     namespace: &Namespace,
@@ -328,11 +328,11 @@ async fn holders(
 ) -> StoreResult<Vec<RawBson>> {
     let found = index.tuples(document)?;
     let Some(tuple) = found.tuples.iter().find(|tuple| index.encode(tuple) == key) else { return Ok(Vec::new()) };
-    // Finds the holders, and perhaps others: an array that holds the value as a whole, or null for what is missing.
+    // The filter may match further documents: an array with the value as an element, or null for a missing field.
     let mut filter = RawDocumentBuf::new();
     for ((name, _), value) in index.spec().key.iter().flatten().zip(tuple) {
         let value = match value {
-            // What the index has for an empty array.
+            // The index has this value for an empty array.
             Some(RawBsonRef::Undefined) => rawdoc! { "$eq": RawArrayBuf::new() },
             value => rawdoc! { "$eq": value.unwrap_or(RawBsonRef::Null) },
         };

@@ -1,4 +1,4 @@
-//! WriteBudget in memory for what open transactions have written: a bound for each, and one for all together.
+//! The memory that the writes of open transactions may take: one bound for each transaction, and one for all together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,39 +8,39 @@ use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use crate::TransactionOptions;
 
-/// What a written document takes beside the bytes of what is kept: its place among the writes (in a tree whose nodes are half full
-/// at least) and among the claims (in a list, and in a hash table that may just have doubled), and an allocation for each.
+/// The memory that a written document takes besides its bytes: entries in the write buffer (a tree whose nodes are at least half
+/// full) and in the claims (a list, and a hash table that may just have doubled), and an allocation for each.
 ///
 /// `tests/write_budget.rs` holds this and [`UNIQUE_KEY_OVERHEAD_BYTES`] against what an allocator counts.
 const WRITE_OVERHEAD_BYTES: usize = 640;
-/// The same of a unique key: its place in a hash table.
+/// The memory that a unique key takes in a hash table besides its bytes.
 const UNIQUE_KEY_OVERHEAD_BYTES: usize = 240;
 
-/// What a written document takes in memory until the transaction ends. Its key is with its claim too, twice, and the `_id`, which
-/// is about as long as its key, is with the write.
+/// Returns the memory that a written document takes until the transaction ends. Its claim holds its key twice, and the buffer holds the
+/// `_id`, which is about as long as the key.
 pub(super) fn bytes_of_write(key: &[u8], document_bytes: usize) -> usize {
     document_bytes + 4 * key.len() + WRITE_OVERHEAD_BYTES
 }
 
-/// What a unique key of a written document takes beside that.
+/// Returns the memory that a unique key of a written document takes.
 pub(super) fn bytes_of_unique_key(index: &str, key: &[u8]) -> usize {
     index.len() + key.len() + UNIQUE_KEY_OVERHEAD_BYTES
 }
 
-/// What all open transactions of a database have written.
+/// Counts the bytes that all open transactions of a database have written.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBudget {
     bytes: AtomicUsize,
 }
 
 impl WriteBudget {
-    /// Bytes that are taken.
+    /// Returns the reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
-/// What one transaction has taken of it, until this is dropped.
+/// The bytes that one transaction has reserved in a budget. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<WriteBudget>,
@@ -48,16 +48,16 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Nothing yet.
+    /// Returns a reservation of no bytes.
     pub(super) fn of(budget: Arc<WriteBudget>) -> Self {
         Reservation { budget, bytes: 0 }
     }
 
-    /// Takes so many bytes more, after giving some back.
+    /// Releases some bytes and reserves more.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (257) beyond the transaction's own bound; `WriteConflict` (112) beyond that of all, as MongoDB's
-    /// transactions say where its cache has no budget: run again, it may find some.
+    /// `TransactionTooLarge` (257) beyond the transaction's own bound; `WriteConflict` (112) beyond the bound of all transactions, as
+    /// MongoDB answers when its cache is full: the transaction may be run again.
     pub(super) fn change(&mut self, freed: usize, more: usize, options: &TransactionOptions) -> StoreResult<()> {
         let (transaction_max, all_max) = (options.write_bytes_max, options.all_write_bytes_max);
         let bytes = self.bytes.saturating_sub(freed) + more;

@@ -12,50 +12,49 @@ use imbl::OrdMap;
 use super::write_budget::{Reservation, WriteBudget, bytes_of_unique_key, bytes_of_write};
 use crate::{Indexes, TransactionOptions};
 
-/// The key of an `_id`: equal for equal values.
+/// An encoded `_id`: equal for equal values.
 pub(super) type IdKey = Arc<[u8]>;
 
-/// The documents of one collection as the transaction has written them. Cheap to clone.
+/// The documents of one collection that the transaction has written. Cheap to clone.
 pub(super) type CollectionWrites = OrdMap<IdKey, BufferedDocument>;
 
-/// One of them.
+/// A document that the transaction has written.
 #[derive(Clone)]
 pub(super) struct BufferedDocument {
     id: RawBson,
-    /// None if it is deleted.
+    /// `None` if the document is deleted.
     pub(super) document: Option<Arc<RawDocumentBuf>>,
-    /// What the snapshot has there.
+    /// The document in the snapshot.
     before: Before,
 }
 
-/// A new state of a document.
+/// A change of a document.
 pub(super) struct DocumentChange {
     pub(super) id: RawBson,
-    /// How the transaction sees it before this write.
+    /// The document as the transaction sees it before this change.
     pub(super) before: Option<RawDocumentBuf>,
-    /// None if it is deleted.
+    /// `None` if the document is deleted.
     pub(super) after: Option<RawDocumentBuf>,
 }
 
-/// All writes.
+/// Holds the writes of a transaction until its commit.
 pub(super) struct WriteBuffer {
     writes: BTreeMap<Namespace, CollectionWrites>,
-    /// Collections made in this transaction.
+    /// The collections that the transaction creates.
     creations: BTreeMap<Namespace, Creation>,
-    /// Indexes, besides the one on `_id`, of the collections that were written to.
+    /// The indexes, without the one on `_id`, of the collections that were written to.
     indexes: HashMap<Namespace, Indexes>,
-    /// Who of the written documents has a unique key.
+    /// The written document that has each unique key.
     holders: HashMap<UniqueKey, IdKey>,
-    /// What the documents that the writes take the place of may still take.
+    /// The bytes that are left for before-images.
     before_bytes_left: usize,
     reservation: Reservation,
 }
 
-/// How much a transaction keeps of what was there before its writes, so that the store need not read that again: it reads
-/// what does not fit in.
+/// The most bytes of before-images that a transaction keeps. The store reads the others again.
 const BEFORE_BYTES_MAX: usize = 64 * 1024;
 
-/// What one takes beside its bytes: two allocations, and a count of who has it.
+/// The memory that a before-image takes besides its bytes: two allocations and a reference count.
 const BEFORE_OVERHEAD_BYTES: usize = 96;
 
 /// A key of a unique index.
@@ -77,7 +76,7 @@ pub(super) fn id_key(id: bson::RawBsonRef<'_>) -> IdKey {
 }
 
 impl WriteBuffer {
-    /// None yet; what they take is counted in this room. What was there before them is kept only if somebody uses it.
+    /// Returns an empty buffer that counts its bytes in a budget. Before-images are kept only if the engine uses them.
     pub(super) fn new(budget: Arc<WriteBudget>, keeps_before: bool) -> Self {
         WriteBuffer {
             writes: BTreeMap::new(),
@@ -93,7 +92,7 @@ impl WriteBuffer {
         self.creations.is_empty() && self.writes.values().all(CollectionWrites::is_empty)
     }
 
-    /// What was written to a collection.
+    /// Returns the writes to a collection.
     pub(super) fn of(&self, namespace: &Namespace) -> CollectionWrites {
         self.writes.get(namespace).cloned().unwrap_or_default()
     }
@@ -102,28 +101,27 @@ impl WriteBuffer {
         self.writes.get(namespace)?.get(id).cloned()
     }
 
-    /// The collection, if the transaction made it.
+    /// Returns the collection if the transaction creates it.
     pub(super) fn creation(&self, namespace: &Namespace) -> Option<&Creation> {
         self.creations.get(namespace)
     }
 
-    /// Whether documents were put into a collection.
+    /// Returns whether the transaction writes documents into a collection.
     pub(super) fn has_documents(&self, namespace: &Namespace) -> bool {
         let put = |writes: &CollectionWrites| writes.values().any(|written| written.document.is_some());
         self.writes.get(namespace).is_some_and(put)
     }
 
-    /// The collections that were made, or that documents were put into.
+    /// Returns the collections that the transaction creates or writes documents into.
     pub(super) fn namespaces(&self) -> Vec<Namespace> {
         let written = self.writes.keys().filter(|namespace| self.has_documents(namespace));
         self.creations.keys().chain(written).cloned().collect()
     }
 
-    /// Makes a collection, or makes it with more indexes.
+    /// Creates a collection, or adds indexes to one that the transaction creates.
     ///
     /// # Errors
-    /// Those of the documents that were put into it: `DuplicateKey` (11000), `CannotIndexParallelArrays` (171); those of
-    /// [`WriteBuffer::write`].
+    /// `DuplicateKey` (11000) or `CannotIndexParallelArrays` (171) if written documents violate an index; those of [`WriteBuffer::write`].
     pub(super) fn create(&mut self, creation: Creation, options: &TransactionOptions) -> StoreResult<()> {
         let namespace = &creation.namespace;
         let compiled = creation.indexes.iter().cloned().map(|spec| Index::compile(spec).map(Arc::new));
@@ -150,7 +148,7 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// The indexes of a collection, if they are known yet.
+    /// Returns the cached indexes of a collection.
     pub(super) fn indexes(&self, namespace: &Namespace) -> Option<Indexes> {
         self.indexes.get(namespace).cloned()
     }
@@ -159,13 +157,13 @@ impl WriteBuffer {
         self.indexes.insert(namespace.clone(), indexes);
     }
 
-    /// Which written document has a unique key.
+    /// Returns the written document that has a unique key.
     pub(super) fn holder(&self, namespace: &Namespace, index: &Index, key: &[u8]) -> Option<&IdKey> {
         let (namespace, index, key) = (namespace.clone(), index.spec().name.clone(), key.to_vec());
         self.holders.get(&UniqueKey { namespace, index, key })
     }
 
-    /// CollectionWrites a document of a collection with these indexes.
+    /// Writes a document of a collection with these indexes.
     ///
     /// # Errors
     /// `TransactionTooLarge` (257), `WriteConflict` (112).
@@ -192,13 +190,13 @@ impl WriteBuffer {
         let freed = earlier.as_ref().map_or(0, |earlier| size(&earlier.before, old, &removed));
         let before = match &earlier {
             Some(earlier) => earlier.before.clone(),
-            // Without a write of its own, what the transaction sees is what the snapshot has.
+            // Before its first write of a document, the transaction sees what the snapshot has.
             None => self.before_image(before),
         };
         let need = |before: &Before| size(before, after.as_ref(), &added);
         let before = match self.reservation.change(freed, need(&before), options) {
             Ok(()) => before,
-            // What is kept only to be faster does not stand in the way.
+            // A before-image only saves time: the write goes on without it.
             Err(_) if earlier.is_none() => {
                 self.reservation.change(freed, need(&Before::Unread), options)?;
                 Before::Unread
@@ -217,14 +215,14 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// What is kept of a document of the snapshot.
+    /// Returns the before-image to keep of a document of the snapshot.
     fn before_image(&self, before: Option<RawDocumentBuf>) -> Before {
         let Some(document) = before else { return Before::Nothing };
         let kept = Before::Document(Arc::new(document));
         if bytes_of_before(&kept) <= self.before_bytes_left { kept } else { Before::Unread }
     }
 
-    /// Puts it into a batch; the room that it takes.
+    /// Moves the writes into a batch and returns the reservation of their bytes.
     pub(super) fn into_batch(self, batch: &mut AtomicBatch) -> Reservation {
         for (namespace, documents) in self.writes {
             for (_, written) in documents {
@@ -240,14 +238,14 @@ impl WriteBuffer {
     }
 }
 
-/// A document in as many bytes as it has: one that has grown may hold twice as many, and they are not counted.
+/// Frees the unused capacity of a document, which the budget does not count.
 fn shrunk_to_fit(document: RawDocumentBuf) -> StoreResult<RawDocumentBuf> {
     let mut bytes = document.into_bytes();
     bytes.shrink_to_fit();
     Ok(RawDocumentBuf::from_bytes(bytes).map_err(handfast_mql::Error::from)?)
 }
 
-/// The keys of a document in an index, if that is a unique one.
+/// Returns the keys of a document in a unique index, and none for another index.
 ///
 /// # Errors
 /// `CannotIndexParallelArrays` (171), whatever the index is.
@@ -257,7 +255,7 @@ fn unique_keys(namespace: &Namespace, index: &Index, document: &RawDocument) -> 
     Ok(kept.map(|key| UniqueKey { namespace: namespace.clone(), index: index.spec().name.clone(), key }).collect())
 }
 
-/// What is taken by a document that is kept of the snapshot.
+/// Returns the bytes that a before-image takes.
 fn bytes_of_before(before: &Before) -> usize {
     match before {
         Before::Document(document) => document.as_bytes().len() + BEFORE_OVERHEAD_BYTES,
@@ -265,7 +263,7 @@ fn bytes_of_before(before: &Before) -> usize {
     }
 }
 
-/// The `_id` of a document and its key.
+/// Returns the `_id` of a document, and its encoded form.
 pub(super) fn identity(document: &RawDocument) -> StoreResult<(RawBson, IdKey)> {
     let id = handfast_store::insertion::id(document)?;
     Ok((RawBson::from(id), id_key(id)))

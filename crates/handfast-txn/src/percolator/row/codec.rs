@@ -9,11 +9,11 @@ use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, inse
 
 use super::{Body, Key, Lock, LockHeading, PrimaryStatus, Revision, Row, Status, Timestamp, Version, due};
 
-/// The field that holds what the protocol keeps in a document.
+/// The hidden field of a document, with its lock and versions.
 pub const FIELD: &str = "_hf";
 
 impl Row {
-    /// A document of the store as a row.
+    /// Reads a row from a stored document.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
@@ -27,7 +27,7 @@ impl Row {
         read(&id, document, hidden).map_err(|why| damaged(&why))
     }
 
-    /// The document of the store.
+    /// Returns the stored document.
     pub fn to_document(&self) -> RawDocumentBuf {
         let mut stored = RawDocumentBuf::new();
         match &self.visible.body {
@@ -45,7 +45,7 @@ impl Row {
         stored
     }
 
-    /// What is kept in [`FIELD`] of the document; none if no transaction has written it.
+    /// Returns the value of [`FIELD`]; `None` if no transaction has written the row.
     pub(in crate::percolator) fn hidden(&self) -> Option<RawDocumentBuf> {
         let Revision::At(revision) = self.revision else { return None };
         let mut hidden = rawdoc! { "v": number(revision) };
@@ -75,14 +75,13 @@ impl Row {
         Some(hidden)
     }
 
-    /// The `_id` of the visible version, if it is equal to the row's and spelled otherwise: a store does not change an `_id`.
+    /// Returns the `_id` of the visible version if it has another spelling than the row's: a store does not change an `_id`.
     fn respelled_id(&self) -> Option<RawBsonRef<'_>> {
         let Body::Document(document) = &self.visible.body else { return None };
         document.get("_id").ok().flatten().filter(|id| !is_spelled_like(*id, self.id.as_raw_bson_ref()))
     }
 
-    /// Whether the store takes the row as it is: in the place of another one, which MongoDB asks more of than of a document that is
-    /// inserted.
+    /// Checks that the store accepts the row as a replacement, for which MongoDB has stricter rules than for an insert.
     ///
     /// # Errors
     /// `BSONObjectTooLarge` (10334), `Overflow` (15) for too many levels, `DollarPrefixedFieldName` (52).
@@ -108,7 +107,7 @@ fn too_large(stored: &RawDocument) -> StoreError {
     StoreError::command(Code::BSONObjectTooLarge, text)
 }
 
-/// Whether two values have the same bytes: -0.0 and 0.0 are equal, and do not.
+/// Returns whether two values have the same bytes. -0.0 and 0.0 are equal but differ.
 fn is_spelled_like(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
     match (one, other) {
         (RawBsonRef::Double(one), RawBsonRef::Double(other)) => one.to_bits() == other.to_bits(),
@@ -117,12 +116,12 @@ fn is_spelled_like(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
 }
 
 impl LockHeading {
-    /// What a document must have of a row to be read as a heading.
+    /// Returns the projection of the fields of a heading.
     pub(in crate::percolator) fn projection() -> RawDocumentBuf {
         rawdoc! { "_hf.lock.s": 1, "_hf.lock.primary": 1, "_hf.lock.op": 1, "_hf.lock.ttl": 1 }
     }
 
-    /// The `_id` of a row and the heading of its lock, if it has one.
+    /// Reads the `_id` of a row and the heading of its lock, if it has one.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
@@ -134,14 +133,14 @@ impl LockHeading {
 }
 
 impl PrimaryStatus {
-    /// What a document must have of a row to be read as this.
+    /// Returns the projection of the fields of a status.
     pub(in crate::percolator) fn projection() -> RawDocumentBuf {
         rawdoc! {
             "_hf.c": 1, "_hf.s": 1, "_hf.old.c": 1, "_hf.old.s": 1, "_hf.rb": 1, "_hf.lock.s": 1, "_hf.lock.ttl": 1,
         }
     }
 
-    /// What the document's row says of the transaction that began then.
+    /// Reads the status of a transaction from a stored row.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
@@ -151,7 +150,7 @@ impl PrimaryStatus {
     }
 }
 
-/// As [`status_of`](super::status_of) reads a row: the decision first, the lock after it.
+/// Reads a status as [`status_of`](super::status_of) does: a decision comes before a lock.
 fn read_status(document: &RawDocument, start: Timestamp) -> Decoded<PrimaryStatus> {
     let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(PrimaryStatus::UNKNOWN) };
     let hidden = hidden.as_document().ok_or("it is no document")?;
@@ -178,7 +177,7 @@ fn read_status(document: &RawDocument, start: Timestamp) -> Decoded<PrimaryStatu
     }
 }
 
-/// The start of the transaction that has locked a document, also if nothing else of its row can be read.
+/// Reads the start of the transaction that has locked a document, also if the rest of the row is damaged.
 pub(in crate::percolator) fn lock_start(document: &RawDocument) -> Option<Timestamp> {
     let lock = document.get_document(FIELD).ok()?.get_document("lock").ok()?;
     timestamp(lock, "s").ok()
@@ -206,7 +205,7 @@ fn ttl_of(lock: &RawDocument) -> Decoded<Duration> {
     Ok(Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?))
 }
 
-/// A lifetime as BSON has it.
+/// Converts a lifetime to BSON's type.
 pub(in crate::percolator) fn millis_of(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
