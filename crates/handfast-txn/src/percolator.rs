@@ -118,7 +118,7 @@ const ORACLE: &str = "oracle";
 
 /// The most looks at the locks on the keys of a dropped index, before its rows are removed.
 const LOCK_LOOKS_MAX: u32 = 100;
-/// ..and the pause between two: together more than a lock lives without a sign of life.
+/// The pause between two looks: all of them take longer than a lock lives without a heartbeat.
 const LOCK_LOOKS_PAUSE: Duration = Duration::from_millis(100);
 
 /// The engine for a store that is atomic one document at a time.

@@ -548,7 +548,7 @@ impl Drop for Inner {
                 self.release_session();
             }
             Phase::Committing => {
-                tracing::warn!(transaction = %self.name(), "nobody waited for a commit: its outcome is unknown");
+                tracing::warn!(transaction = %self.name(), "a transaction was dropped during its commit: its outcome is unknown");
                 self.counts().unknown();
             }
             Phase::Ended(_) => {}

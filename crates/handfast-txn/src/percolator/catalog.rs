@@ -1,5 +1,5 @@
-//! What names stand for ([`super::mapping`]), and the indexes that the engine keeps itself, because the store cannot: unique
-//! ones, and those whose documents expire.
+//! The catalog: the mapping of names ([`super::mapping`]), and the indexes that the engine keeps because the store cannot: unique ones, and
+//! those whose documents expire.
 //!
 //! All of it stands in one document; each index has the versions of the catalog from which on and up to which it is in force:
 //!
@@ -40,17 +40,17 @@ use super::mapping::Mapping;
 use super::row::Timestamp;
 use super::versioned_document::{VersionedDocument, number, signed};
 
-/// Tells an index from all others there ever were, also of the same name.
+/// A unique id of an index, also among indexes of the same name.
 pub(super) type IndexId = [u8; 16];
 
-/// How far an index has come.
+/// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Writers keep it; documents from before it are still being gone through.
+    /// Writers keep it; older documents are being indexed.
     Building,
     /// It holds all documents.
     Ready,
-    /// It is going to be dropped: still in force, not listed any more.
+    /// It is being dropped: still in force, no longer listed.
     Leaving,
 }
 
@@ -64,13 +64,13 @@ pub(super) struct EngineIndex {
     pub(super) state: State,
     /// The first version in which it is in force.
     from: u64,
-    /// The first version in which it is not any more.
+    /// The first version in which it is no longer in force.
     until: Option<u64>,
-    /// The last sign of life of the process that builds it.
+    /// The last heartbeat of the process that builds it.
     pub(super) alive: Timestamp,
 }
 
-/// The indexes that the engine keeps, and what names stand for, as one version has them.
+/// One version of the catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub(super) version: u64,
@@ -78,7 +78,7 @@ pub(super) struct Catalog {
     pub(super) mapping: Mapping,
 }
 
-/// Whether the engine keeps an index, or the store can.
+/// Returns whether the engine keeps an index, and not the store.
 pub(super) fn is_kept_by_engine(spec: &IndexSpec) -> bool {
     !spec.is_id() && (spec.unique || spec.expire_after_seconds.is_some())
 }
@@ -92,29 +92,29 @@ impl EngineIndex {
         self.from <= version && self.until.is_none_or(|until| version < until)
     }
 
-    /// Whether it is on its way out.
+    /// Returns whether it was dropped in some version.
     pub(super) fn is_dropped(&self) -> bool {
         self.until.is_some()
     }
 }
 
 impl Catalog {
-    /// The indexes of a collection that are in force in a version, which is not newer than this one.
+    /// Returns the indexes of a collection that are in force in a version, which is not newer than this one.
     pub(super) fn in_force(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &EngineIndex> {
         self.of(move |kept| kept.namespace == *namespace && kept.is_in_force(version))
     }
 
-    /// The unique ones of them.
+    /// Returns the unique indexes of a collection that are in force in a version.
     pub(super) fn unique(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &EngineIndex> {
         self.in_force(namespace, version).filter(|kept| kept.spec().unique)
     }
 
-    /// The indexes that stay, of the collections that a function picks.
+    /// Returns the indexes that are not dropped, of the collections that a function picks.
     pub(super) fn staying(&self, pick: impl Fn(&Namespace) -> bool) -> impl Iterator<Item = &EngineIndex> {
         self.of(move |kept| pick(&kept.namespace) && !kept.is_dropped())
     }
 
-    /// The indexes of which something may be left to remove.
+    /// Returns the dropped indexes, of which rows may be left.
     pub(super) fn dropped(&self) -> impl Iterator<Item = &EngineIndex> {
         self.of(EngineIndex::is_dropped)
     }
@@ -123,17 +123,17 @@ impl Catalog {
         self.indexes.iter().filter(move |kept| pick(kept))
     }
 
-    /// The error for a second document under a key of an index.
+    /// Returns the error for a second document with a key of an index.
     pub(super) fn duplicate(&self, kept: &EngineIndex, document: &RawDocument, key: &[u8]) -> StoreError {
         kept.index.duplicate(self.mapping.name_of(&kept.namespace), document, key)
     }
 
-    /// The index of this id that stays, if it does.
+    /// Returns the index of this id, unless it was dropped.
     pub(super) fn get(&self, id: IndexId) -> Option<&EngineIndex> {
         self.of(move |kept| kept.id == id && !kept.is_dropped()).next()
     }
 
-    /// Whether there is an index of this id, dropped or not.
+    /// Returns whether there is an index of this id, dropped or not.
     pub(super) fn knows(&self, id: IndexId) -> bool {
         self.of(|kept| kept.id == id).next().is_some()
     }
@@ -143,13 +143,13 @@ impl Catalog {
         self.indexes.push(EngineIndex { id, namespace, index, state, from: self.version, until: None, alive: now });
     }
 
-    /// Changes the index of this id, if it stays: `false` if it does not.
+    /// Changes the index of this id. Returns `false` if it was dropped.
     pub(super) fn change(&mut self, id: IndexId, change: impl FnOnce(&mut EngineIndex)) -> bool {
         let found = self.indexes.iter_mut().find(|kept| kept.id == id && !kept.is_dropped());
         found.map(change).is_some()
     }
 
-    /// Lets indexes go from this version on.
+    /// Drops indexes from this version on.
     pub(super) fn drop(&mut self, pick: impl Fn(&EngineIndex) -> bool) {
         let version = self.version;
         for kept in self.indexes.iter_mut().filter(|kept| !kept.is_dropped() && pick(kept)) {
@@ -157,7 +157,7 @@ impl Catalog {
         }
     }
 
-    /// Forgets indexes of which nothing is left.
+    /// Forgets dropped indexes without rows.
     pub(super) fn forget(&mut self, pick: impl Fn(&EngineIndex) -> bool) {
         self.indexes.retain(|kept| !(kept.is_dropped() && pick(kept)));
     }
@@ -245,7 +245,7 @@ fn kept(entry: &RawDocument) -> StoreResult<EngineIndex> {
     })
 }
 
-/// An index's id as BSON has it.
+/// Converts the id of an index to BSON's type.
 pub(super) fn uuid(id: IndexId) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }

@@ -82,8 +82,8 @@ impl CleaningPass {
             tracing::warn!(
                 failed = self.cleaned.failed,
                 first,
-                "some of what was left behind could not be cleaned: it is tried again, and while old locks are among it no \
-                 history is forgotten"
+                "some rows could not be cleaned: the next pass tries again, and while old locks are among them no history is \
+                 removed"
             );
         }
         self.cleaned
@@ -329,8 +329,8 @@ pub(super) fn start(core: &Arc<Core>) {
             tokio::time::sleep(interval).await;
             let Some(core) = core.upgrade() else { return };
             match core.clean().await {
-                Ok(cleaned) => tracing::debug!(?cleaned, "looked for what was left behind"),
-                Err(error) => tracing::warn!(%error, "what was left behind could not be cleaned: it is tried again"),
+                Ok(cleaned) => tracing::debug!(?cleaned, "cleaned"),
+                Err(error) => tracing::warn!(%error, "a pass of the cleaner failed: the next one tries again"),
             }
         }
     });

@@ -8,15 +8,15 @@
 //! what was read       serializable: unchanged up to then?
 //! primary             version in, lock out: the commit point     one atomic operation that requires the lock
 //! answer
-//! other rows          likewise, behind the answer
+//! other rows          likewise, after the answer
 //! ```
 //!
 //! Few rows are locked all at once, each by a request of its own. Many go in batches, some at a time, that of the primary first
-//! ([`batch`](super::batch)): meanwhile signs of life keep others from taking the transaction for abandoned, on a way of their own.
+//! ([`batch`](super::batch)): meanwhile heartbeats keep others from taking the transaction for abandoned, on a way of their own.
 //!
 //! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
 //! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the
-//! primary row is read, and says. If it cannot be read, the outcome is unknown until somebody asks it.
+//! primary row is read. If it cannot be read, the outcome is unknown until it is asked for.
 
 use std::future::Future;
 use std::pin::Pin;

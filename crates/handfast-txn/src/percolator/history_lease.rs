@@ -1,28 +1,28 @@
-//! History is kept for whoever reads it, in whatever process.
+//! Keeps history for the open snapshots of all processes.
 //!
 //! ```text
 //! age of a snapshot     0 ............ retention/2 .................. retention ......................
-//! what keeps it         nothing is forgotten that soon                                                 the lease alone
+//! its history           is kept for all                                                                is kept by the lease
 //!                                      a lease is taken: by the oracle still before this ^
-//! its reads             by the stopwatch           and a look at the lease after each
+//! its reads             by the monotonic clock           and a look at the lease after each
 //! ```
 //!
-//! A short transaction costs nothing. A process with a snapshot older than half of the retention takes a lease
-//! ([`super::leases`]), gives signs of life, and gives it up when the snapshot is gone.
+//! A short transaction sends no request for this. A process with a snapshot older than half of the retention takes a lease
+//! ([`super::leases`]), sends heartbeats, and releases it when the snapshot is closed.
 //!
-//! # Why nobody reads a hole
+//! # Why no reader misses a version
 //!
 //! A collector fetches a timestamp, then reads the leases, takes those away that are dead, and forgets what is below the lowest of
 //! three: a timestamp that was given out at least one retention ago ([`super::ages`]), the fetched one minus the retention, and the
 //! oldest lease that is left.
 //!
 //! - *Young.* A snapshot was given out before a timestamp above it. So when it may be forgotten, its process is a whole retention old as
-//!   stopwatches count, and by its own clocks, of which the greater age counts, more than the half from which on it needs a lease.
+//!   monotonic clocks count, and by its own clocks, of which the greater age counts, more than the half from which on it needs a lease.
 //! - *Taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
 //!   snapshot, then so was that of every collector that read the leases before, and it has left the snapshot alone;
-//!   whoever reads them later finds the lease. If it is more, the snapshot is given up.
-//! - *Looked at afterwards.* Whoever reads in an old snapshot looks, when he has the rows, whether the lease is still there. If
-//!   it is, nothing that he needed had been forgotten when he read: a collector takes the lease away first.
+//!   a collector that reads them later finds the lease. If it is more, the snapshot is given up.
+//! - *Checked afterwards.* A reader in an old snapshot checks, after it has the rows, whether the lease is still there. If
+//!   it is, nothing that it needed had been removed when it read: a collector takes the lease away first.
 //! - *Lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
 //!
 //! None of this compares two clocks. Those of the reader say when it is time for a lease, those of collectors for how long a dead
@@ -43,21 +43,21 @@ use super::leases::{LeaseId, LeaseWatch, Leases};
 use super::row::{SafePoint, Timestamp};
 use super::snapshot::{PercolatorSnapshot, too_old};
 
-/// Attempts at a lease: others have taken it away each time, or it was too late for the oldest snapshot.
+/// The most attempts at a lease. An attempt fails if others removed the lease, or it was too late for the oldest snapshot.
 const ATTEMPTS_MAX: usize = 8;
-/// The shortest time between two looks whether a lease is needed.
+/// The shortest interval between two checks whether a lease is needed.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// What a process does for its old snapshots, and what it knows of those of others.
+/// The lease of this process for its old snapshots, and its watch on the leases of others.
 #[derive(Default)]
 pub(super) struct HistoryLease {
-    /// A lease that may be in the store. Who changes it, holds this lock.
+    /// A lease that may be in the store. Held by the task that changes it.
     stored: tokio::sync::Mutex<Option<LeaseId>>,
     held: Mutex<Option<HeldLease>>,
-    /// Snapshots below this may have been forgotten.
+    /// The history of snapshots below this may have been removed.
     floor: AtomicU64,
     watched: Mutex<LeaseWatch>,
-    /// A snapshot is gone while there was a lease.
+    /// Notified when a snapshot is closed while there is a lease.
     changed: Arc<Notify>,
     is_started: AtomicBool,
 }
@@ -66,7 +66,7 @@ pub(super) struct HistoryLease {
 #[derive(Clone, Copy)]
 struct HeldLease {
     id: LeaseId,
-    /// Back to here; in the store it reaches no less far back.
+    /// The oldest snapshot that it keeps. The stored lease reaches at least as far back.
     at: Timestamp,
 }
 
@@ -83,7 +83,7 @@ impl HistoryLease {
         Timestamp(self.floor.load(Ordering::SeqCst))
     }
 
-    /// A snapshot is not read any more.
+    /// Notes that a snapshot was closed.
     pub(super) fn snapshot_closed(&self) {
         if self.held().is_some() {
             self.changed.notify_one();
@@ -92,10 +92,10 @@ impl HistoryLease {
 }
 
 impl Core {
-    /// Whether all that was read in a snapshot up to now was still there. To be asked after each reading from the store.
+    /// Checks that the history of a snapshot was complete until now. To be called after each read from the store.
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239) if it may not have been.
+    /// `SnapshotTooOld` (239) if some of it may have been removed.
     pub(super) async fn check_history_kept(&self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
         if !self.is_old(snapshot.begun) {
             return Ok(());
@@ -104,7 +104,7 @@ impl Core {
             if snapshot.at < self.history_lease.floor() {
                 break;
             }
-            // One that does not reach that far back, the store's word would refuse as well: this saves asking.
+            // A lease that does not reach that far back would be refused after a read of the store, too: this saves the read.
             let held = self.history_lease.held().filter(|held| held.at <= snapshot.at);
             if let Some(held) = held
                 && self.rows.read_versioned::<Leases>().await?.keeps(held.id, snapshot.at)
@@ -116,12 +116,12 @@ impl Core {
         Err(too_old(&"the snapshot"))
     }
 
-    /// Whether a snapshot that began then is no longer kept for its youth.
+    /// Returns whether a snapshot that began then needs a lease.
     fn is_old(&self, begun: LocalTime) -> bool {
         self.age(begun) > self.options.retention / 2
     }
 
-    /// The oldest snapshot to keep, if one is old enough to need a lease.
+    /// Returns the oldest snapshot to keep, if one needs a lease.
     fn oldest_to_keep(&self) -> Option<Timestamp> {
         let open = lock(&self.open);
         let mut kept = open.range(self.history_lease.floor()..);
@@ -129,13 +129,13 @@ impl Core {
         kept.any(|(_, open)| self.is_old(open.begun)).then_some(oldest)
     }
 
-    /// Takes a lease if a snapshot needs one, gives a sign of life if there is one, gives it up if it is not needed.
+    /// Takes a lease if a snapshot needs one, renews it, or releases it if none does.
     pub(super) async fn maintain_lease(&self) -> StoreResult<()> {
         let mut stored = self.history_lease.stored.lock().await;
         for _ in 0..ATTEMPTS_MAX {
             let Some(at) = self.oldest_to_keep() else { return self.release_lease(&mut stored).await };
             if let Some(held) = self.history_lease.held().filter(|held| held.at <= at) {
-                // Before it is so in the store, where it may be so although the answer gets lost.
+                // Noted before the write, which may be done although its answer gets lost.
                 self.history_lease.hold(Some(HeldLease { at, ..held }));
                 if self.rows.change_versioned(|leases: &mut Leases| Ok(leases.renew(held.id, at))).await?.0 {
                     return Ok(());
@@ -168,8 +168,7 @@ impl Core {
         Ok(())
     }
 
-    /// Up to where nobody needs anything any more, for a timestamp that was fetched before, and the ages that are known. Takes dead
-    /// leases away.
+    /// Returns the safe point for a fetched timestamp and the known ages. Removes dead leases.
     pub(super) async fn safe_point(&self, now: Timestamp, ages: &Ages) -> StoreResult<SafePoint> {
         let asked = self.elapsed();
         let mut leases: Leases = self.rows.read_versioned().await?;
@@ -177,7 +176,7 @@ impl Core {
         if !dead.is_empty() {
             tracing::warn!(
                 leases = dead.len(),
-                "processes with old snapshots give no sign of life: history is not kept for them"
+                "processes with old snapshots send no heartbeat: their history is no longer kept"
             );
             let remove = |leases: &mut Leases| {
                 leases.remove(&dead);
@@ -188,19 +187,20 @@ impl Core {
         Ok(self.safe_point_of(now, ages, &leases))
     }
 
-    /// Up to where nobody needs anything any more, with these ages and leases.
+    /// Returns the safe point for these ages and leases.
     pub(super) fn safe_point_of(&self, now: Timestamp, ages: &Ages, leases: &Leases) -> SafePoint {
         let messages = self.older_than(self.options.retention, now, ages);
         let readers = leases.snapshots().min().map_or(messages, |oldest| oldest.min(messages));
         SafePoint { messages, readers }
     }
 
-    /// What was given out so long ago, and so long before this timestamp: for readers by stopwatches, for commits by the oracle's time.
+    /// Returns a timestamp that was given out `age` ago by monotonic clocks (for readers), and one retention before `now` by the oracle's time
+    /// (for commits).
     pub(super) fn older_than(&self, age: Duration, now: Timestamp, ages: &Ages) -> Timestamp {
         ages.older_than(age).min(now.minus(self.options.retention))
     }
 
-    /// Looks again and again whether a lease is needed, until the engine is gone. Called within a runtime.
+    /// Starts a task that maintains the lease until the engine is dropped. It has to be called within a runtime.
     pub(super) fn start_lease_upkeep(self: &Arc<Self>) {
         if self.history_lease.is_started.swap(true, Ordering::SeqCst) {
             return;
@@ -212,7 +212,7 @@ impl Core {
                 let _ = tokio::time::timeout(interval, changed.notified()).await;
                 let Some(core) = core.upgrade() else { return };
                 if let Err(error) = core.maintain_lease().await {
-                    tracing::warn!(%error, "no lease on old snapshots: it is tried again");
+                    tracing::warn!(%error, "the lease on old snapshots was not renewed: it is tried again");
                 }
             }
         });

@@ -1,4 +1,4 @@
-//! One document outside of a transaction: its newest committed version, without a timestamp.
+//! A read of one document outside of a transaction: its newest committed version, without a timestamp.
 //!
 //! A document by itself is always of one moment, so a find of one `_id` needs no snapshot: it reads the row, once.
 //!
@@ -47,8 +47,8 @@ use super::query;
 use super::row::{Body, FIELD, Key, Row, Status, status_of};
 use super::versioned_document::signed;
 
-/// Opens a cursor over the one document that a find names by its `_id`; none if it does not name one, or if it takes a snapshot
-/// to tell what the document is.
+/// Opens a cursor over the one document that a find names by its `_id`. Returns `None` if it does not name one, or if the read takes a
+/// snapshot.
 pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
     // Bounds need a hint.
     if request.hint.is_some() || request.min.is_some() || request.max.is_some() {
@@ -70,16 +70,16 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
     }
 }
 
-/// What is known of the newest committed version of a document.
+/// The newest committed version of a document, if it is known.
 enum NewestVersion {
-    /// It is this; none if there is no document.
+    /// The document, or `None` if there is none.
     Version(Option<RawDocumentBuf>),
-    /// The primary of the row's lock knows nothing of the transaction, or the catalog may be another one by now.
+    /// The primary of the row's lock has no trace of the transaction, or the catalog may have changed.
     Unclear,
 }
 
 impl Core {
-    /// The newest committed version of a document, for a process that knows this version of the catalog.
+    /// Reads the newest committed version of a document, for a process that knows this version of the catalog.
     async fn newest(&self, key: &Key, version: u64) -> StoreResult<NewestVersion> {
         let ids: RawArrayBuf = [key.id.clone(), RawBson::Document(notice_id())].into_iter().collect();
         let find = Find::new(key.namespace.clone(), rawdoc! { "_id": { "$in": ids } });
@@ -114,18 +114,18 @@ impl Core {
     }
 }
 
-/// The `_id` of a notice.
+/// Returns the `_id` of a notice.
 pub(super) fn notice_id() -> RawDocumentBuf {
     rawdoc! { "_hf": "notice" }
 }
 
-/// The update that makes a notice of this version of the catalog, or of a newer one that is there.
+/// Returns the update that writes a notice of a version of the catalog, or keeps a newer one.
 pub(super) fn notice(version: u64) -> RawDocumentBuf {
     let row = rawdoc! { "_hf.v": 0_i64, "_hf.c": 0_i64, "_hf.s": 0_i64, "_hf.del": true };
     rawdoc! { "$setOnInsert": row, "$max": { "_hf.n": signed(version) } }
 }
 
-/// The version of the catalog that a document gives notice of; none if it is no notice.
+/// Returns the version of the catalog in a notice; `None` for another document.
 fn noticed(document: &RawDocument) -> Option<u64> {
     let is_notice = document.get_document("_id").is_ok_and(|id| id.as_bytes() == notice_id().as_bytes());
     let version = || document.get_document(FIELD).ok()?.get_i64("n").ok();

@@ -1,6 +1,6 @@
 //! Queries at a snapshot.
 //!
-//! A query cannot leave the choice of documents to the store alone, which knows the visible versions only:
+//! The store matches visible versions only, so a query reads documents in three phases:
 //!
 //! ```text
 //! 1  those with the lock of a transaction from before the snapshot: it is waited for, or resolved, or known to have committed
@@ -8,18 +8,18 @@
 //! 3  those with a commit newer than the snapshot
 //! ```
 //!
-//! Each document is judged at its right version, by handfast-mql, and shown once. After
-//! the first part no version from before the snapshot comes to any document any more, so what the second one does not find
-//! either did not match or is newer when the third one looks. A query that names its documents by `_id` needs none of this.
+//! Each document is evaluated by handfast-mql at its version in the snapshot, and returned once. After the first phase no document gets a
+//! version from before the snapshot any more, so a document that the second phase does not find did not match, or is found as newer by the
+//! third. A query that names its documents by `_id` needs no phases.
 //!
-//! An expression may fail on a document. So that it does not matter whether the second or the third part has found it, the
-//! weaker filter is asked first, here as in the store: what it excludes is not evaluated.
+//! An expression may fail on a document. So that the result does not depend on the phase, the weaker filter is evaluated first, here as in
+//! the store: documents that it excludes are not evaluated further.
 //!
-//! | for | look at |
+//! | for | read |
 //! | --- | --- |
-//! | the three parts | `scan` |
-//! | what the store is asked for | [`push_down`](super::push_down) |
-//! | what is shown once although too much is shown to remember it | `ranges` |
+//! | the three phases | `scan` |
+//! | the filter for the store | [`push_down`](super::push_down) |
+//! | results that are too many to remember | `ranges` |
 
 mod ranges;
 mod scan;
@@ -47,12 +47,12 @@ use super::snapshot::PercolatorSnapshot;
 use crate::hinted_index::HintedIndex;
 use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How much of the store's results is read ahead.
+/// How many results of the store are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
-/// Documents that are asked for by their `_id`s at a time.
+/// The most documents that one request reads by their `_id`s.
 const IDS_AT_ONCE: usize = 1000;
 
-/// A snapshot that is read by several at once.
+/// A shared snapshot.
 pub(super) struct Reader(pub(super) Arc<PercolatorSnapshot>);
 
 #[async_trait]
@@ -102,8 +102,7 @@ impl Snapshot for Reader {
 }
 
 impl Reader {
-    /// The index that the find names. The store asks it for the visible versions; whether it would hold those that are shown is
-    /// for us to see.
+    /// Returns the index that the find names. The store applies it to visible versions; this process applies it to those of the snapshot.
     async fn hinted(&self, request: &Find) -> StoreResult<Option<HintedIndex>> {
         check_bounds(request)?;
         if request.hint.is_none() {
@@ -114,7 +113,7 @@ impl Reader {
             return Ok(None);
         }
         match self.0.core.rows.store.list_indexes(&request.namespace).await {
-            // The store says what it thinks of a hint to nothing.
+            // The store answers a hint on a missing collection.
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(None),
             listed => {
                 let specs = listed?.into_iter().map(|index| index.spec).filter(|spec| !is_own(spec));
@@ -124,23 +123,23 @@ impl Reader {
     }
 }
 
-/// Where the documents come from that may match, each as the snapshot has it, and once.
+/// A source of documents that may match, each once, as of the snapshot.
 #[async_trait]
 trait CandidateSource: Send {
     async fn next(&mut self) -> StoreResult<Option<Candidate>>;
 }
 
-/// Those that match.
+/// The documents of a source that match.
 struct MatchingCandidates {
     candidates: Box<dyn CandidateSource>,
-    /// The index that holds them all.
+    /// The hinted index, which has to hold each document.
     hinted: Option<HintedIndex>,
-    /// What is shown of them is the key in that index.
+    /// Whether the result is the key in that index.
     shows_key: bool,
-    /// What the store was asked for, if that was less than the whole filter.
+    /// The filter that the store evaluated, if that was not the whole filter.
     weaker: Option<Arc<Filter>>,
     selection: Arc<Selection>,
-    /// To match may take any time.
+    /// Whether matching may take long.
     loops: bool,
 }
 
@@ -170,7 +169,7 @@ impl MatchSource for MatchingCandidates {
 }
 
 impl MatchingCandidates {
-    /// A cursor over them, in the order that is asked for.
+    /// Returns a cursor over the matching documents in the order of the request.
     async fn into_cursor(mut self, request: &Find, stop: StopOnDrop) -> StoreResult<Box<dyn Cursor>> {
         let selection = Arc::clone(&self.selection);
         if !selection.sort().is_empty() {
@@ -178,13 +177,13 @@ impl MatchingCandidates {
             return Ok(Box::new(LimitCursor::new(sorted, selection, request, stop)));
         }
         let mut cursor = LimitCursor::new(self, selection, request, stop);
-        // What cannot be read at this snapshot is better known now than after the first page.
+        // Errors of the snapshot are returned by the find, and not after the first page.
         cursor.peek().await?;
         Ok(Box::new(cursor))
     }
 }
 
-/// A cursor over one document, or none, if it matches.
+/// Returns a cursor over at most one document, if it matches.
 pub(super) async fn one(
     document: Option<RawDocumentBuf>,
     selection: Arc<Selection>,
@@ -196,7 +195,7 @@ pub(super) async fn one(
     matching.into_cursor(request, stop).await
 }
 
-/// A document that was read before.
+/// A source of one document that was read before.
 struct SingleDocument(Option<RawDocumentBuf>);
 
 #[async_trait]
@@ -206,7 +205,7 @@ impl CandidateSource for SingleDocument {
     }
 }
 
-/// Those that match, in order: as many as are wanted, in as much memory as a sort may take.
+/// The matching documents in order, within the memory bound of a sort.
 struct SortedCandidates(Box<dyn Iterator<Item = Candidate> + Send>);
 
 impl SortedCandidates {
@@ -230,7 +229,7 @@ impl MatchSource for SortedCandidates {
     }
 }
 
-/// Documents that are named by their `_id`s.
+/// A source of documents that are named by their `_id`s.
 struct ByIds {
     snapshot: Arc<PercolatorSnapshot>,
     namespace: Namespace,

@@ -10,9 +10,9 @@
 //!                       then as before: the record keeps the primary from being locked after all
 //! ```
 //!
-//! The primary's lock names all other rows. Whoever rolls a primary back takes the locks from those too, behind its own work:
-//! so the first one to meet what a dead process left behind is the last one. (A primary that has committed names them no
-//! more. Of its other rows each says by itself what is to be done; the cleaner finds those that nobody meets.)
+//! The primary's lock names all other rows. A process that rolls a primary back also removes their locks, in the background, so that others
+//! do not meet them. (A primary that has committed no longer names them. Each of these rows is rolled forward when it is read, or by the
+//! cleaner.)
 //!
 //! A decision is final, so it is asked for once: a process remembers it, and finishes all further rows of that transaction
 //! without another question. A reader that knows that a transaction has committed does not even wait for the row to be written:

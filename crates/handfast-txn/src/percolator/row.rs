@@ -40,7 +40,7 @@
 //!   row that was collected and made again goes on above where it ended.
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
 //!   documents. A reader of a removed one gets [`ReadResult::TooOld`], never another version. What a row says about the
-//!   transactions that it decided is kept (without their documents) until nobody can ask any more: the caller knows that
+//!   transactions that it decided is kept (without their documents) while it may be read: the caller knows that
 //!   their committers have heard and all their other locks are gone, or they are below the safe point.
 //! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
 //!   that the store cannot refuse what has been decided ([`Row::check`]).

@@ -34,7 +34,7 @@ fn a_lease_is_taken_once_and_can_reach_further_back() {
     assert!(leases.is_same(&taken(&[(ONE, 3)])));
 }
 
-/// What a lease has let go is forgotten: a sign of life does not bring it back.
+/// What a lease has let go is forgotten: a heartbeat does not bring it back.
 #[test]
 fn a_renewal_reaches_no_further_back() {
     let mut leases = taken(&[(ONE, 7)]);

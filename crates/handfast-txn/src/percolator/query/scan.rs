@@ -1,6 +1,6 @@
-//! The three parts of a query, one after the other, each of which may find the same rows.
+//! The three phases of a query, each of which may find the same rows.
 //!
-//! What was shown is remembered, up to a bound. When there is more, the query goes on in another way ([`RangeScan`]).
+//! The `_id`s that were found are remembered up to a bound. Beyond, the query goes on by ranges ([`RangeScan`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::percolator::row::{Key, Row, Timestamp};
 use crate::percolator::rows::{locked_up_to, newer_than};
 use crate::percolator::snapshot::{PercolatorSnapshot, row_with_record_id};
 
-/// What an `_id` that is remembered takes beside its own bytes, about.
+/// The approximate memory of a remembered `_id` besides its bytes.
 const SEEN_OVERHEAD_BYTES: usize = 64;
 
-/// The parts of a query, in their order.
+/// The phases of a query in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScanPhase {
     Locked,
@@ -28,20 +28,20 @@ enum ScanPhase {
     Newer,
 }
 
-/// Documents that the store finds.
+/// A source of the documents that the store finds in all phases.
 pub(super) struct Scan {
     snapshot: Arc<PercolatorSnapshot>,
-    /// What the store is asked for, without what is done with its results.
+    /// The find for the store, without sort, projection and limit.
     find: Find,
     phase: ScanPhase,
     pages: Pages,
-    /// The rows that it has come to.
+    /// The rows that were found.
     seen: SeenIds,
-    /// What goes on where that is too much.
+    /// The rest of the query by ranges, if too many rows were found.
     rest: Option<RangeScan>,
 }
 
-/// Keys of `_id`s.
+/// The keys of `_id`s that were found.
 #[derive(Default)]
 pub(super) struct SeenIds {
     keys: HashSet<Vec<u8>>,
@@ -49,7 +49,7 @@ pub(super) struct SeenIds {
 }
 
 impl SeenIds {
-    /// Whether it was not there before.
+    /// Adds a key, and returns whether it is new.
     fn insert(&mut self, key: Vec<u8>) -> bool {
         let bytes = key.len() + SEEN_OVERHEAD_BYTES;
         let is_new = self.keys.insert(key);
@@ -62,7 +62,7 @@ impl SeenIds {
     }
 }
 
-/// Documents of the store, as they come.
+/// The results of a find on the store, in pages.
 pub(super) struct Pages {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
@@ -75,7 +75,7 @@ impl Pages {
         Ok(Pages { cursor, ready: VecDeque::new(), is_exhausted: false })
     }
 
-    /// The next page, of documents that were still there when they were read; none at the end.
+    /// Returns the next page, or `None` at the end. The history was complete when it was read.
     pub(super) async fn next_page(
         &mut self,
         snapshot: &PercolatorSnapshot,
@@ -89,12 +89,12 @@ impl Pages {
         Ok(Some(page.documents.into()))
     }
 
-    /// Whether there is no further page.
+    /// Returns whether there is no further page.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// The next document that is locked, after what can be resolved of its page has been.
+    /// Returns the next locked document, after the locks of its page were resolved where possible.
     async fn next_locked(
         &mut self,
         snapshot: &PercolatorSnapshot,
@@ -110,7 +110,7 @@ impl Pages {
         Ok(self.ready.pop_front())
     }
 
-    /// The next document.
+    /// Returns the next document.
     pub(super) async fn next(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
             match self.next_page(snapshot).await? {
@@ -123,7 +123,7 @@ impl Pages {
 }
 
 impl Scan {
-    /// Asks the store for a filter that is weaker than the request's.
+    /// Begins a scan with a filter that is weaker than the request's.
     pub(super) async fn open(
         snapshot: Arc<PercolatorSnapshot>,
         request: &Find,
@@ -144,7 +144,7 @@ impl Scan {
         Ok(Scan { snapshot, find, phase, pages, seen: SeenIds::default(), rest: None })
     }
 
-    /// The next document of any part.
+    /// Returns the next document of any phase.
     async fn next_stored(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
         loop {
             let stored = match self.phase {
@@ -174,7 +174,7 @@ impl CandidateSource for Scan {
             if let Some(rest) = &mut self.rest {
                 return rest.next(&self.snapshot).await;
             }
-            // What is locked may be shown in a version that the store does not know yet: these rows come first, and all of them.
+            // Locked rows may have a version that the store does not show yet: all of them come first.
             if self.phase != ScanPhase::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
                 self.rest = Some(RangeScan::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
                 continue;
@@ -192,7 +192,7 @@ impl CandidateSource for Scan {
     }
 }
 
-/// What the snapshot has of a row.
+/// Returns the candidate for a row in the snapshot.
 pub(super) async fn visible_candidate(
     snapshot: &PercolatorSnapshot,
     find: &Find,
@@ -204,7 +204,7 @@ pub(super) async fn visible_candidate(
     Ok(document.map(|document| Candidate { record, ..document.into() }))
 }
 
-/// What is asked of the store for a part.
+/// Returns the find of a phase.
 fn phase_find(phase: ScanPhase, find: &Find, at: Timestamp) -> Find {
     match phase {
         ScanPhase::Matching => find.clone(),
@@ -215,7 +215,7 @@ fn phase_find(phase: ScanPhase, find: &Find, at: Timestamp) -> Find {
     }
 }
 
-/// The rows with a commit newer than this.
+/// Returns a find of the rows with a newer commit.
 pub(super) fn newer(find: &Find, than: Timestamp) -> Find {
     Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), newer_than(than)) }
 }
