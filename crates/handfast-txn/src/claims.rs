@@ -1,38 +1,34 @@
-//! Who is going to write which document, and who waits for it.
+//! The write claims of open transactions, and the queues of transactions that wait for them.
 //!
 //! ```text
-//! document A    held by 7    waiting: 9, 12         7 ends: 9 also wants B, so 12 holds A
-//! document B    held by 8    waiting: 9             8 ends: 9 waits for A, until nobody may pass it any more
+//! document A    held by 7    waiting: 9, 12         7 ends: 9 also wants B, so 12 gets A
+//! document B    held by 8    waiting: 9             8 ends: 9 waits for A, until no other transaction may overtake it
 //! ```
 //!
-//! Only transactions that have not begun wait, for all their documents at once and holding none: there is no circle of those
-//! who wait for each other.
+//! Only transactions that have not begun wait. They wait for all their documents at once and hold none meanwhile, so there are no deadlocks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
-use handfast_mql::{Code, key};
+use handfast_mql::Code;
 use handfast_store::{Clock, Error as StoreError, Namespace, Result as StoreResult, Snapshot, notation};
 
-use self::lines::{Claimed, Lines};
-use crate::{Claims, Place};
+use self::queues::{ClaimQueues, ClaimResult};
+use crate::{Claims, DocumentKey};
 
-mod lines;
+mod queues;
 #[cfg(test)]
 mod tests;
 
-/// Documents that a transaction waits for at most. One that wrote more waits for the one that it was refused.
+/// The most documents that a transaction waits for. A transaction that wrote more waits only for the document that it was refused.
 const WANTED_MAX: usize = 16;
 
-/// Knows what has been committed.
+/// Tells whether a document has changed since a snapshot.
 #[async_trait]
-pub(crate) trait Newest: Send + Sync {
-    /// Whether a document is still what a snapshot has, as far as that can be told; `seen` is what it has there.
-    ///
-    /// # Errors
-    /// Those of the store.
+pub(crate) trait ChangeDetector: Send + Sync {
+    /// Returns `false` if a document is known to differ from `seen`, its state in the snapshot.
     async fn is_unchanged(
         &self,
         namespace: &Namespace,
@@ -43,68 +39,68 @@ pub(crate) trait Newest: Send + Sync {
 }
 
 /// The claims of all open transactions.
-pub(crate) struct Table {
+pub(crate) struct ClaimTable {
     clock: Arc<dyn Clock>,
-    lines: Mutex<Lines>,
+    queues: Mutex<ClaimQueues>,
 }
 
-/// One transaction's claims.
-pub(crate) struct Holder {
-    table: Arc<Table>,
-    newest: Arc<dyn Newest>,
+/// The claims of one transaction.
+pub(crate) struct TransactionClaims {
+    table: Arc<ClaimTable>,
+    changes: Arc<dyn ChangeDetector>,
     number: u64,
     deadline: Duration,
-    /// What it holds, or waits for.
-    places: Mutex<Vec<Place>>,
-    /// What it could not have.
-    refused: Mutex<Option<Place>>,
+    /// The documents that it holds or waits for.
+    documents: Mutex<Vec<DocumentKey>>,
+    /// The document that it was refused.
+    refused: Mutex<Option<DocumentKey>>,
 }
 
-impl Table {
+impl ClaimTable {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Table { clock, lines: Mutex::default() }
+        ClaimTable { clock, queues: Mutex::default() }
     }
 
-    pub(crate) fn holder(self: &Arc<Self>, newest: Arc<dyn Newest>, deadline: Duration) -> Holder {
-        let number = lock(&self.lines).number();
-        let (places, refused) = Default::default();
-        Holder { table: Arc::clone(self), newest, number, deadline, places, refused }
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        changes: Arc<dyn ChangeDetector>,
+        deadline: Duration,
+    ) -> TransactionClaims {
+        let number = lock(&self.queues).number();
+        let (documents, refused) = Default::default();
+        TransactionClaims { table: Arc::clone(self), changes, number, deadline, documents, refused }
     }
 }
 
-pub(crate) fn place(namespace: &Namespace, id: RawBsonRef<'_>) -> Place {
-    (namespace.clone(), key::encoded(id))
-}
-
-impl Holder {
-    /// Claims documents before the transaction begins, as soon as none of them is another's.
-    pub(crate) async fn reserve(&self, mut wanted: Vec<Place>) {
+impl TransactionClaims {
+    /// Waits until no other transaction has a claim on any of these documents, and claims them all.
+    pub(crate) async fn wait_and_claim(&self, mut wanted: Vec<DocumentKey>) {
         wanted.sort_unstable();
         wanted.dedup();
-        lock(&self.places).clone_from(&wanted);
+        lock(&self.documents).clone_from(&wanted);
         let now = self.table.clock.elapsed();
-        let comes = lock(&self.table.lines).stand_in_line(wanted, self.number, self.deadline, now);
+        let comes = lock(&self.table.queues).claim_or_enqueue(wanted, self.number, self.deadline, now);
         if let Some(comes) = comes {
-            // An error would mean that it was sent away, which nobody is.
+            // The sender is never dropped while this transaction waits, so there is no error.
             let _ = comes.await;
         }
     }
 
-    /// Whether it has the document now.
-    fn enter(&self, place: Place) -> bool {
+    /// Claims a document without waiting. Returns `false` if another transaction has it.
+    fn try_enter(&self, document: DocumentKey) -> bool {
         let now = self.table.clock.elapsed();
-        let claimed = lock(&self.table.lines).claim(&place, self.number, self.deadline, now);
+        let claimed = lock(&self.table.queues).claim(&document, self.number, self.deadline, now);
         match claimed {
-            Claimed::New => lock(&self.places).push(place),
-            Claimed::Held => {}
-            Claimed::Refused => *lock(&self.refused) = Some(place),
+            ClaimResult::New => lock(&self.documents).push(document),
+            ClaimResult::Held => {}
+            ClaimResult::Refused => *lock(&self.refused) = Some(document),
         }
-        claimed != Claimed::Refused
+        claimed != ClaimResult::Refused
     }
 }
 
 #[async_trait]
-impl Claims for Holder {
+impl Claims for TransactionClaims {
     async fn claim(
         &self,
         namespace: &Namespace,
@@ -112,23 +108,23 @@ impl Claims for Holder {
         seen: Option<&RawDocument>,
         snapshot: &dyn Snapshot,
     ) -> StoreResult<()> {
-        if !self.enter(place(namespace, id)) {
+        if !self.try_enter(DocumentKey::new(namespace, id)) {
             return Err(claimed(namespace, id));
         }
-        if self.newest.is_unchanged(namespace, id, seen, snapshot).await? {
+        if self.changes.is_unchanged(namespace, id, seen, snapshot).await? {
             return Ok(());
         }
-        *lock(&self.refused) = Some(place(namespace, id));
+        *lock(&self.refused) = Some(DocumentKey::new(namespace, id));
         Err(conflict(namespace, id, "it was changed since the transaction began"))
     }
 
     fn try_claim(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
-        self.enter(place(namespace, id))
+        self.try_enter(DocumentKey::new(namespace, id))
     }
 
-    fn wanted(&self) -> Vec<Place> {
+    fn wanted(&self) -> Vec<DocumentKey> {
         let Some(refused) = lock(&self.refused).clone() else { return Vec::new() };
-        let mut wanted = lock(&self.places).clone();
+        let mut wanted = lock(&self.documents).clone();
         if wanted.len() >= WANTED_MAX {
             wanted.clear();
         }
@@ -137,14 +133,14 @@ impl Claims for Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for TransactionClaims {
     fn drop(&mut self) {
-        let places = std::mem::take(&mut *lock(&self.places));
-        lock(&self.table.lines).leave(&places, self.number, self.table.clock.elapsed());
+        let documents = std::mem::take(&mut *lock(&self.documents));
+        lock(&self.table.queues).leave(&documents, self.number, self.table.clock.elapsed());
     }
 }
 
-/// The error for a document that another transaction has claimed.
+/// Returns the error for a document that another transaction has claimed.
 pub(crate) fn claimed(namespace: &Namespace, id: RawBsonRef<'_>) -> StoreError {
     conflict(namespace, id, "another open transaction has written it")
 }
@@ -155,7 +151,7 @@ fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError 
     StoreError::command(Code::WriteConflict, text)
 }
 
-/// Nothing that holds one of these locks can panic half way.
+/// No code that holds one of these locks can panic half way, so a poisoned lock is usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

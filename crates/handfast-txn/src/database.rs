@@ -1,8 +1,7 @@
-//! A database: a store whose requests can also be put into transactions.
+//! A database: a store with transactions.
 //!
-//! Outside of a transaction each request is one of its own: each document is changed in one atomic step, and a request of
-//! several documents is a sequence of such steps, as the contract of a store says. So `Database` hands them to the engine's
-//! store as they are; or, where that store cannot do it alone, runs each as a transaction.
+//! A request outside of a transaction changes each document in one atomic step, as the contract of a store says. `Database` passes it to
+//! the engine's store; or, where that store cannot do it alone, runs it as a transaction.
 
 mod backoff;
 mod requests;
@@ -18,10 +17,10 @@ use handfast_store::{
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
-use crate::transaction::room::Room;
+use crate::transaction::write_budget::WriteBudget;
 use crate::{
-    Catalog, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Place, Result, Transaction, TransactionId,
-    TransactionOptions,
+    Catalog, DocumentKey, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Result, Transaction,
+    TransactionId, TransactionOptions,
 };
 
 /// A store with transactions. Clones are the same database.
@@ -37,55 +36,54 @@ pub struct WeakDatabase {
 }
 
 impl WeakDatabase {
-    /// The database, if somebody still has it open.
+    /// Returns the database if it is still open.
     pub fn upgrade(&self) -> Option<Database> {
         self.shared.upgrade().map(|shared| Database { shared })
     }
 }
 
-/// What all transactions of a database share.
+/// The state that all transactions of a database share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) sources: Sources,
-    /// When this database was opened, as time since the clock's start.
+    /// The moment when this database was opened, as time since the clock's start.
     opened: Duration,
-    pub(crate) room: Arc<Room>,
+    pub(crate) write_budget: Arc<WriteBudget>,
     pub(crate) counts: Counters,
-    /// Snapshots that are only read.
+    /// Counts snapshots that are only read.
     pub(crate) reads: Counters,
-    /// Sessions that no transaction uses, each with the number of its next one. A session's record of an outcome is
-    /// replaced by that of the next transaction, so there are as many records as transactions were open at once, and one
-    /// for each whose name somebody has asked for.
+    /// Sessions that no transaction uses, each with the number of its next one. A transaction replaces its session's record of an outcome, so
+    /// there are as many records as transactions were open at once, and one for each name that was asked for.
     sessions: Mutex<Vec<TransactionId>>,
 }
 
-/// What became of transactions so far.
+/// Counts of transactions by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Begun.
+    /// Transactions that were begun.
     pub begun: u64,
-    /// Committed, those that wrote nothing included.
+    /// Transactions that committed, including those that wrote nothing.
     pub committed: u64,
-    /// Rolled back because of another one.
+    /// Transactions that were rolled back by a conflict.
     pub conflicts: u64,
-    /// Rolled back for any reason.
+    /// Transactions that were rolled back for any reason.
     pub rolled_back: u64,
-    /// Dropped while they were open, and so rolled back.
+    /// Transactions that were rolled back because they were dropped while open.
     pub dropped: u64,
-    /// Committed, as was found out by asking after the answer to the commit had got lost; some of them are counted as `unknown`.
-    pub settled: u64,
-    /// Whose commit was answered without its outcome being known, whatever was found out later.
+    /// Transactions whose commit was confirmed by asking for the outcome after its answer got lost. Some are counted as `unknown` too.
+    pub confirmed: u64,
+    /// Transactions whose commit returned an unknown outcome, whatever was learned later.
     pub unknown: u64,
-    /// Run again by [`Database::transaction`].
+    /// Transactions that [`Database::transaction`] ran again.
     pub retries: u64,
-    /// Bytes that those have written that are open now.
+    /// Bytes that open transactions have written.
     pub write_bytes: u64,
-    /// Snapshots that are open now to be read, and are no transactions ([`Database::begin_reads`]).
+    /// Open snapshots that are only read ([`Database::begin_reads`]).
     pub snapshots: u64,
 }
 
 impl Counts {
-    /// Open now.
+    /// Returns the number of open transactions.
     pub fn open(&self) -> u64 {
         self.begun.saturating_sub(self.committed + self.rolled_back + self.unknown)
     }
@@ -98,7 +96,7 @@ pub(crate) struct Counters {
     conflicts: AtomicU64,
     rolled_back: AtomicU64,
     dropped: AtomicU64,
-    settled: AtomicU64,
+    confirmed: AtomicU64,
     unknown: AtomicU64,
     retries: AtomicU64,
 }
@@ -112,7 +110,7 @@ impl Counters {
             conflicts: read(&self.conflicts),
             rolled_back: read(&self.rolled_back),
             dropped: read(&self.dropped),
-            settled: read(&self.settled),
+            confirmed: read(&self.confirmed),
             unknown: read(&self.unknown),
             retries: read(&self.retries),
             ..Counts::default()
@@ -136,8 +134,8 @@ impl Counters {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn settled(&self) {
-        self.settled.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn confirmed(&self) {
+        self.confirmed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn unknown(&self) {
@@ -146,20 +144,20 @@ impl Counters {
 }
 
 impl Shared {
-    /// A name that no other transaction has, for one whose snapshot is of this moment.
+    /// Returns a name that no other transaction has, for a transaction with this snapshot.
     pub(crate) fn take_id(&self, at: CommitTimestamp) -> TransactionId {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.pop().unwrap_or_else(|| self.new_id(at))
     }
 
-    /// A name in a session that has no record. Chance alone does not make it so: whoever opens a store again with the seed of an
-    /// earlier run draws what was drawn then, and a commit under a name that has a record is answered with that record and not
-    /// done. But whatever left a record was committed later than its session was made, so that now is later.
+    /// Returns a name in a session that has no record. Randomness alone does not ensure that: a store that is opened with the seed of an earlier
+    /// run draws the same numbers, and a commit under a recorded name is not done but answered with the record. The timestamp in the name is
+    /// larger now, since every record was committed after its session was made.
     pub(crate) fn new_id(&self, at: CommitTimestamp) -> TransactionId {
         TransactionId::made(self.sources.random.next_u64(), at)
     }
 
-    /// Whether a database is the users' to write to.
+    /// Refuses writes to the engine's own database.
     ///
     /// # Errors
     /// `IllegalOperation` (20) for the engine's own.
@@ -171,33 +169,30 @@ impl Shared {
         Err(StoreError::command(Code::IllegalOperation, text))
     }
 
-    /// A session can go on to its next transaction.
-    pub(crate) fn give_back(&self, id: TransactionId) {
+    /// Returns a session to the pool for its next transaction.
+    pub(crate) fn release_session(&self, id: TransactionId) {
         let next = TransactionId { number: id.number + 1, ..id };
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(next);
     }
 }
 
 impl Database {
-    /// Over any engine.
+    /// Returns a database over any engine.
     pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
         let opened = sources.clock.elapsed();
-        let room = Arc::default();
+        let write_budget = Arc::default();
         let (counts, reads) = (Counters::default(), Counters::default());
-        let shared = Shared { engine, sources, opened, room, counts, reads, sessions: Mutex::default() };
+        let shared = Shared { engine, sources, opened, write_budget, counts, reads, sessions: Mutex::default() };
         Database { shared: Arc::new(shared) }
     }
 
-    /// Over a store that commits batches.
+    /// Returns a database over a store that commits batches.
     pub fn local(store: impl AtomicStore, sources: Sources) -> Self {
         Database::new(Arc::new(Local::new(Arc::new(store), sources.clone())), sources)
     }
 
-    /// Over a store that is atomic one document at a time; other processes may use it at the same time, in the same way.
-    /// Called within a runtime, in which what dead processes left behind is looked for now and then.
-    ///
-    /// # Errors
-    /// None yet.
+    /// Returns a database over a store that is atomic one document at a time, which other processes may use in the same way. It has to be called
+    /// within a runtime, which then runs a periodic cleaner.
     pub fn percolator(
         store: Arc<dyn DocumentStore>,
         sources: Sources,
@@ -208,38 +203,29 @@ impl Database {
     }
 
     /// Begins a transaction at snapshot isolation.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn begin(&self) -> Result<Transaction> {
         self.begin_with(TransactionOptions::default()).await
     }
 
     /// Begins a transaction.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
         Transaction::begin(Arc::clone(&self.shared), options).await
     }
 
-    /// Holds a snapshot for reads outside of transactions: it takes no writes, is not counted as a transaction, and gets
-    /// `SnapshotTooOld` (239) once it was held for longer than this. Whoever is done with it drops or aborts it.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Holds a snapshot for reads outside of transactions. It takes no writes, is not counted as a transaction, and fails with `SnapshotTooOld`
+    /// (239) after `lifetime`. Drop or abort it when done.
     pub async fn begin_reads(&self, lifetime: Duration) -> Result<Transaction> {
         Transaction::begin_reads(Arc::clone(&self.shared), lifetime).await
     }
 
-    /// Runs a closure in a transaction and commits it; after a conflict, runs the closure again on a new snapshot. So it does
-    /// where the network kept a transaction from being begun.
+    /// Runs a closure in a transaction and commits it. After a conflict, or a network error at the beginning, it runs the closure again on a new
+    /// snapshot.
     ///
-    /// What the closure does outside of the transaction, it may do several times.
+    /// Effects of the closure outside of the transaction may happen several times.
     ///
     /// # Errors
-    /// Those of the closure, and of the commit: [`Error::Conflict`] if others were first for longer than
-    /// [`TransactionOptions::retry_time`], [`Error::CommitUnknown`] if the answer to the commit got lost.
+    /// Errors of the closure; [`Error::Conflict`] if conflicts went on for longer than [`TransactionOptions::retry_time`];
+    /// [`Error::CommitUnknown`] if the answer to the commit got lost.
     ///
     /// # Cancellation
     /// The transaction is rolled back, unless it was just being committed.
@@ -252,10 +238,7 @@ impl Database {
         self.transaction_with(TransactionOptions::default(), run).await
     }
 
-    /// As [`Database::transaction`], with options.
-    ///
-    /// # Errors
-    /// As [`Database::transaction`].
+    /// Runs a closure as [`Database::transaction`] does, with options.
     pub async fn transaction_with<T, E, F, R>(&self, options: TransactionOptions, mut run: F) -> Result<T, E>
     where
         E: From<Error>,
@@ -287,16 +270,16 @@ impl Database {
         }
     }
 
-    /// Begins, the first time or after a conflict: whoever knows what to wait for need not guess how long.
+    /// Begins an attempt: with claims on `wanted` documents, or else after a random pause if it is not the first.
     async fn begin_attempt(
         &self,
         options: &TransactionOptions,
         attempt: u32,
-        wanted: Vec<Place>,
+        wanted: Vec<DocumentKey>,
     ) -> Result<Transaction> {
         if !wanted.is_empty() {
             let shared = Arc::clone(&self.shared);
-            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted).await?;
+            let transaction = Transaction::begin_with_claims(shared, options.clone(), wanted).await?;
             if let Some(transaction) = transaction {
                 return Ok(transaction);
             }
@@ -307,39 +290,34 @@ impl Database {
         Transaction::begin_repeatable(Arc::clone(&self.shared), options.clone()).await
     }
 
-    /// The pause before an attempt that comes after so many.
+    /// Returns the pause after this many attempts.
     fn backoff(&self, attempt: u32) -> Duration {
         backoff::pause(attempt, self.shared.sources.random.next_u64())
     }
 
-    /// What became of a transaction that is no longer open, also after a restart. [`Outcome::Forgotten`] if it might have
-    /// committed and been forgotten since ([`Database::forget_outcomes`]). A name that the library made tells whether that may be; of
-    /// one that the caller made nothing is known but that outcomes were forgotten. (Over a store of single documents such a
-    /// transaction counts as rolled back, and is, if it has not ended: ask before its outcome is forgotten.)
+    /// Returns the outcome of a transaction that is no longer open, also after a restart. It is [`Outcome::Forgotten`] if the transaction may have
+    /// committed and been forgotten since ([`Database::forget_outcomes`]). A name that the library made tells whether that is possible; for a
+    /// name of the caller any forgotten outcome makes it so. (Over a store of single documents a transaction with a name of the caller counts as
+    /// rolled back, and is rolled back if it has not ended: ask before its outcome is forgotten.)
     ///
     /// # Errors
-    /// Those of the store: then it is still unknown. `TransactionTooOld` (225) if the session has gone on: of a transaction
-    /// whose name was not asked for ([`Transaction::id`]) before it ended.
+    /// `TransactionTooOld` (225) if a later transaction has used the session: the name was not asked for ([`Transaction::id`]) before the
+    /// transaction ended. After an error of the store the outcome is still unknown.
     pub async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
         self.shared.engine.outcome(id).await
     }
 
-    /// Forgets outcomes, of transactions and of requests with tickets, that are older than this; says how many records
-    /// that were.
+    /// Forgets the outcomes of transactions and of requests with tickets that are older than `age`, and returns how many records that were.
     ///
-    /// Only time counts in which the database was open, since it was opened last, and the time of day does not: nothing is
-    /// forgotten because somebody set a clock. Processes that share a store count together, over restarts: there each call of this, and
-    /// each pass of a cleaner, adds what its process has counted since the one before.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Age counts only the time since the database was opened last, by a monotonic clock: setting the time of day forgets nothing. Processes that
+    /// share a store of single documents add up their times over restarts, at each call of this and each pass of a cleaner.
     pub async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
         if let Some(forgotten) = self.shared.engine.forget_outcomes(age).await? {
             return Ok(forgotten);
         }
         let sources = &self.shared.sources;
         if sources.clock.elapsed().saturating_sub(self.shared.opened) < age {
-            // What is older than that is from an earlier run, whose clock nobody knows.
+            // Older records are of an earlier run, whose clock is unknown.
             return Ok(0);
         }
         let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
@@ -348,29 +326,28 @@ impl Database {
         self.shared.engine.forget_outcomes_before(before).await
     }
 
-    /// What became of transactions so far.
+    /// Returns the counts of transactions so far.
     pub fn counts(&self) -> Counts {
-        let write_bytes = self.shared.room.bytes() as u64;
+        let write_bytes = self.shared.write_budget.bytes() as u64;
         Counts { write_bytes, snapshots: self.shared.reads.read().open(), ..self.shared.counts.read() }
     }
 
-    /// A handle that does not keep the database open: for what runs beside it.
+    /// Returns a handle that does not keep the database open.
     pub fn downgrade(&self) -> WeakDatabase {
         WeakDatabase { shared: Arc::downgrade(&self.shared) }
     }
 
-    /// Where time, chance and ids come from.
+    /// Returns the sources of time, randomness and ids.
     pub fn sources(&self) -> &Sources {
         &self.shared.sources
     }
 
-    /// What carries requests outside of transactions out: the engine's store, if they go there as they are, or the
-    /// database. Who makes many may ask it itself.
+    /// Returns the store that carries out requests outside of transactions: the engine's store, or else the database itself.
     pub fn store(&self) -> &dyn DocumentStore {
         self.plain().unwrap_or(self)
     }
 
-    /// Where collections and indexes are.
+    /// Returns the catalog of collections and indexes.
     fn catalog(&self) -> &dyn Catalog {
         self.shared.engine.catalog()
     }
@@ -379,9 +356,8 @@ impl Database {
         self.shared.engine.plain().map(|store| &**store)
     }
 
-    /// Opens a cursor over documents as they are now, or else over a snapshot of its own; over a newer one if a document has
-    /// changed too often since.
-    async fn find_alone(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+    /// Opens a cursor over the newest versions, or else over a new snapshot. If the snapshot is too old for a document, it takes a newer one.
+    async fn find_outside_transaction(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
         if let Some(cursor) = self.shared.engine.find_newest(&request).await? {
             return Ok(cursor);
         }
@@ -401,8 +377,8 @@ impl Database {
         }
     }
 
-    /// Carries out a request as a transaction of its own.
-    async fn alone<Q, T, F, R>(&self, request: &Q, run: F) -> StoreResult<T>
+    /// Runs a request as a transaction of its own.
+    async fn run_alone<Q, T, F, R>(&self, request: &Q, run: F) -> StoreResult<T>
     where
         Q: Clone,
         F: Fn(Transaction, Q) -> R,
@@ -416,8 +392,8 @@ impl Database {
     }
 }
 
-/// Runs a closure in a transaction, and commits it. What may be run again comes back as the error that it ended with, and
-/// why it was rolled back.
+/// Runs a closure in a transaction, and commits it. If it may be run again, returns the error that it ended with, and the conflict that rolled
+/// it back.
 async fn run_once<T, E, F, R>(transaction: &Transaction, run: &mut F) -> Result<Result<T, (E, StoreError)>, E>
 where
     E: From<Error>,

@@ -1,5 +1,5 @@
-//! What transactions need of whatever carries them out: a snapshot to read from, claims on what is written, and the commit
-//! of a write set.
+//! The trait of engines, which carry transactions out: a snapshot to read from, claims on written documents, and the commit of a write
+//! set.
 //!
 //! [`Transaction`](crate::Transaction) does the rest, once for all engines: it keeps the writes until the commit, shows
 //! them to its own reads, and remembers what was read.
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::key;
 use handfast_store::index::Index;
 use handfast_store::{
     AtomicBatch, CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
@@ -21,44 +22,41 @@ use crate::{Outcome, TransactionId};
 /// Carries transactions out.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// What is always true of it.
+    /// Returns its constant properties.
     fn traits(&self) -> &'static EngineTraits;
 
-    /// Its collections and indexes.
+    /// Returns its collections and indexes.
     fn catalog(&self) -> &dyn Catalog;
 
-    /// Carries out requests outside of transactions, each of which is a transaction of its own. None if it takes the
-    /// engine to make them one.
+    /// Returns the store that carries out requests outside of transactions, each as a transaction of its own. `None` if only the engine can do
+    /// that.
     fn plain(&self) -> Option<&Arc<dyn DocumentStore>>;
 
-    /// Whether a document leaves the engine's own fields alone.
+    /// Refuses a document with a field that the engine keeps for itself.
     ///
     /// # Errors
-    /// `BadValue` (2) if it does not.
+    /// `BadValue` (2) for such a field.
     fn check_document(&self, _document: &RawDocument) -> StoreResult<()> {
         Ok(())
     }
 
-    /// Returns once nothing is left to do for what was acknowledged.
+    /// Returns once all work for acknowledged commits is done.
     async fn flush(&self) -> StoreResult<()>;
 
-    /// Begins a transaction, whose claims nobody respects any more after the deadline.
+    /// Begins a transaction. Other transactions respect its claims until the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
-    /// Begins a transaction with claims on documents that another one had claimed before ([`Claims::wanted`]): waits in line for all
-    /// of them, and takes the snapshot after that. None if the engine has no lines to wait in.
+    /// Begins a transaction with claims on documents that others have claimed ([`Claims::wanted`]): waits for all of them, and takes the
+    /// snapshot after that. Returns `None` if the engine has no queues.
     ///
     /// # Cancellation
-    /// The claims or the places in the lines are given up, and whoever is next has its turn.
-    async fn begin_in_turn(&self, _deadline: Duration, _wanted: Vec<Place>) -> StoreResult<Option<Start>> {
+    /// The claims, or the places in the queues, are released for the next transaction.
+    async fn begin_with_claims(&self, _deadline: Duration, _wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
         Ok(None)
     }
 
-    /// Opens a cursor over what a find outside of a transaction finds, each document in its newest committed version, which is what
-    /// was acknowledged before and may be newer. None if that takes a snapshot.
-    ///
-    /// # Errors
-    /// Those of reading, and of compiling the find.
+    /// Opens a cursor over the newest committed versions for a find outside of a transaction. Each is at least as new as what was acknowledged
+    /// before. Returns `None` if the find takes a snapshot.
     async fn find_newest(&self, _request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
         Ok(None)
     }
@@ -70,51 +68,40 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Applied::Maybe`](handfast_store::Applied::Maybe) the outcome is unknown.
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp>;
 
-    /// What became of a transaction that is no longer open.
-    ///
-    /// # Errors
-    /// Those of the store: then it is still unknown.
+    /// Returns the outcome of a transaction that is no longer open. After an error it is still unknown.
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
 
-    /// Forgets outcomes that are older than this, by time that all processes count together that share the store; says how many.
-    /// None if there is no such time.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Forgets outcomes older than `age`, by a time that all processes on the store share, and returns how many. Returns `None` if there is no
+    /// such time.
     async fn forget_outcomes(&self, _age: Duration) -> StoreResult<Option<u64>> {
         Ok(None)
     }
 
-    /// Forgets the outcomes that were recorded before this moment of [`Sources::steady_now`](handfast_store::Sources::steady_now);
-    /// says how many.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Forgets the outcomes recorded before a moment of [`Sources::steady_now`](handfast_store::Sources::steady_now), and returns how many.
     async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64>;
 }
 
-/// What is always true of an engine.
+/// The constant properties of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineTraits {
     /// A short name for messages and metrics: `local`, `percolator`.
     pub name: &'static str,
     /// The database of the store that the engine keeps for itself.
     pub own_database: Option<&'static str>,
-    /// Whether a commit leaves a record of its outcome although nobody has asked for its name. Where that would be a
-    /// write too many, such a transaction goes by a name that says so ([`TransactionId::unnamed`]).
+    /// Whether a commit records its outcome even if its name was not asked for. Without a record, such a transaction has a name that says so
+    /// ([`TransactionId::unnamed`]).
     pub records_every_commit: bool,
-    /// Whether a commit has a use for what the snapshot has in the places of its writes ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
+    /// Whether a commit uses the before-images of its writes ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
     pub uses_before: bool,
-    /// Whether [`Outcome::RolledBack`] is for good when a commit's answer got lost: the commit cannot happen after all, neither
-    /// by a request that arrives late nor by what a restarted store finds in its files. Then the caller of the commit learns
-    /// that it has lost; else the outcome stays unknown.
+    /// Whether [`Outcome::RolledBack`] is final after the answer to a commit got lost: neither a request that arrives late nor a restarted
+    /// store can commit it. Then the commit returns a conflict; otherwise its outcome stays unknown.
     pub rolls_back_for_good: bool,
 }
 
 /// Collections and indexes, outside of transactions.
 #[async_trait]
 pub trait Catalog: Send + Sync {
-    /// The databases that hold a collection, by name, without the engine's own.
+    /// Returns the databases that hold a collection, sorted by name, without the engine's own.
     async fn list_databases(&self) -> StoreResult<Vec<String>>;
 
     /// As [`DocumentStore::list_collections`].
@@ -147,13 +134,12 @@ pub trait Catalog: Send + Sync {
     /// As [`DocumentStore::explain`].
     async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf>;
 
-    /// The indexes that have to be looked at before a document gets this new state, if the engine has them at hand. None:
-    /// all of them are to be asked for.
+    /// Returns the indexes to check before a document gets this new state, if the engine has them cached. With `None` the caller asks for all.
     fn needed_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> Option<Indexes> {
         None
     }
 
-    /// The indexes of a collection that a write has to keep, `_id_` first.
+    /// Returns the indexes of a collection that a write has to keep, `_id_` first.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26); `CommandNotSupported` (115) for one that the engine cannot keep.
@@ -161,7 +147,7 @@ pub trait Catalog: Send + Sync {
         Ok(self.list_indexes(namespace).await?.into_iter().map(|index| index.spec).collect())
     }
 
-    /// The document that has a key of a unique index, in the snapshot of this timestamp.
+    /// Returns the document that has a key of a unique index, in the snapshot of this timestamp.
     async fn holder(
         &self,
         _snapshot: CommitTimestamp,
@@ -173,7 +159,7 @@ pub trait Catalog: Send + Sync {
     }
 }
 
-/// The collections and indexes of a store, as they are.
+/// The catalog of a store, unchanged.
 pub struct StoreCatalog(pub Arc<dyn DocumentStore>);
 
 #[async_trait]
@@ -223,10 +209,10 @@ impl Catalog for StoreCatalog {
     }
 }
 
-/// Indexes of a collection, besides the one on `_id`.
+/// The indexes of a collection, without the one on `_id`.
 pub type Indexes = Arc<[Arc<Index>]>;
 
-/// Who has a key of a unique index.
+/// The document that has a key of a unique index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Holder {
     /// The document with this `_id`.
@@ -237,26 +223,38 @@ pub enum Holder {
     ToBeFound,
 }
 
-/// A transaction's beginning.
+/// The snapshot and the claims of a new transaction.
 pub struct Start {
-    /// What it reads.
+    /// The snapshot that it reads.
     pub snapshot: Arc<dyn Snapshot>,
-    /// What it is going to write. Given up when dropped.
+    /// Its claims, which are released when dropped.
     pub claims: Box<dyn Claims>,
 }
 
 /// What a transaction commits: a batch whose ticket is the transaction's name.
 pub type WriteSet = AtomicBatch;
 
-/// Where a document is: its namespace, and its `_id` as a [key](handfast_mql::key::encode).
-pub type Place = (Namespace, Vec<u8>);
+/// Identifies a document: equal for `_id`s that compare as equal, whatever their types.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentKey {
+    /// The collection.
+    pub namespace: Namespace,
+    /// The `_id` in the [key encoding](handfast_mql::key).
+    pub id: Vec<u8>,
+}
 
-/// Documents that a transaction is going to write.
+impl DocumentKey {
+    /// The key of the document with this `_id`.
+    pub fn new(namespace: &Namespace, id: RawBsonRef<'_>) -> Self {
+        DocumentKey { namespace: namespace.clone(), id: key::encoded(id) }
+    }
+}
+
+/// The write claims of a transaction.
 #[async_trait]
 pub trait Claims: Send + Sync {
-    /// Claims a document, given as the transaction's snapshot has it, and the snapshot: so that of two writers the second
-    /// one learns at once, not at its commit. A claim that is granted promises nothing: the commit decides. Without an
-    /// implementation every claim is granted.
+    /// Claims a document, whose state in the snapshot is `seen`, so that the second of two writers learns of the conflict at once. A granted
+    /// claim promises nothing: the commit decides. The default grants every claim.
     ///
     /// # Errors
     /// `WriteConflict` (112) if another transaction has a claim on it, or has changed it since the snapshot.
@@ -275,9 +273,8 @@ pub trait Claims: Send + Sync {
         true
     }
 
-    /// After a refused claim, what the transaction will want if it is run again: the document that it was refused, and
-    /// those that it has.
-    fn wanted(&self) -> Vec<Place> {
+    /// Returns, after a refused claim, the documents to claim before the transaction is run again: the refused one, and those it has.
+    fn wanted(&self) -> Vec<DocumentKey> {
         Vec::new()
     }
 }

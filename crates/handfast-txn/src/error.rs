@@ -1,14 +1,14 @@
-//! Why a transaction did not commit, by what the caller does next.
+//! Errors of transactions, by what the caller does next.
 
 use handfast_mql::Code;
 use handfast_store::{Applied, Error as StoreError, ErrorClass};
 
 use crate::TransactionId;
 
-/// What the functions of this crate return.
+/// The result of functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a transaction did not commit, or is not known to have.
+/// A transaction that did not commit, or is not known to have committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Another transaction was first, or the snapshot is gone: nothing was applied. Run the whole transaction again.
@@ -18,9 +18,9 @@ pub enum Error {
     /// else: to run the transaction again may do it twice.
     #[error("the outcome of transaction {id} is unknown, ask for it by this id: {source}")]
     CommitUnknown {
-        /// To ask with.
+        /// The name to ask by.
         id: TransactionId,
-        /// What was the matter.
+        /// The error of the commit.
         source: StoreError,
     },
     /// The store or the language refused: nothing was applied, and to run it again will not help.
@@ -29,19 +29,19 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sorts an error of a step or a commit that was for certain not applied.
+    /// Classifies an error of a request or a commit that was certainly not applied.
     pub fn of_store(error: StoreError) -> Self {
         if is_transient(&error) { Error::Conflict(error) } else { Error::Store(error) }
     }
 
-    /// MongoDB's code.
+    /// Returns MongoDB's error code.
     pub fn code(&self) -> Code {
         match self {
             Error::Conflict(error) | Error::Store(error) | Error::CommitUnknown { source: error, .. } => error.code(),
         }
     }
 
-    /// Whether it may have been applied.
+    /// Returns whether the transaction may have been applied.
     pub fn applied(&self) -> Applied {
         match self {
             Error::CommitUnknown { .. } => Applied::Maybe,
@@ -50,7 +50,7 @@ impl Error {
     }
 }
 
-/// Whether the same transaction, run again from its beginning, may well succeed.
+/// Returns whether the same transaction may succeed if it is run again from its beginning.
 pub fn is_transient(error: &StoreError) -> bool {
     let conflict = matches!(error.code(), Code::WriteConflict | Code::SnapshotTooOld | Code::NoSuchTransaction);
     error.applied() == Applied::No && (conflict || error.class() == ErrorClass::TransientNetwork)

@@ -1,4 +1,4 @@
-//! The name of a transaction, to ask for its outcome with.
+//! The name of a transaction, by which its outcome can be asked for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use handfast_store::{CommitTimestamp, Error as StoreError, RequestedDocument, Ti
 
 /// Names a transaction: a session and the number of a request in it. Written `0f9c..e1:12`.
 ///
-/// A session that the library makes says what the snapshot of its first transaction was: a UUID of version 8. Whose name
-/// somebody asks for gets a session of its own.
+/// A session that the library makes is a UUID of version 8 with the snapshot of its first transaction in it. A transaction whose name is
+/// asked for has a session of its own.
 ///
 /// ```text
 /// 3fa1 62c0 77d2 8b10 8000 0000 0000 04d2
@@ -18,20 +18,20 @@ use handfast_store::{CommitTimestamp, Error as StoreError, RequestedDocument, Ti
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransactionId {
-    /// Whose; a UUID.
+    /// The session, a UUID.
     pub session: [u8; 16],
-    /// Counts up within the session.
+    /// The number of the request, which ascends within the session.
     pub number: i64,
 }
 
-/// Bits of a UUID that its version has, and its variant, in either half; and what they say of a name that the library made.
+/// The bits of the version and of the variant in the halves of a UUID, and their values in names that the library makes.
 const VERSION_BITS: u64 = 0xf000;
 const VERSION: u64 = 0x8000;
 const VARIANT_BITS: u64 = 0xc000_0000_0000_0000;
 const VARIANT: u64 = 0x8000_0000_0000_0000;
 
 impl TransactionId {
-    /// A new name for a transaction that reads this snapshot, made with chance.
+    /// Makes a name for a transaction with this snapshot from a random number.
     #[must_use]
     pub fn made(chance: u64, snapshot: CommitTimestamp) -> TransactionId {
         let upper = chance & !VERSION_BITS | VERSION;
@@ -42,7 +42,7 @@ impl TransactionId {
         TransactionId { session, number: 1 }
     }
 
-    /// The snapshot that the session was made with, if the library made it: if the transaction has committed, it did later.
+    /// Returns the snapshot that the session was made with, if the library made it. A commit of the transaction is later.
     pub fn snapshot(self) -> Option<CommitTimestamp> {
         let (upper, lower) = self.session.split_at(8);
         let half = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
@@ -51,19 +51,19 @@ impl TransactionId {
         is_made.then_some(CommitTimestamp(lower & !VARIANT_BITS))
     }
 
-    /// What a transaction of this name goes by if nobody has asked for the name before it ended, and its engine leaves no
-    /// record of such: only the process that ran it can tell its outcome. Numbers of names are not negative.
+    /// Returns the name of a transaction that leaves no record because its name was not asked for before it ended: only the process that ran it
+    /// knows its outcome. Its number is negative.
     #[must_use]
     pub fn unnamed(self) -> TransactionId {
         TransactionId { number: -1 - self.number.max(0), ..self }
     }
 
-    /// Whether there may be a record of the outcome.
+    /// Returns whether there may be a record of the outcome.
     pub fn is_named(self) -> bool {
         self.number >= 0
     }
 
-    /// The ticket that the transaction's commit carries.
+    /// Returns the ticket that the transaction's commit carries.
     pub fn ticket(self) -> Ticket {
         Ticket { session: self.session, number: self.number, statement: 0, requested: RequestedDocument::Nothing }
     }
@@ -100,15 +100,14 @@ impl FromStr for TransactionId {
     }
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is applied.
     Committed(CommitTimestamp),
-    /// It is not applied, and never will be, unless it is run again under the same name.
+    /// It is not applied, and never will be unless it is run again under the same name.
     RolledBack,
-    /// Nobody knows any more: had it committed, that may be so long ago that it was forgotten
-    /// ([`Database::forget_outcomes`](crate::Database::forget_outcomes)).
+    /// It is unknown for good: if it committed, the record was forgotten ([`Database::forget_outcomes`](crate::Database::forget_outcomes)).
     Forgotten,
 }
 

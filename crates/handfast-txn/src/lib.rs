@@ -2,18 +2,18 @@
 
 mod claims;
 pub mod database;
-mod ending;
 pub mod engine;
 pub mod error;
-mod hinted;
+mod hinted_index;
 pub mod id;
+mod limit_cursor;
 pub mod local;
 pub mod options;
 pub mod percolator;
 pub mod transaction;
 
 pub use database::{Counts, Database, WeakDatabase};
-pub use engine::{Catalog, Claims, Engine, EngineTraits, Holder, Indexes, Place, Start, StoreCatalog, WriteSet};
+pub use engine::{Catalog, Claims, DocumentKey, Engine, EngineTraits, Holder, Indexes, Start, StoreCatalog, WriteSet};
 pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};
 pub use local::Local;

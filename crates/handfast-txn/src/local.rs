@@ -1,19 +1,18 @@
-//! The engine for a store that commits batches: one atomic domain, no locks that anybody could leave behind.
+//! The engine for a store that commits batches of documents atomically. It leaves no locks in the store.
 //!
 //! ```text
 //! begin    snapshot of the store                       (shared, free)
-//! write    claim in a table in memory, then into the transaction's own writes
+//! write    claim in a table in memory, then into the write buffer
 //! commit   one batch: unchanged since the snapshot? -> documents, indexes, outcome; synced together with other commits
 //! ```
 //!
-//! The table of claims only makes the second writer of a document fail early. It is not what keeps transactions apart:
-//! the store's check at the commit is. So a claim that is lost, or taken over after its deadline, costs nothing but work.
+//! Claims only let the second writer of a document fail early. Isolation comes from the store's check at the commit, so a claim that is lost,
+//! or taken over after its deadline, wastes work and does no harm.
 //!
-//! A transaction that was refused a document and is run again stands in line for it and for what it had before, and begins
-//! with claims on all of it. It holds nothing while it waits.
+//! A transaction that was refused a document and is run again waits in the queues of that document and those that it had, and begins with
+//! claims on all of them. It holds no claims while it waits.
 //!
-//! Outcomes are forgotten some day, oldest first. What is kept is how far: of a transaction without a record that is older than
-//! that, nobody can say any more that it was rolled back.
+//! Outcomes are forgotten, oldest first. A mark says up to which commit: an older transaction without a record may have committed.
 //!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
@@ -28,38 +27,38 @@ use handfast_store::{
     ticket::{self, Recorded},
 };
 
-use crate::claims::{Holder, Newest, Table};
-use crate::{Catalog, Engine, EngineTraits, Outcome, Place, Start, StoreCatalog, TransactionId, WriteSet};
+use crate::claims::{ChangeDetector, ClaimTable, TransactionClaims};
+use crate::{Catalog, DocumentKey, Engine, EngineTraits, Outcome, Start, StoreCatalog, TransactionId, WriteSet};
 
-/// Transactions on a store that commits batches.
+/// The engine for a store that commits batches.
 pub struct Local {
     store: Arc<dyn AtomicStore>,
     catalog: StoreCatalog,
-    table: Arc<Table>,
+    table: Arc<ClaimTable>,
 }
 
 impl Local {
-    /// On this store.
+    /// Returns an engine on this store.
     pub fn new(store: Arc<dyn AtomicStore>, sources: Sources) -> Self {
         let catalog = StoreCatalog(store.clone());
-        Local { store, catalog, table: Arc::new(Table::new(sources.clock)) }
+        Local { store, catalog, table: Arc::new(ClaimTable::new(sources.clock)) }
     }
 
-    fn holder(&self, deadline: Duration) -> Holder {
-        self.table.holder(Arc::new(Stored(Arc::clone(&self.store))), deadline)
+    fn register(&self, deadline: Duration) -> TransactionClaims {
+        self.table.register(Arc::new(StoreChangeDetector(Arc::clone(&self.store))), deadline)
     }
 
-    async fn begin_with(&self, holder: Holder) -> StoreResult<Start> {
+    async fn begin_with(&self, claims: TransactionClaims) -> StoreResult<Start> {
         let snapshot = Arc::from(self.store.snapshot().await?);
-        Ok(Start { snapshot, claims: Box::new(holder) })
+        Ok(Start { snapshot, claims: Box::new(claims) })
     }
 }
 
-/// Looks at the store.
-pub(crate) struct Stored(pub(crate) Arc<dyn AtomicStore>);
+/// Compares documents with the newest state in the store.
+pub(crate) struct StoreChangeDetector(pub(crate) Arc<dyn AtomicStore>);
 
 #[async_trait]
-impl Newest for Stored {
+impl ChangeDetector for StoreChangeDetector {
     async fn is_unchanged(
         &self,
         namespace: &Namespace,
@@ -80,7 +79,7 @@ static TRAITS: EngineTraits = EngineTraits {
     own_database: None,
     records_every_commit: true,
     uses_before: true,
-    // That there is no record now does not mean that there will be none after a restart.
+    // A restarted store may find a commit in its files that has no record now.
     rolls_back_for_good: false,
 };
 
@@ -103,13 +102,13 @@ impl Engine for Local {
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.holder(deadline)).await
+        self.begin_with(self.register(deadline)).await
     }
 
-    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
-        let holder = self.holder(deadline);
-        holder.reserve(wanted).await;
-        self.begin_with(holder).await.map(Some)
+    async fn begin_with_claims(&self, deadline: Duration, wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
+        let claims = self.register(deadline);
+        claims.wait_and_claim(wanted).await;
+        self.begin_with(claims).await.map(Some)
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
@@ -117,7 +116,7 @@ impl Engine for Local {
     }
 
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
-        // What was asked of the store before is decided, and durable, once this returns.
+        // After this, all earlier commits are decided and durable.
         self.store.flush().await?;
         let ticket = id.ticket();
         let record = self.store.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket.record_id() }).await?;
@@ -129,7 +128,7 @@ impl Engine for Local {
         }
     }
 
-    /// Notes first how far it forgets, so that nothing is gone unnoticed.
+    /// Writes the mark before it removes records.
     async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
         let (records, old) = (Ticket::namespace()?, rawdoc! { "at": { "$lt": moment } });
         let sort = rawdoc! { "results.result.committed": -1 };
@@ -143,8 +142,7 @@ impl Engine for Local {
 }
 
 impl Local {
-    /// Of a transaction that left no record, or whose record was forgotten: then it committed no later than the newest one
-    /// that was.
+    /// Returns the outcome of a transaction without a record: it left none, or its record is among the forgotten ones.
     async fn outcome_without_record(&self, id: TransactionId) -> StoreResult<Outcome> {
         let mark = self.store.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket::forgotten_id() }).await?;
         let forgotten = mark.map(|mark| ticket::forgotten_up_to(&mark)).transpose()?;
@@ -153,7 +151,7 @@ impl Local {
     }
 }
 
-/// The newest commit that a record tells of.
+/// Returns the newest commit in a record.
 fn newest_commit(record: &RawDocument) -> Option<CommitTimestamp> {
     let entries = record.get_array("results").ok()?.into_iter().flatten();
     let results = entries.filter_map(|entry| entry.as_document()?.get_document("result").ok());

@@ -1,4 +1,4 @@
-//! How a transaction is run.
+//! Options of a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +7,38 @@ use handfast_store::{Durability, Error as StoreError};
 
 use crate::TransactionId;
 
-/// How long a transaction may be open: MongoDB's `transactionLifetimeLimitSeconds`. A snapshot that is held keeps old
-/// versions from being freed.
+/// The longest time that a transaction may be open: MongoDB's `transactionLifetimeLimitSeconds`. A snapshot keeps old versions in the store.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(60);
-/// Bytes that a transaction may have written, all together, with some hundred for each document beside its own: they are
-/// in memory until it ends. 100,000 small ones fit, which is what one insert may hold.
+/// The most bytes that a transaction may write, including some hundred of overhead for each document. They are in memory until it ends.
+/// 100,000 small documents fit, as many as one insert may hold.
 pub const WRITE_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Bytes that all open transactions of a database may have written together: those of four of the largest.
+/// The most bytes that all open transactions of a database may write together: those of four of the largest.
 pub const ALL_WRITE_BYTES_MAX: usize = 4 * WRITE_BYTES_MAX;
-/// How long [`Database::transaction`](crate::Database::transaction) goes on to run a transaction again: that of the
-/// drivers' `withTransaction`.
+/// The longest time that [`Database::transaction`](crate::Database::transaction) runs a transaction again, as the drivers'
+/// `withTransaction` does.
 pub const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What a transaction may not see of others.
+/// The isolation of a transaction from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// All reads are of one snapshot, and nobody else has changed what it writes. Two transactions may each change what
-    /// the other one read (write skew).
+    /// All reads are of one snapshot, and no other transaction has changed the documents that it writes since. Two transactions may each change
+    /// what the other one read (write skew).
     #[default]
     Snapshot,
-    /// Also, nobody else has changed what it read, documents that were not there included: as if it ran alone. That is
-    /// about documents: which collections and indexes there are is always read from the newest catalog.
+    /// Also, no other transaction has changed what it read, including the absence of documents. Collections and indexes are always read from the
+    /// newest catalog.
     Serializable,
 }
 
-/// What hears of a retry.
+/// A callback for retries.
 type Hear = dyn Fn(&StoreError) + Send + Sync;
 
-/// Hears that the closure form is about to run a transaction again, before it is begun again, and why the run before was
-/// rolled back.
+/// A callback that the closure form calls before it begins a transaction again, with the error that rolled the run before back.
 #[derive(Clone, Default)]
 pub struct OnRetry(Option<Arc<Hear>>);
 
 impl OnRetry {
-    /// Has this called. The next run waits for it.
+    /// Returns a callback. The next run begins after it returns.
     pub fn new(hear: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
         OnRetry(Some(Arc::new(hear)))
     }
@@ -58,24 +56,24 @@ impl std::fmt::Debug for OnRetry {
     }
 }
 
-/// How a transaction is run.
+/// Options of a transaction.
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
-    /// What it may not see of others.
+    /// Its isolation from other transactions.
     pub isolation: Isolation,
-    /// When its commit is acknowledged.
+    /// The durability at which its commit is acknowledged.
     pub durability: Durability,
-    /// How long it may be open.
+    /// The longest time that it may be open.
     pub lifetime: Duration,
-    /// Bytes of documents that it may have written.
+    /// The most bytes that it may write.
     pub write_bytes_max: usize,
-    /// Bytes beyond which it writes nothing more while all open transactions have written so many together.
+    /// The most bytes that all open transactions may write together: beyond, a write of this one conflicts.
     pub all_write_bytes_max: usize,
-    /// How long the closure form goes on to run it again.
+    /// The longest time that the closure form runs it again.
     pub retry_time: Duration,
-    /// Hears of each time that the closure form runs it again.
+    /// Called each time that the closure form runs it again.
     pub on_retry: OnRetry,
-    /// Its name; a fresh one unless given.
+    /// Its name; a new one unless given.
     pub id: Option<TransactionId>,
 }
 
@@ -95,7 +93,7 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// The default, but serializable.
+    /// Returns the default options with serializable isolation.
     pub fn serializable() -> Self {
         TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() }
     }

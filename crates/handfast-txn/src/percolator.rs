@@ -1,35 +1,35 @@
-//! The engine for a store that is atomic one document at a time, and no more.
+//! The engine for a store that is atomic one document at a time.
 //!
 //! ```text
-//!            Bob 10, Joe 2            start 7         prewrite            commit 8: the primary     behind the answer
+//!            Bob 10, Joe 2            start 7         prewrite            commit 8: the primary     after the answer
 //! Bob        10                       read 10         10  lock{put 3}     3                         3
 //! Joe         2                       read  2          2  lock{put 9}     2  lock{put 9}            9
 //!                                                          `-> Bob              `-> Bob: committed at 8, so 9
 //! ```
 //!
-//! A transaction reads at its start timestamp, keeps its writes to itself, and at the end locks all its rows with the new
-//! versions in the locks. One of the rows is the primary; the transaction has committed when the version in its lock is
-//! moved in: one atomic operation on one document. Whoever finds a lock asks the primary what became of its transaction.
+//! A transaction reads at its start timestamp, buffers its writes, and at its commit locks all its rows with the new versions in the locks.
+//! One of the rows is the primary. The transaction has committed when the version in the primary's lock is moved in: one atomic operation
+//! on one document. A reader that finds a lock reads the outcome of its transaction from the primary.
 //!
 //! The steps are functions in [`row`]; everything else here carries them out.
 //!
-//! | for | look at |
+//! | for | read |
 //! | --- | --- |
-//! | what is in a document, and what may become of it | [`row`] |
+//! | the stored form of a document, and its state changes | [`row`] |
 //! | timestamps | `oracle` |
-//! | what a transaction sees | `snapshot`, `query`; what the store is asked for: `push_down` |
-//! | one document outside of a transaction | `newest` |
-//! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
-//! | what became of a transaction | `records` |
+//! | reads of a transaction | `snapshot`, `query`; the filter that is sent to the store: `push_down` |
+//! | a read of one document outside of a transaction | `newest` |
+//! | a commit | `committer`, `validation`; early conflicts: `recent_commits`, and the claims of both engines |
+//! | records of outcomes | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
-//! | who writes to the store without the engine | `unmanaged` |
-//! | collections: what names stand for | `mapping`, `collections`, `definitions` |
-//! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
-//! | many rows with few requests, and few of them at a time | `batch`, `throttled` |
-//! | finding rows without going through collections | `own_indexes` |
-//! | history for those who still read it, and how old it is | `keeper`, `leases`, `ages` |
+//! | writes to the store without the engine | `unmanaged` |
+//! | names of collections | `mapping`, `collections`, `definitions` |
+//! | locks and versions that other processes left | `resolver`, `cleaner`; for operators: `inspection` |
+//! | many rows with few requests, and a bound on requests under way | `batch`, `throttled` |
+//! | indexes on the hidden field | `own_indexes` |
+//! | how long history is kept | `history_lease`, `leases`, `ages` |
 //!
-//! # The question of seed 2
+//! # A cleaner beside a committer
 //!
 //! A cleaner that takes a lock away between the committer's look at it and its write would make readers see the old
 //! version of something that has committed. It cannot: the commit of the primary is one operation that requires the lock.
@@ -39,8 +39,8 @@
 //! # What it assumes of the store
 //!
 //! An operation on one document is atomic, and what is acknowledged stays. A request that was sent arrives within
-//! [`PercolatorOptions::retention`], or never: after that nothing remembers what would refuse a copy of it. Everybody who writes
-//! to a collection does it through this engine, with the same options.
+//! [`PercolatorOptions::retention`], or never: after that the records that refuse a copy of it are gone. All writes to a collection go
+//! through this engine, with the same options.
 //!
 //! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications; seed 2;
 //! spec: transactions.
@@ -54,9 +54,9 @@ mod collections;
 mod committer;
 mod core;
 mod definitions;
+mod history_lease;
 mod indexes;
 mod inspection;
-mod keeper;
 mod leases;
 mod mapping;
 mod newest;
@@ -65,7 +65,7 @@ mod oracle;
 mod own_indexes;
 mod push_down;
 mod query;
-mod recent;
+mod recent_commits;
 mod records;
 mod resolver;
 pub mod row;
@@ -76,7 +76,7 @@ mod throttled;
 mod unique;
 mod unmanaged;
 mod validation;
-mod whole;
+mod versioned_document;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,14 +92,15 @@ use handfast_store::{
 };
 
 use self::committer::{Committer, Prepared};
-use self::core::{Core, Fate};
+use self::core::{Core, KnownOutcome};
 use self::oracle::Oracle;
 use self::query::Reader;
-use self::recent::Recent;
+use self::recent_commits::RecentCommits;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
-use crate::claims::Table;
-use crate::{Catalog, Engine, EngineTraits, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
+use self::unique::IndexKey;
+use crate::claims::ClaimTable;
+use crate::{Catalog, DocumentKey, Engine, EngineTraits, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
 pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection};
@@ -110,64 +111,59 @@ pub use options::{
 pub use oracle::AHEAD_MAX;
 pub use unmanaged::{Unmanaged, ensure_unmanaged};
 
-/// The database of what the engine keeps for itself.
+/// The engine's own database.
 pub const DATABASE: &str = "handfast";
 /// The collection of the timestamp oracle.
 const ORACLE: &str = "oracle";
 
-/// Looks at the locks on the keys of an index that was dropped, before they are removed..
-const SETTLE_LOOKS_MAX: u32 = 100;
-/// ..and the pause between two: together more than a lock lives without a sign of life.
-const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// The most looks at the locks on the keys of a dropped index, before its rows are removed.
+const LOCK_LOOKS_MAX: u32 = 100;
+/// The pause between two looks: all of them take longer than a lock lives without a heartbeat.
+const LOCK_LOOKS_PAUSE: Duration = Duration::from_millis(100);
 
-/// Transactions on a store that is atomic one document at a time.
+/// The engine for a store that is atomic one document at a time.
 pub struct Percolator {
     core: Arc<Core>,
-    /// The claims of this process's transactions: of two writers of a document the second one learns at once, and stands in line
-    /// when it is run again. Between processes the prewrites decide.
-    claims: Arc<Table>,
-    recent: Arc<Recent>,
+    /// The claims of this process's transactions, by which the second of two writers conflicts at once. Between processes the prewrites decide.
+    claims: Arc<ClaimTable>,
+    recent: Arc<RecentCommits>,
 }
 
 impl Percolator {
-    /// On this store, which may be shared with other processes. With a cleaning interval, it has to be called within a
-    /// runtime.
-    ///
-    /// # Errors
-    /// None: the names of its own collections are valid.
+    /// Returns an engine on this store, which other processes may share. With a cleaning interval, it has to be called within a runtime.
     pub fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: PercolatorOptions) -> StoreResult<Self> {
         let oracle = Oracle::new(Arc::clone(&store), Namespace::new(DATABASE, ORACLE)?, sources.clone());
         let rows = Rows::new(store, options.requests_max);
         let core = Arc::new(Core::new(rows, sources, options, oracle));
         cleaner::start(&core);
-        let claims = Arc::new(Table::new(Arc::clone(&core.sources.clock)));
+        let claims = Arc::new(ClaimTable::new(Arc::clone(&core.sources.clock)));
         Ok(Percolator { core, claims, recent: Arc::default() })
     }
 
-    async fn begin_with(&self, holder: crate::claims::Holder, deadline: Duration) -> StoreResult<Start> {
+    async fn begin_with(&self, claims: crate::claims::TransactionClaims, deadline: Duration) -> StoreResult<Start> {
         let snapshot = self.core.begin_until(deadline).await?;
-        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(holder) })
+        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(claims) })
     }
 
-    /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections. Rows with
-    /// which that fails are counted, and keep no others from their turn.
+    /// Resolves the locks of decided and abandoned transactions, and removes history that is no longer needed, in all collections. Rows that
+    /// fail are counted, and the others are cleaned.
     ///
     /// # Errors
-    /// Those of the store, if it is not a matter of some rows. What was done stays done.
+    /// Errors of the store that concern more than single rows. What was done stays done.
     pub async fn clean(&self) -> StoreResult<Cleaned> {
         self.core.clean().await
     }
 
-    /// Has history kept for the snapshots of this process that are old, and gives that up when they are gone. Done by itself
-    /// now and then, and before a read that needs it.
+    /// Takes or renews the lease on history for old snapshots of this process, and releases it when they are gone. The engine does this by
+    /// itself periodically, and before a read that needs it.
     ///
     /// # Errors
-    /// Those of the store: a snapshot that stays without is read until history is forgotten, and then is too old.
+    /// Errors of the store. A snapshot without a lease can be read until its history is removed, and then fails with `SnapshotTooOld` (239).
     pub async fn keep_history(&self) -> StoreResult<()> {
-        self.core.keep().await
+        self.core.maintain_lease().await
     }
 
-    /// Returns once no commit of this process has anything left to do.
+    /// Returns once the background work of all commits of this process is done.
     pub async fn idle(&self) {
         self.core.background.idle().await;
     }
@@ -176,10 +172,10 @@ impl Percolator {
 static TRAITS: EngineTraits = EngineTraits {
     name: "percolator",
     own_database: Some(DATABASE),
-    // A name that nobody has asked for costs no write.
+    // A record would cost a write.
     records_every_commit: false,
     uses_before: false,
-    // To ask leaves a record where the commit would have to pass: on the primary, or in the place of the commit's own.
+    // A question for the outcome leaves a rollback record on the primary, or in place of the commit's own record.
     rolls_back_for_good: true,
 };
 
@@ -209,18 +205,18 @@ impl Engine for Percolator {
 
     async fn flush(&self) -> StoreResult<()> {
         self.idle().await;
-        self.core.keep().await?;
+        self.core.maintain_lease().await?;
         self.core.rows.store.flush().await
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.claims.holder(self.recent.clone(), deadline), deadline).await
+        self.begin_with(self.claims.register(self.recent.clone(), deadline), deadline).await
     }
 
-    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
-        let holder = self.claims.holder(self.recent.clone(), deadline);
-        holder.reserve(wanted).await;
-        self.begin_with(holder, deadline).await.map(Some)
+    async fn begin_with_claims(&self, deadline: Duration, wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {
+        let claims = self.claims.register(self.recent.clone(), deadline);
+        claims.wait_and_claim(wanted).await;
+        self.begin_with(claims, deadline).await.map(Some)
     }
 
     async fn find_newest(&self, request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
@@ -228,16 +224,16 @@ impl Engine for Percolator {
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
-        let Some(snapshot) = self.core.entered(Timestamp(writes.read_at.0)) else {
+        let Some(snapshot) = self.core.open_snapshot(Timestamp(writes.read_at.0)) else {
             let text = "the write set was not made from a snapshot of this engine that is still open";
             return Err(StoreError::command(Code::NoSuchTransaction, text));
         };
-        let places = Recent::places(&writes);
+        let written = RecentCommits::written_keys(&writes);
         let prepared = Committer::prepare(Arc::clone(&self.core), snapshot, writes).await;
-        match prepared.map_err(committer::undecided)? {
+        match prepared.map_err(committer::not_applied)? {
             Prepared::Commit(committer) => {
                 let at = committer::carry_out(committer).await?;
-                self.recent.note(places, Timestamp(at.0));
+                self.recent.note(written, Timestamp(at.0));
                 Ok(at)
             }
             Prepared::Committed(at) => Ok(at.into()),
@@ -245,15 +241,15 @@ impl Engine for Percolator {
     }
 
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
-        match self.core.noted(id) {
-            Some(Fate::Committed(at)) => Ok(Outcome::Committed(at.into())),
-            Some(Fate::RolledBack) => Ok(Outcome::RolledBack),
-            Some(Fate::Unknown { start, primary }) => {
-                let (fate, outcome) = match self.core.settle(&primary, start).await? {
-                    Some(at) => (Fate::Committed(at), Outcome::Committed(at.into())),
-                    None => (Fate::RolledBack, Outcome::RolledBack),
+        match self.core.known_outcome(id) {
+            Some(KnownOutcome::Committed(at)) => Ok(Outcome::Committed(at.into())),
+            Some(KnownOutcome::RolledBack) => Ok(Outcome::RolledBack),
+            Some(KnownOutcome::Unknown { start, primary }) => {
+                let (known, outcome) = match self.core.abort_unless_committed(&primary, start).await? {
+                    Some(at) => (KnownOutcome::Committed(at), Outcome::Committed(at.into())),
+                    None => (KnownOutcome::RolledBack, Outcome::RolledBack),
                 };
-                self.core.note(id, fate);
+                self.core.remember_outcome(id, known);
                 Ok(outcome)
             }
             None if id.is_named() => records::outcome(&self.core, id).await,
@@ -323,8 +319,8 @@ impl Catalog for Percolator {
         self.core.explain(request).await
     }
 
-    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays. Records of requests have one, and
-    /// no indexes but the engine's own.
+    /// Besides unique indexes, only an index on two fields can refuse a document, and only a document with arrays. The collection of request
+    /// records has arrays, and no indexes but the engine's own.
     fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
         let (catalog, version) = self.core.catalog_at_hand()?;
         let collection = catalog.mapping.collection(namespace, version)?;
@@ -351,17 +347,18 @@ impl Catalog for Percolator {
         let of = |collection: &Namespace| {
             catalog.unique(collection, version).find(|kept| kept.spec().name == index.spec().name)
         };
-        let (Some(kept), Some(snapshot)) = (collection.as_ref().and_then(of), self.core.entered(Timestamp(snapshot.0)))
+        let (Some(kept), Some(snapshot)) =
+            (collection.as_ref().and_then(of), self.core.open_snapshot(Timestamp(snapshot.0)))
         else {
             return Ok(Holder::ToBeFound);
         };
-        let place = (kept.id, key.to_vec());
-        let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
+        let key = IndexKey { index: kept.id, key: key.to_vec() };
+        let owner = unique::owners(&snapshot, [&key]).await?.remove(&key);
         Ok(owner.map_or(Holder::Nobody, Holder::Document))
     }
 }
 
-/// Whether there is an array in a document, at any depth.
+/// Returns whether a document has an array at any depth.
 fn has_array(document: &RawDocument) -> bool {
     document.iter().flatten().any(|(_, value)| match value {
         RawBsonRef::Array(_) => true,

@@ -1,4 +1,4 @@
-//! A transaction: a snapshot to read from, and writes that nobody else sees before the commit.
+//! A transaction: a snapshot to read from, and writes that other transactions do not see before the commit.
 //!
 //! ```text
 //!             Bob: 10, Joe: 2                     time ->
@@ -8,14 +8,12 @@
 //! ```
 //!
 //! A transaction is a `DocumentStore`: each request of the contract works in it, on the snapshot with the transaction's own
-//! writes laid over it ([`own`], [`merged`]). What makes, changes or drops what others have already (indexes on a
-//! collection with documents, renames, drops, `$out`, `$merge`) is refused with 263
-//! `OperationNotSupportedInTransaction`, as in MongoDB.
+//! writes laid over it ([`write_buffer`], [`merged`]). Changes to existing collections (indexes on a collection with documents,
+//! renames, drops, `$out`, `$merge`) are refused with 263 `OperationNotSupportedInTransaction`, as in MongoDB.
 //!
-//! A step that meets a conflict ends the transaction; a step that is refused for another reason (a duplicate key, a bad
-//! filter) does not: as in a store, what it did before that (the first documents of an update of many) stays, and so does
-//! what a step did whose future was dropped. Who wants neither rolls back. Durations of requests' own durability have no meaning in here:
-//! the commit's counts.
+//! A request that meets a conflict ends the transaction. A request that is refused for another reason (a duplicate key, a bad filter)
+//! does not: as in a store, its first writes stay, and so do the writes of a request whose future was dropped. The caller can roll
+//! back. The durability of a request has no meaning in a transaction: that of the commit counts.
 //!
 //! The handle can be cloned; all clones are the same transaction. When the last one is dropped while the transaction is
 //! open, it is rolled back, and that is reported.
@@ -24,12 +22,12 @@
 
 mod catalog;
 mod merged;
-mod own;
-mod reads;
+mod read_set;
 mod requests;
-pub(crate) mod room;
 mod statements;
 mod write;
+pub(crate) mod write_budget;
+mod write_buffer;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,16 +39,16 @@ use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, ErrorClass, Namespace, Read, Result as StoreResult, Snapshot,
 };
 
-use self::own::Own;
-use self::reads::Reads;
-use self::room::Taken;
-use crate::claims::{claimed, place};
+use self::read_set::ReadSet;
+use self::write_budget::Reservation;
+use self::write_buffer::WriteBuffer;
+use crate::claims::claimed;
 use crate::database::{Counters, Shared};
 use crate::error::is_transient;
-use crate::{Claims, Error, Isolation, Place, Result, Start, TransactionId, TransactionOptions};
+use crate::{Claims, DocumentKey, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
 
-/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
-const LINE_MAX: Duration = Duration::from_secs(5);
+/// The longest time that a transaction waits in the queues of documents. A longer claim is not one of many short ones.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A handle on a transaction.
 #[derive(Clone)]
@@ -63,31 +61,31 @@ struct Inner {
     id: TransactionId,
     options: TransactionOptions,
     purpose: Purpose,
-    /// The name that somebody has who may ask for its outcome: no other transaction may replace the record of it.
+    /// The name that a caller may ask for the outcome by: no other transaction may replace its record.
     name: OnceLock<TransactionId>,
-    /// When its time is over, on the clock of the database's sources.
+    /// The end of its lifetime on the clock of the database's sources.
     deadline: Duration,
-    /// After a refused claim: what to claim before it is run again.
-    wanted: Mutex<Vec<Place>>,
-    /// One request that writes at a time.
-    turn: tokio::sync::Mutex<()>,
+    /// After a refused claim: the documents to claim before the transaction is run again.
+    wanted: Mutex<Vec<DocumentKey>>,
+    /// Held by the one request that writes.
+    write_turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
 }
 
-/// What somebody wanted who began it.
+/// The use that a transaction was begun for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// A transaction.
+    /// A transaction that its caller commits.
     Transaction,
-    /// A transaction that is run again after a conflict, and may begin later than it was asked to.
+    /// A transaction that is run again after a conflict, and may take a later snapshot than at its beginning.
     Repeatable,
-    /// To read one snapshot again and again, and nothing else.
+    /// Reads of one snapshot, without writes.
     Reads,
 }
 
 enum Phase {
     Open(Box<Open>),
-    /// The commit is under way. If it is still so when the last handle goes, nobody heard the answer.
+    /// The commit is under way. If the last handle is dropped in this phase, no caller learned the result.
     Committing,
     Ended(Ended),
 }
@@ -96,37 +94,37 @@ enum Phase {
 enum Ended {
     Committed(CommitTimestamp),
     RolledBack(Option<StoreError>),
-    /// Rolled back by something that running it again will not help against.
+    /// Rolled back by an error that would recur.
     Refused(StoreError),
     Unknown(StoreError),
 }
 
-/// What an open transaction has.
+/// The state of an open transaction.
 struct Open {
     snapshot: Arc<dyn Snapshot>,
-    /// Whether nothing was read from the snapshot, and nothing is claimed: then a later snapshot can take its place, and the transaction
-    /// can wait for a document while it keeps none from others.
+    /// Whether nothing was read from the snapshot and nothing is claimed: then a later snapshot can replace it, and the transaction can wait
+    /// for a document without holding others.
     is_fresh: bool,
     claims: Arc<dyn Claims>,
-    own: Own,
-    reads: Reads,
+    writes: WriteBuffer,
+    reads: ReadSet,
 }
 
 impl Open {
-    /// The snapshot, to read from.
+    /// Returns the snapshot for a read.
     fn snapshot(&mut self) -> Arc<dyn Snapshot> {
         self.is_fresh = false;
         Arc::clone(&self.snapshot)
     }
 
-    /// Whether a later snapshot and other claims can take the place of these.
-    fn can_begin_anew(&self) -> bool {
-        self.is_fresh && self.own.is_empty()
+    /// Returns whether a later snapshot and other claims can replace the present ones.
+    fn can_restart(&self) -> bool {
+        self.is_fresh && self.writes.is_empty()
     }
 
-    /// Replaces the snapshot and the claims. Returns `false`, and does nothing, if that is not possible any more.
-    fn begin_anew(&mut self, start: Start) -> bool {
-        if !self.can_begin_anew() {
+    /// Replaces the snapshot and the claims. Returns `false` and does nothing if that is no longer possible.
+    fn restart(&mut self, start: Start) -> bool {
+        if !self.can_restart() {
             return false;
         }
         (self.snapshot, self.claims, self.is_fresh) = (start.snapshot, Arc::from(start.claims), false);
@@ -134,13 +132,12 @@ impl Open {
     }
 }
 
-/// What a transaction holds until its commit is answered.
-struct Held {
-    /// For as long as somebody holds it, the store remembers what was deleted and changed since then. Otherwise it would
-    /// have to take more for a conflict than is one.
+/// The resources that a transaction holds until its commit is answered.
+struct CommitGuards {
+    /// While a snapshot is held, the store remembers later changes and deletions; without that memory it reports needless conflicts.
     _snapshot: Arc<dyn Snapshot>,
     _claims: Arc<dyn Claims>,
-    _taken: Taken,
+    _reservation: Reservation,
 }
 
 impl Transaction {
@@ -148,12 +145,12 @@ impl Transaction {
         Transaction::begin_as(shared, options, Purpose::Transaction).await
     }
 
-    /// Begins what the closure form runs, and runs again after a conflict.
+    /// Begins a transaction of the closure form, which runs it again after a conflict.
     pub(crate) async fn begin_repeatable(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
         Transaction::begin_as(shared, options, Purpose::Repeatable).await
     }
 
-    /// Begins what only reads, and is counted apart.
+    /// Begins a transaction that only reads. It is counted separately.
     pub(crate) async fn begin_reads(shared: Arc<Shared>, lifetime: Duration) -> Result<Self> {
         let options = TransactionOptions { lifetime, ..TransactionOptions::default() };
         Transaction::begin_as(shared, options, Purpose::Reads).await
@@ -169,16 +166,16 @@ impl Transaction {
         Ok(Transaction::open(shared, options, purpose, deadline, start, true))
     }
 
-    /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
-    /// longer than [`LINE_MAX`], or if the engine cannot tell.
-    pub(crate) async fn begin_in_turn(
+    /// Begins a transaction with claims on these documents, once no other transaction has them. Returns `None` if that takes longer than
+    /// [`QUEUE_TIME_MAX`], or if the engine has no queues.
+    pub(crate) async fn begin_with_claims(
         shared: Arc<Shared>,
         options: TransactionOptions,
-        wanted: Vec<Place>,
+        wanted: Vec<DocumentKey>,
     ) -> Result<Option<Self>> {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
-        let start = shared.engine.begin_in_turn(deadline, wanted);
-        let Ok(start) = tokio::time::timeout(patience(&options), start).await else { return Ok(None) };
+        let start = shared.engine.begin_with_claims(deadline, wanted);
+        let Ok(start) = tokio::time::timeout(queue_timeout(&options), start).await else { return Ok(None) };
         Ok(start?.map(|start| Transaction::open(shared, options, Purpose::Repeatable, deadline, start, false)))
     }
 
@@ -195,20 +192,20 @@ impl Transaction {
             snapshot: start.snapshot,
             is_fresh,
             claims: Arc::from(start.claims),
-            own: Own::new(Arc::clone(&shared.room), shared.engine.traits().uses_before),
-            reads: Reads::default(),
+            writes: WriteBuffer::new(Arc::clone(&shared.write_budget), shared.engine.traits().uses_before),
+            reads: ReadSet::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
         let name = options.id.map(OnceLock::from).unwrap_or_default();
-        let (wanted, turn) = (Mutex::default(), Default::default());
-        let inner = Inner { shared, id, options, purpose, name, deadline, wanted, turn, phase };
+        let (wanted, write_turn) = (Mutex::default(), Default::default());
+        let inner = Inner { shared, id, options, purpose, name, deadline, wanted, write_turn, phase };
         inner.counts().begun();
         Transaction { inner: Arc::new(inner) }
     }
 
-    /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
-    /// outcomes are kept ([`Database::forget_outcomes`](crate::Database::forget_outcomes)): the transaction then leaves a
-    /// record of its own. Asked for it later, it may have no name but one for this process ([`TransactionId::unnamed`]).
+    /// Returns its name, by which its outcome can be asked for. If called before the commit, the transaction leaves a record that is kept
+    /// as long as outcomes are ([`Database::forget_outcomes`](crate::Database::forget_outcomes)). If called later, the name may be known to this
+    /// process only ([`TransactionId::unnamed`]).
     pub fn id(&self) -> TransactionId {
         if let Phase::Open(open) = &*self.inner.phase() {
             self.inner.name.get_or_init(|| self.inner.shared.new_id(open.snapshot.timestamp()));
@@ -216,7 +213,7 @@ impl Transaction {
         self.inner.name()
     }
 
-    /// The commit that its snapshot includes last; none once it has ended.
+    /// Returns the newest commit in its snapshot, or `None` once the transaction has ended.
     pub fn read_at(&self) -> Option<CommitTimestamp> {
         match &mut *self.inner.phase() {
             Phase::Open(open) => Some(open.snapshot().timestamp()),
@@ -224,21 +221,21 @@ impl Transaction {
         }
     }
 
-    /// Whether it takes requests.
+    /// Returns whether it takes requests.
     pub fn is_open(&self) -> bool {
         matches!(&*self.inner.phase(), Phase::Open(_))
     }
 
-    /// Whether its time is over.
+    /// Returns whether its lifetime is over.
     pub fn is_expired(&self) -> bool {
         self.inner.is_expired()
     }
 
-    /// Commits: all writes become visible at once, or none does. Without writes this costs nothing. It can be repeated and says
-    /// the same again; one whose outcome is unknown is asked for.
+    /// Commits: all writes become visible at once, or none does. A transaction without writes sends no request. A repeated call returns the same
+    /// result; if the outcome was unknown, it asks for it again.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another transaction was first, or if the answer got lost and it turned out rolled back for good;
+    /// [`Error::Conflict`] if another transaction was first, or if the answer got lost and the transaction is rolled back for good;
     /// [`Error::Store`] if a unique index refuses, [`Error::CommitUnknown`] if the answer got lost.
     ///
     /// # Cancellation
@@ -247,12 +244,12 @@ impl Transaction {
         self.committed().await
     }
 
-    /// Rolls back: as if it had never begun. Nothing to do if it has ended.
+    /// Rolls the transaction back. Does nothing if it has ended.
     pub fn abort(self) {
         self.inner.end(None);
     }
 
-    /// Why it was rolled back by a conflict, if it was: then it may succeed if it is run again.
+    /// Returns the conflict that rolled it back, if any: then it may succeed if it is run again.
     pub fn conflict(&self) -> Option<StoreError> {
         match &*self.inner.phase() {
             Phase::Ended(Ended::RolledBack(Some(error))) => Some(error.clone()),
@@ -260,28 +257,28 @@ impl Transaction {
         }
     }
 
-    /// The document that it was refused, and those that it wrote; none if it was not refused one.
-    pub(crate) fn wanted(&self) -> Vec<Place> {
+    /// Takes the document that the transaction was refused and those that it wrote; empty if no claim was refused.
+    pub(crate) fn wanted(&self) -> Vec<DocumentKey> {
         std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn committed(&self) -> Result<CommitTimestamp> {
         // A request that is under way comes first.
-        let _turn = self.inner.turn.lock().await;
-        let Some((batch, held)) = self.inner.take_for_commit()? else {
-            self.inner.ask_again().await;
-            return self.inner.answer();
+        let _turn = self.inner.write_turn.lock().await;
+        let Some((batch, guards)) = self.inner.take_for_commit()? else {
+            self.inner.ask_for_outcome().await;
+            return self.inner.commit_result();
         };
         let result = self.inner.shared.engine.commit(batch).await;
-        drop(held);
+        drop(guards);
         let ended = match result {
             Ok(at) => Ended::Committed(at),
-            Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.settled(error).await,
+            Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.learn_outcome(error).await,
             Err(error) if is_transient(&error) => Ended::RolledBack(Some(error)),
             Err(error) => Ended::Refused(error),
         };
         self.inner.finish(ended);
-        self.inner.answer()
+        self.inner.commit_result()
     }
 }
 
@@ -296,11 +293,11 @@ impl std::fmt::Debug for Transaction {
 
 impl Inner {
     fn phase(&self) -> MutexGuard<'_, Phase> {
-        // Nothing that holds it can panic half way.
+        // No code that holds the lock can panic half way.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it is counted.
+    /// Returns the counters that it is counted in.
     fn counts(&self) -> &Counters {
         match self.purpose {
             Purpose::Transaction | Purpose::Repeatable => &self.shared.counts,
@@ -308,7 +305,7 @@ impl Inner {
         }
     }
 
-    /// What it goes by: that does not change any more once it is being committed.
+    /// Returns its name, which is final once the commit has begun.
     fn name(&self) -> TransactionId {
         let without = || if self.shared.engine.traits().records_every_commit { self.id } else { self.id.unnamed() };
         self.name.get().copied().unwrap_or_else(without)
@@ -318,10 +315,10 @@ impl Inner {
         self.shared.sources.clock.elapsed() >= self.deadline
     }
 
-    /// Does something with an open transaction.
+    /// Calls a function with the state of an open transaction.
     fn open<T>(&self, with: impl FnOnce(&mut Open) -> StoreResult<T>) -> StoreResult<T> {
         if self.is_expired() {
-            self.end(Some(self.too_long()));
+            self.end(Some(self.expired_error()));
         }
         match &mut *self.phase() {
             Phase::Open(open) => with(open),
@@ -344,11 +341,11 @@ impl Inner {
                 let text = format!("transaction {} takes no requests: {why}", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
             }
-            Purpose::Reads => given_up("it was closed"),
+            Purpose::Reads => snapshot_closed("it was closed"),
         }
     }
 
-    fn too_long(&self) -> StoreError {
+    fn expired_error(&self) -> StoreError {
         let seconds = self.options.lifetime.as_secs_f64();
         match self.purpose {
             Purpose::Transaction | Purpose::Repeatable => {
@@ -356,16 +353,16 @@ impl Inner {
                     format!("transaction {} was open for longer than {seconds} s and was rolled back", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
             }
-            Purpose::Reads => given_up(&format!("it was held for longer than {seconds} s")),
+            Purpose::Reads => snapshot_closed(&format!("it was held for longer than {seconds} s")),
         }
     }
 
-    /// Ends an open transaction without a commit.
+    /// Rolls an open transaction back.
     fn end(&self, conflict: Option<StoreError>) {
         self.end_as(Ended::RolledBack(conflict));
     }
 
-    /// Ends an open transaction without a commit, after a step that can neither be done nor left undone.
+    /// Rolls an open transaction back after a request that was done in part.
     fn refuse(&self, error: &StoreError) {
         self.end_as(Ended::Refused(error.clone()));
     }
@@ -381,16 +378,16 @@ impl Inner {
         if let (true, Phase::Open(open)) = (by_conflict, &before) {
             *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = open.claims.wanted();
         }
-        // The claims go with it, outside of the lock.
+        // The claims are released outside of the lock.
         drop(before);
         self.counts().rolled_back(by_conflict);
-        self.give_back();
+        self.release_session();
     }
 
-    /// Its outcome is known: its session can go on, unless it is somebody else's.
-    fn give_back(&self) {
+    /// Returns its session to the pool, unless the caller named it. Its outcome must be known.
+    fn release_session(&self) {
         if self.options.id.is_none() {
-            self.shared.give_back(self.id);
+            self.shared.release_session(self.id);
         }
     }
 
@@ -402,33 +399,33 @@ impl Inner {
             Ended::Unknown(_) => self.counts().unknown(),
         }
         if !matches!(ended, Ended::Unknown(_)) {
-            self.give_back();
+            self.release_session();
         }
         *self.phase() = Phase::Ended(ended);
     }
 
-    /// What there is to commit; none if it has ended, or ends by this as it wrote nothing.
-    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, Held)>> {
+    /// Takes the batch to commit. Returns `None` if the transaction has ended, or wrote nothing and so ends now.
+    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, CommitGuards)>> {
         if self.is_expired() {
-            self.end(Some(self.too_long()));
+            self.end(Some(self.expired_error()));
         }
         let mut phase = self.phase();
         match std::mem::replace(&mut *phase, Phase::Committing) {
             Phase::Open(open) => {
-                let Open { snapshot, claims, own, reads, .. } = *open;
-                if own.is_empty() {
+                let Open { snapshot, claims, writes, reads, .. } = *open;
+                if writes.is_empty() {
                     *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
                     drop(phase);
                     self.counts().committed();
-                    self.give_back();
+                    self.release_session();
                     return Ok(None);
                 }
                 let mut batch = AtomicBatch::new(snapshot.timestamp());
-                let taken = own.into_batch(&mut batch);
+                let reservation = writes.into_batch(&mut batch);
                 batch.reads = reads.into_list();
                 batch.ticket = Some(self.name().ticket());
                 batch.durability = self.options.durability;
-                Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims, _taken: taken })))
+                Ok(Some((batch, CommitGuards { _snapshot: snapshot, _claims: claims, _reservation: reservation })))
             }
             Phase::Committing => Err(Error::Store(self.not_open("it is being committed"))),
             Phase::Ended(ended) => {
@@ -438,8 +435,8 @@ impl Inner {
         }
     }
 
-    /// What a commit answers, the first time and every further time.
-    fn answer(&self) -> Result<CommitTimestamp> {
+    /// Returns the result of the commit, for the first call and each further one.
+    fn commit_result(&self) -> Result<CommitTimestamp> {
         match &*self.phase() {
             Phase::Ended(Ended::Committed(at)) => Ok(*at),
             Phase::Ended(Ended::RolledBack(Some(error))) => Err(Error::Conflict(error.clone())),
@@ -449,11 +446,11 @@ impl Inner {
         }
     }
 
-    /// What became of a commit whose answer does not tell.
-    async fn settled(&self, error: StoreError) -> Ended {
+    /// Asks the engine for the outcome of a commit whose answer got lost.
+    async fn learn_outcome(&self, error: StoreError) -> Ended {
         match self.shared.engine.outcome(self.name()).await {
             Ok(crate::Outcome::Committed(at)) => {
-                self.counts().settled();
+                self.counts().confirmed();
                 Ended::Committed(at)
             }
             Ok(crate::Outcome::RolledBack) if self.shared.engine.traits().rolls_back_for_good => {
@@ -465,21 +462,21 @@ impl Inner {
         }
     }
 
-    /// Asks what became of a commit that nobody knew the outcome of. It stays counted as that.
-    async fn ask_again(&self) {
+    /// Asks again for the outcome of a commit that was unknown. It stays counted as unknown.
+    async fn ask_for_outcome(&self) {
         let error = match &*self.phase() {
             Phase::Ended(Ended::Unknown(error)) => error.clone(),
             _ => return,
         };
-        let ended = self.settled(error).await;
+        let ended = self.learn_outcome(error).await;
         if !matches!(ended, Ended::Unknown(_)) {
-            self.give_back();
+            self.release_session();
         }
         *self.phase() = Phase::Ended(ended);
     }
 
-    /// Ends the transaction if a step failed in a way that running it again may help.
-    fn judge<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
+    /// Rolls the transaction back if the error is transient.
+    fn end_on_conflict<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
         if let Err(error) = &result
             && is_transient(error)
         {
@@ -488,18 +485,18 @@ impl Inner {
         result
     }
 
-    /// Remembers what was read, if that matters.
+    /// Adds a read to the read set of a serializable transaction.
     fn note_read(&self, open: &mut Open, read: impl FnOnce() -> Read) {
         if self.options.isolation == Isolation::Serializable {
             open.reads.note(read());
         }
     }
 
-    /// Claims the document that a statement names before it is read. If another transaction has a claim on it, one that is run
-    /// again after a conflict waits for it, and begins anew, if it has read and claimed nothing before; or else it has its conflict sooner.
+    /// Claims the document that a statement names, before it is read. If another transaction has a claim on it, a repeatable transaction that
+    /// has read and claimed nothing waits for it and restarts; any other one conflicts at once.
     async fn claim_named(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<()> {
         let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter)) else { return Ok(()) };
-        let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_begin_anew())))?;
+        let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_restart())))?;
         if claims.try_claim(namespace, id) {
             return self.open(|open| {
                 open.is_fresh = false;
@@ -507,10 +504,10 @@ impl Inner {
             });
         }
         if can_wait {
-            let start = self.shared.engine.begin_in_turn(self.deadline, vec![place(namespace, id)]);
-            let start = tokio::time::timeout(patience(&self.options), start).await.unwrap_or(Ok(None))?;
+            let start = self.shared.engine.begin_with_claims(self.deadline, vec![DocumentKey::new(namespace, id)]);
+            let start = tokio::time::timeout(queue_timeout(&self.options), start).await.unwrap_or(Ok(None))?;
             if let Some(start) = start
-                && self.open(|open| Ok(open.begin_anew(start)))?
+                && self.open(|open| Ok(open.restart(start)))?
             {
                 return Ok(());
             }
@@ -518,20 +515,20 @@ impl Inner {
         Err(claimed(namespace, id))
     }
 
-    /// Runs a request that writes, when no other one does.
-    async fn in_turn<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    /// Runs a request that writes, after any other one has ended.
+    async fn run_write<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
         if self.purpose == Purpose::Reads {
             return Err(StoreError::command(
                 Code::IllegalOperation,
                 "a snapshot is there to be read, not to be written to",
             ));
         }
-        let _turn = self.turn.lock().await;
-        let result = self.judge(request.await);
+        let _turn = self.write_turn.lock().await;
+        let result = self.end_on_conflict(request.await);
         if let Err(error) = &result
             && error.class() == ErrorClass::Outage
         {
-            // Nobody can tell how far the request came: the statements before are among the transaction's writes.
+            // It is unknown how far the request came, and its first statements are among the transaction's writes.
             self.refuse(error);
         }
         result
@@ -543,15 +540,15 @@ impl Drop for Inner {
         let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
         match phase {
             Phase::Open(open) => {
-                if !open.own.is_empty() {
+                if !open.writes.is_empty() {
                     tracing::debug!(transaction = %self.name(), "a transaction was dropped while it was open: rolled back");
                 }
                 self.counts().rolled_back(false);
                 self.counts().dropped();
-                self.give_back();
+                self.release_session();
             }
             Phase::Committing => {
-                tracing::warn!(transaction = %self.name(), "nobody waited for a commit: its outcome is unknown");
+                tracing::warn!(transaction = %self.name(), "a transaction was dropped during its commit: its outcome is unknown");
                 self.counts().unknown();
             }
             Phase::Ended(_) => {}
@@ -559,24 +556,24 @@ impl Drop for Inner {
     }
 }
 
-/// How long a transaction stands in line for documents.
-fn patience(options: &TransactionOptions) -> Duration {
-    LINE_MAX.min(options.lifetime / 2)
+/// Returns how long a transaction waits in the queues of documents.
+fn queue_timeout(options: &TransactionOptions) -> Duration {
+    QUEUE_TIME_MAX.min(options.lifetime / 2)
 }
 
-/// The `_id` that all documents have which a filter matches, if it names one.
+/// Returns the `_id` that a filter names, if it matches documents of one `_id` only.
 fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
     let id = filter.get("_id").ok().flatten()?;
     let is_condition = matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_));
     (!is_condition).then_some(id)
 }
 
-/// A snapshot that is read outside of a transaction is gone.
-fn given_up(why: &str) -> StoreError {
+/// Returns the error for a closed snapshot that is read outside of a transaction.
+fn snapshot_closed(why: &str) -> StoreError {
     StoreError::command(Code::SnapshotTooOld, format!("the snapshot is gone: {why}; read again from a new one"))
 }
 
-/// What is not possible inside of a transaction.
+/// Returns the error for an operation that is not possible in a transaction.
 fn unsupported(what: &str) -> StoreError {
     let text = format!("{what} is not possible inside of a transaction");
     StoreError::command(Code::OperationNotSupportedInTransaction, text)

@@ -80,7 +80,7 @@ async fn the_library_asks_what_became_of_a_commit() {
     let database = over(Plan::at(commit, Fault::LoseReply));
     database.transaction(|tx| async move { insert(&tx).await }).await.unwrap();
     let counts = database.counts();
-    assert_eq!((counts.committed, counts.settled, counts.unknown), (1, 1, 0));
+    assert_eq!((counts.committed, counts.confirmed, counts.unknown), (1, 1, 0));
 }
 
 #[tokio::test]
@@ -97,6 +97,6 @@ async fn what_the_library_cannot_find_out_its_caller_asks_for() {
         let outcome = database.outcome(id).await.unwrap();
         assert_eq!(matches!(outcome, Outcome::Committed(_)), expected, "{outcome:?}");
         let counts = database.counts();
-        assert_eq!((counts.committed, counts.settled, counts.unknown), (0, 0, 1));
+        assert_eq!((counts.committed, counts.confirmed, counts.unknown), (0, 0, 1));
     }
 }

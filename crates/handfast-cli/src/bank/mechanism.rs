@@ -37,7 +37,7 @@ impl Mechanism {
         match self {
             Mechanism::Library(database, lost_answers) => {
                 let counts = database.counts();
-                let (open, conflicts, settled) = (counts.open(), counts.conflicts, counts.settled);
+                let (open, conflicts, settled) = (counts.open(), counts.conflicts, counts.confirmed);
                 Tally { open, conflicts, answers_lost: lost_answers(), settled }
             }
             Mechanism::Server(server) => server.tally(),

@@ -75,7 +75,7 @@ impl Protocol {
             let decided = match row.status(of.start) {
                 Status::Committed(at) => Decision::Committed(Table::tick(at)),
                 Status::RolledBack => Decision::RolledBack,
-                Status::Locked | Status::Unheard => continue,
+                Status::Locked | Status::Unknown => continue,
             };
             match (of.decided, decided) {
                 (None, _) => of.decided = Some(decided),

@@ -62,7 +62,7 @@ impl Protocol {
             _ if self.rules.is(Mutant::LockTrustedFirst) => return Asked::Decided(Decision::RolledBack),
             Status::Committed(at) => return Asked::Decided(Decision::Committed(Table::tick(at))),
             Status::RolledBack => return Asked::Decided(Decision::RolledBack),
-            Status::Locked | Status::Unheard => {}
+            Status::Locked | Status::Unknown => {}
         }
         match self.table.step(Operation::GiveUp(of.claim(client)), row) {
             Outcome::Done => Asked::Decided(Decision::RolledBack),

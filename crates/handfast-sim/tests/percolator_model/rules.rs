@@ -4,7 +4,8 @@
 //! right or wrong by itself.
 
 use handfast_txn::percolator::row::{
-    self, Body, Collected, Lock, NotCommitted, Refused, Row, Seen, Step, StillOpen, Timestamp, Version,
+    self, Body, Collected, CommitRefused, GiveUpRefused, Lock, PrewriteRefused, ReadResult, Row, Step, Timestamp,
+    Version,
 };
 
 /// A rule of the protocol that is not kept.
@@ -80,7 +81,7 @@ impl Rules {
         self.0 == Some(mutant)
     }
 
-    pub(crate) fn prewrite(self, row: &Row, lock: &Lock) -> Result<Step, Refused> {
+    pub(crate) fn prewrite(self, row: &Row, lock: &Lock) -> Result<Step, PrewriteRefused> {
         let mut shown = row.clone();
         match self.0 {
             Some(Mutant::NoWriteCheck) => shown.visible.commit = Timestamp(0),
@@ -96,7 +97,7 @@ impl Rules {
     }
 
     /// The committer's: it has the lock that it wrote in its memory.
-    pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, NotCommitted> {
+    pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, CommitRefused> {
         let step = row::commit(row, lock.start, at, &row::AllNeeded);
         if step.is_ok() || !self.is(Mutant::CommitWithoutLock) {
             return step;
@@ -109,7 +110,7 @@ impl Rules {
     }
 
     /// Of somebody who has asked the primary.
-    pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, NotCommitted> {
+    pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, CommitRefused> {
         let mut shown = row.clone();
         if let Some(lock) = shown.lock.as_mut().filter(|_| self.is(Mutant::AnyLockCommitted)) {
             lock.start = start;
@@ -122,9 +123,11 @@ impl Rules {
         Ok(self.collapsed(step))
     }
 
-    pub(crate) fn give_up(self, primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+    pub(crate) fn give_up(self, primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, GiveUpRefused> {
         match self.0 {
-            Some(Mutant::NoRollbackRecord) => row::rollback(primary, found.start, false).map_err(StillOpen::Committed),
+            Some(Mutant::NoRollbackRecord) => {
+                row::rollback(primary, found.start, false).map_err(GiveUpRefused::Committed)
+            }
             _ => Ok(self.collapsed(row::give_up(primary, found, now)?)),
         }
     }
@@ -143,10 +146,10 @@ impl Rules {
             shown.lock = None;
         }
         match row::read_at(&shown, at) {
-            Seen::Document(document) => Reading::Saw(Saw::By(document.get_i32("by").unwrap_or(-1))),
-            Seen::Nothing => Reading::Saw(Saw::Nothing),
-            Seen::Locked(_) => Reading::Locked,
-            Seen::TooOld => Reading::TooOld,
+            ReadResult::Document(document) => Reading::Saw(Saw::By(document.get_i32("by").unwrap_or(-1))),
+            ReadResult::Nothing => Reading::Saw(Saw::Nothing),
+            ReadResult::Locked(_) => Reading::Locked,
+            ReadResult::TooOld => Reading::TooOld,
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::Namespace;
 use handfast_txn::percolator::row::{
-    Body, Collected, Key, Lock, NotCommitted, Refused, Revision, Row, Status, Step, StillOpen, Timestamp, Version,
-    status_of,
+    Body, Collected, CommitRefused, GiveUpRefused, Key, Lock, PrewriteRefused, Revision, Row, Status, Step, Timestamp,
+    Version, status_of,
 };
 
 use crate::rules::{Reading, Rules, Saw};
@@ -177,8 +177,8 @@ impl Table {
                 let lock = lock(claim);
                 let now = Timestamp(lock.start.0 + 1);
                 self.rules.give_up(row, &lock, now).map_err(|why| match why {
-                    StillOpen::Committed(at) => Outcome::Committed(tick(at)),
-                    StillOpen::Alive => Outcome::Locked,
+                    GiveUpRefused::Committed(at) => Outcome::Committed(tick(at)),
+                    GiveUpRefused::Alive => Outcome::Locked,
                 })
             }
             Operation::Collect(safe) => match self.rules.collect(row, timestamp(safe)) {
@@ -274,19 +274,19 @@ fn body(document: u8, by: i32) -> RawDocumentBuf {
     rawdoc! { "_id": name(document), "by": by }
 }
 
-fn refused(why: Refused) -> Outcome {
+fn refused(why: PrewriteRefused) -> Outcome {
     match why {
-        Refused::Committed(at) => Outcome::Committed(tick(at)),
-        Refused::Locked(_) => Outcome::Locked,
-        Refused::RolledBack => Outcome::RolledBack,
-        Refused::Conflict(_) | Refused::Full => Outcome::Refused,
+        PrewriteRefused::Committed(at) => Outcome::Committed(tick(at)),
+        PrewriteRefused::Locked(_) => Outcome::Locked,
+        PrewriteRefused::RolledBack => Outcome::RolledBack,
+        PrewriteRefused::Conflict(_) | PrewriteRefused::Full => Outcome::Refused,
     }
 }
 
-fn not_committed(why: NotCommitted) -> Outcome {
+fn not_committed(why: CommitRefused) -> Outcome {
     match why {
-        NotCommitted::RolledBack => Outcome::RolledBack,
-        NotCommitted::NoLock => Outcome::Refused,
+        CommitRefused::RolledBack => Outcome::RolledBack,
+        CommitRefused::NoLock => Outcome::Refused,
     }
 }
 

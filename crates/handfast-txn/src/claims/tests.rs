@@ -7,50 +7,50 @@ use std::task::{Context, Poll, Waker};
 use handfast_store::{AtomicStore, MemoryStore, Sources};
 
 use super::*;
-use crate::local::Stored;
+use crate::local::StoreChangeDetector;
 
 struct Setting {
     store: Arc<dyn AtomicStore>,
-    table: Arc<Table>,
+    table: Arc<ClaimTable>,
     namespace: Namespace,
 }
 
 /// A transaction that waits until it may begin.
-type Waiting<'t> = Pin<Box<dyn Future<Output = Holder> + 't>>;
+type Waiting<'t> = Pin<Box<dyn Future<Output = TransactionClaims> + 't>>;
 
 impl Setting {
     fn new() -> Self {
         let sources = Sources::seeded(1);
         let store: Arc<dyn AtomicStore> = Arc::new(MemoryStore::new(sources.clone()));
-        Setting { store, table: Arc::new(Table::new(sources.clock)), namespace: Namespace::new("d", "c").unwrap() }
+        Setting { store, table: Arc::new(ClaimTable::new(sources.clock)), namespace: Namespace::new("d", "c").unwrap() }
     }
 
-    fn holder(&self) -> Holder {
-        self.table.holder(Arc::new(Stored(Arc::clone(&self.store))), Duration::from_secs(60))
+    fn holder(&self) -> TransactionClaims {
+        self.table.register(Arc::new(StoreChangeDetector(Arc::clone(&self.store))), Duration::from_secs(60))
     }
 
     /// Somebody who reserves these documents.
     fn waits(&self, ids: &[i32]) -> Waiting<'_> {
-        let wanted = ids.iter().map(|id| place(&self.namespace, RawBsonRef::Int32(*id))).collect();
+        let wanted = ids.iter().map(|id| DocumentKey::new(&self.namespace, RawBsonRef::Int32(*id))).collect();
         Box::pin(async move {
             let holder = self.holder();
-            holder.reserve(wanted).await;
+            holder.wait_and_claim(wanted).await;
             holder
         })
     }
 
-    async fn may_claim(&self, holder: &Holder, id: i32) -> bool {
+    async fn may_claim(&self, holder: &TransactionClaims, id: i32) -> bool {
         let snapshot = self.store.snapshot().await.unwrap();
         holder.claim(&self.namespace, RawBsonRef::Int32(id), None, &*snapshot).await.is_ok()
     }
 
     fn is_empty(&self) -> bool {
-        lock(&self.table.lines).is_empty()
+        lock(&self.table.queues).is_empty()
     }
 }
 
 /// The transaction, if it has begun.
-fn begun(waiting: &mut Waiting<'_>) -> Option<Holder> {
+fn begun(waiting: &mut Waiting<'_>) -> Option<TransactionClaims> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(holder) => Some(holder),
         Poll::Pending => None,
@@ -73,7 +73,7 @@ async fn a_refused_transaction_wants_what_it_had_and_what_it_was_refused() {
     assert!(setting.may_claim(&first, 1).await && setting.may_claim(&second, 2).await);
     assert!(second.wanted().is_empty(), "it was refused nothing");
     assert!(!setting.may_claim(&second, 1).await);
-    let wanted = [2, 1].map(|id| place(&setting.namespace, RawBsonRef::Int32(id)));
+    let wanted = [2, 1].map(|id| DocumentKey::new(&setting.namespace, RawBsonRef::Int32(id)));
     assert_eq!(second.wanted(), wanted);
     drop((first, second));
     assert!(setting.is_empty());
@@ -183,7 +183,7 @@ async fn a_long_wait_leaves_no_trace() {
     for _ in 0..100 {
         assert!(begun(&mut setting.waits(&[1])).is_none());
     }
-    assert_eq!(lock(&setting.table.lines).waiting(), 0, "those that have given up");
+    assert_eq!(lock(&setting.table.queues).waiting(), 0, "those that have given up");
     drop(holder);
     assert!(setting.is_empty());
 }

@@ -1,5 +1,4 @@
-//! The pause before a transaction is run again: random, and longer with each attempt, so that those who lost do not all come back at
-//! once.
+//! The random pause before a transaction is run again. It grows with each attempt, so that losers of a conflict do not return all at once.
 //!
 //! ```text
 //! attempt    0           1         2         3        ..  8 and later
@@ -15,7 +14,7 @@ const FIRST_MAX: Duration = Duration::from_micros(500);
 /// The longest pause.
 const MAX: Duration = Duration::from_millis(100);
 
-/// The pause after this many attempts before the last one.
+/// Returns the pause after this many earlier attempts.
 pub(super) fn pause(attempt: u32, chance: u64) -> Duration {
     let longest = FIRST_MAX.saturating_mul(1 << attempt.min(16)).min(MAX);
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
-//! A database under the contract of a store.
+//! The contract of a store for a database.
 //!
-//! What the engine's store cannot do alone is a transaction of its own: all documents of such a request are changed
-//! together or not at all, and the results that its tickets ask for are stored in the same step.
+//! A request that the engine's store cannot do alone is a transaction of its own: all its documents are changed or none, and the results
+//! for its tickets are stored in the same step.
 
 use std::sync::Arc;
 
@@ -25,35 +25,35 @@ impl DocumentStore for Database {
     async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
         match self.plain() {
             Some(store) => store.insert(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.insert_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.insert_once(request).await }).await,
         }
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
         match self.plain() {
             Some(store) => store.find(request).await,
-            None => self.find_alone(request).await,
+            None => self.find_outside_transaction(request).await,
         }
     }
 
     async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
         match self.plain() {
             Some(store) => store.update(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.update_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.update_once(request).await }).await,
         }
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
         match self.plain() {
             Some(store) => store.find_and_modify(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.find_and_modify_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.find_and_modify_once(request).await }).await,
         }
     }
 
     async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
         match self.plain() {
             Some(store) => store.delete(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.delete_once(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.delete_once(request).await }).await,
         }
     }
 
@@ -67,14 +67,14 @@ impl DocumentStore for Database {
     async fn count(&self, request: Count) -> StoreResult<u64> {
         match self.plain() {
             Some(store) => store.count(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.count(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.count(request).await }).await,
         }
     }
 
     async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
         match self.plain() {
             Some(store) => store.distinct(request).await,
-            None => self.alone(&request, |tx, request| async move { tx.distinct(request).await }).await,
+            None => self.run_alone(&request, |tx, request| async move { tx.distinct(request).await }).await,
         }
     }
 
@@ -133,7 +133,9 @@ impl DocumentStore for Database {
     async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
         match self.plain() {
             Some(store) => store.collection_stats(namespace).await,
-            None => self.alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await,
+            None => {
+                self.run_alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await
+            }
         }
     }
 

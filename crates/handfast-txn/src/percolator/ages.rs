@@ -1,17 +1,17 @@
-//! How long ago, at least, some timestamps were given out: measured on stopwatches, and kept for all collectors.
+//! The least ages of some timestamps, measured by monotonic clocks and stored for all collectors.
 //!
 //! ```text
 //! handfast.ages   { _id: "ages", v: 12, marks: [ { ts: <a timestamp>, age: <ms> }, .. ascending ] }
 //!
 //! a collector's pass      now := a fresh timestamp
-//!                         read the document; each mark that was read before is as old as it was then, and what our stopwatch has
+//!                         read the document; each mark that was read before is as old as it was then, and what our monotonic clock has
 //!                         counted since; the greater age counts
 //!                         write the document, with { ts: now, age: 0 }
 //! what may be forgotten   what is below the newest mark whose age is the retention, or more
 //! ```
 //!
 //! A time of day cannot say how long ago something was: it is wrong, or set, or follows the time of day of another process by way of
-//! the oracle. A stopwatch can, and ends with its process. So each process that watches a mark writes down what its stopwatch has
+//! the oracle. A monotonic clock can, and ends with its process. So each process that watches a mark writes down what its monotonic clock has
 //! counted, and the next one counts on from there: a process that is restarted every hour forgets what is a day old, later than one
 //! that runs all the time.
 //!
@@ -20,11 +20,10 @@
 //! "It is at least so long since this timestamp was given out" stays true once it is. A mark begins with 0, after its timestamp was
 //! fetched. A process that has read a true age, and counts no more than what has gone by since the answer, comes to a true age again.
 //! Of two true ages the greater one is true; and a timestamp is no younger than a larger one, which was given out later. So it does not
-//! matter how many processes write, in which order, or whether a write comes late: a stopwatch that stands still, an answer that is
+//! matter how many processes write, in which order, or whether a write comes late: a monotonic clock that stands still, an answer that is
 //! lost and a process that dies make ages smaller than they could be, and what is forgotten is forgotten later.
 //!
-//! Marks are thinned out: between two of them there is an eighth of their age, or of the retention. So there are few, for any age that
-//! somebody asks for.
+//! Marks are thinned out: the gap between two of them is an eighth of their age, or of the retention. So there are few.
 //!
 //! Source: spec: transactions, "Time"; docs/decisions/0028-clocks.md.
 
@@ -37,21 +36,21 @@ use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::core::{Core, lock};
 use super::row::Timestamp;
-use super::whole::{Whole, number, signed};
+use super::versioned_document::{VersionedDocument, number, signed};
 
 #[cfg(test)]
 mod tests;
 
-/// Marks that are kept, the newest ones: some 40 bytes each. With the usual retention those of two years are fewer.
+/// The most marks, some 40 bytes each. With the usual retention there are fewer in two years.
 const MARKS_MAX: usize = 256;
-/// Between two marks there is at most this part of their age, or of the retention if that is more (or the time between two passes).
-const PART: u32 = 8;
+/// The gap between two marks is at most this fraction of their age, or of the retention if that is more (or the time between two passes).
+const MARK_GAP_SHARE: u32 = 8;
 
 /// A timestamp that was given out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Mark {
     at: Timestamp,
-    /// It is at least so long since.
+    /// At least this long ago.
     age: Duration,
 }
 
@@ -64,7 +63,7 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    /// A timestamp that was given out so long ago, or longer; the newest that is known, or that from before all.
+    /// Returns the newest timestamp that is known to be at least this old, or zero.
     pub(super) fn older_than(&self, age: Duration) -> Timestamp {
         self.marks.iter().rfind(|mark| mark.age >= age).map_or(Timestamp::default(), |mark| mark.at)
     }
@@ -77,7 +76,7 @@ impl Ages {
         }
     }
 
-    /// Each mark is at least as old as those after it.
+    /// Raises each age to at least that of the later marks.
     fn raise(&mut self) {
         let mut younger = Duration::ZERO;
         for mark in self.marks.iter_mut().rev() {
@@ -86,12 +85,12 @@ impl Ages {
         }
     }
 
-    /// Keeps few of the marks.
+    /// Removes marks that are closer than the gap.
     fn thin_out(&mut self, retention: Duration) {
         let mut kept: Vec<Mark> = Vec::new();
         for (place, mark) in self.marks.iter().enumerate() {
             let gap = |older: &Mark, younger: &Mark| {
-                older.age.saturating_sub(younger.age) <= younger.age.max(retention) / PART
+                older.age.saturating_sub(younger.age) <= younger.age.max(retention) / MARK_GAP_SHARE
             };
             let is_needless = kept.last().zip(self.marks.get(place + 1)).is_some_and(|(older, next)| gap(older, next));
             if !is_needless {
@@ -103,15 +102,14 @@ impl Ages {
     }
 }
 
-/// What this process's stopwatch adds to the ages of marks: how old each was, and when that was.
+/// The age of each mark at a moment on this process's monotonic clock, to which the time since is added.
 #[derive(Debug, Default)]
 pub(super) struct AgeWatch {
     since: HashMap<Timestamp, (Duration, Duration)>,
 }
 
 impl AgeWatch {
-    /// Brings ages up to date that have just been read: the stopwatch showed no more when the answer was here. From now on these marks
-    /// are watched.
+    /// Updates ages that have just been read, at `elapsed` on the monotonic clock or before, and watches these marks from now on.
     fn update(&mut self, ages: &mut Ages, elapsed: Duration) {
         for mark in &mut ages.marks {
             if let Some((age, then)) = self.since.get(&mark.at) {
@@ -124,7 +122,7 @@ impl AgeWatch {
 }
 
 impl Core {
-    /// The known ages of timestamps. This one, which has just been fetched, is among them from now on.
+    /// Updates and returns the known ages of timestamps, and adds a timestamp that has just been fetched.
     pub(super) async fn ages(&self, now: Timestamp) -> StoreResult<Ages> {
         let pass = |ages: &mut Ages| {
             ages.add(now);
@@ -132,11 +130,11 @@ impl Core {
             ages.thin_out(self.options.retention);
             Ok(())
         };
-        self.rows.change_whole(pass).await.map(|((), ages)| ages)
+        self.rows.change_versioned(pass).await.map(|((), ages)| ages)
     }
 }
 
-impl Whole for Ages {
+impl VersionedDocument for Ages {
     const NAME: &'static str = "ages";
 
     fn version(&self) -> u64 {

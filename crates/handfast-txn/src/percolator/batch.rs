@@ -25,23 +25,23 @@ use handfast_store::{
 use tokio::task::JoinSet;
 
 use super::row::{Key, Revision, Row, Step};
-use super::rows::{Doubt, RefusedStep, Rows, Swap, unchecked};
+use super::rows::{LostAnswers, RefusedStep, Rows, Swap, unchecked};
 
-/// Rows of one batch at most..
+/// The most rows in one batch.
 const BATCH_ROWS_MAX: usize = 1000;
-/// ..and bytes of documents in one of its requests: what is read in a page, and a quarter of what a command may hold.
+/// The most bytes of documents in one request of a batch: as many as in a page, and a quarter of a command.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Rows up to which each is sent by itself: all at once they take one round trip.
+/// The most rows that are sent by requests of their own, all at once in one round trip.
 const SINGLES_MAX: usize = 32;
-/// Batches of one transaction that are under way at the same time.
+/// The most batches of one transaction that are under way at the same time.
 const BATCHES_AT_ONCE: usize = 4;
-/// Times that a batch is sent before its rows go alone.
+/// How often a batch is sent before its rows are sent alone.
 const ROUNDS_MAX: usize = 3;
 
-/// What came of a step on a row.
-pub(super) type Stepped<E> = StoreResult<Result<Row, RefusedStep<E>>>;
+/// The result of a step on a row.
+pub(super) type StepResult<E> = StoreResult<Result<Row, RefusedStep<E>>>;
 
-/// Places of rows that go together: alone if they are few, else by collection. The group of the first one comes first.
+/// Returns groups of row positions: single rows if they are few, else batches by collection. The group of the first row comes first.
 pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) -> Vec<Vec<usize>> {
     if rows.len() <= SINGLES_MAX {
         return (0..rows.len()).map(|place| vec![place]).collect();
@@ -64,46 +64,45 @@ pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) 
     groups.into_iter().map(|(places, _)| places).collect()
 }
 
-/// How many of these groups may be under way at the same time.
-pub(super) fn at_once(groups: &[Vec<usize>]) -> usize {
+/// Returns how many of these groups may be under way at the same time.
+pub(super) fn groups_at_once(groups: &[Vec<usize>]) -> usize {
     if groups.iter().all(|group| group.len() == 1) { SINGLES_MAX } else { BATCHES_AT_ONCE }
 }
 
 /// A row on which the step is still to be done.
-struct Open {
+struct PendingRow {
     place: usize,
     key: Key,
     known: Option<Row>,
-    doubt: Doubt,
+    lost: LostAnswers,
     /// The revision that the last request was conditional on.
     last: Revision,
 }
 
 /// A row that is sent.
-struct Sent {
-    open: Open,
+struct SentRow {
+    open: PendingRow,
     next: Row,
     swap: Swap,
 }
 
-/// What an answer says of one row of its request.
+/// The result for one row of a request.
 enum Answer {
     Done,
-    /// Perhaps it is done. No request for it is under way any more.
+    /// The step may be done, and no request for it is under way.
     Unclear,
     Failed(StoreError),
 }
 
 impl Rows {
-    /// Carries out a step on rows of any number and collections, some at a time; says whether nothing failed. The step is told
-    /// the row's place.
+    /// Carries out a step on any rows, in groups. Returns whether all succeeded. The step gets the row's position.
     pub(super) async fn apply_everywhere<E: Send + 'static>(
         &self,
         rows: Vec<(Key, Option<Row>)>,
         step: impl Fn(usize, &Row) -> Result<Step, E> + Clone + Send + Sync + 'static,
     ) -> bool {
         let groups = groups(rows.iter().map(|(key, known)| (key, known.as_ref().map_or(0, bytes_to_be))));
-        let (mut rows, at_once): (Vec<_>, _) = (rows.into_iter().map(Some).collect(), at_once(&groups));
+        let (mut rows, at_once): (Vec<_>, _) = (rows.into_iter().map(Some).collect(), groups_at_once(&groups));
         let (mut tasks, mut is_done) = (JoinSet::new(), true);
         for group in groups {
             if tasks.len() >= at_once {
@@ -122,31 +121,31 @@ impl Rows {
         is_done
     }
 
-    /// Carries out a step on some rows of one collection, on what is known of each or else on what is read. Returns what came of
-    /// it for each, in their order. The step is told the row's place; `check` says of a changed row whether it may be written.
+    /// Carries out a step on rows of one collection, known or read, and returns the results in their order. The step gets the row's position;
+    /// `check` may refuse a changed row before it is written.
     pub(super) async fn apply_all<E: Send>(
         &self,
         rows: Vec<(Key, Option<Row>)>,
         step: impl Fn(usize, &Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
-    ) -> Vec<Stepped<E>> {
+    ) -> Vec<StepResult<E>> {
         let mut stepped = Vec::with_capacity(rows.len());
         let mut open = Vec::with_capacity(rows.len());
         for (place, (key, known)) in rows.into_iter().enumerate() {
             let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
-            open.push(Open { place, key, known, doubt: Doubt::default(), last });
+            open.push(PendingRow { place, key, known, lost: LostAnswers::default(), last });
         }
         for _ in 0..ROUNDS_MAX {
             if open.len() < 2 {
                 break;
             }
             open = self.read_together(open, &mut stepped).await;
-            let (unread, sent) = planned(open, &step, &check, &mut stepped);
+            let (unread, sent) = plan_requests(open, &step, &check, &mut stepped);
             open = unread;
             open.extend(self.send_together(sent, &mut stepped).await);
         }
-        for Open { place, key, known, doubt, last } in open {
-            let alone = self.apply_after(&key, known, (doubt, last), |row| step(place, row), &check).await;
+        for PendingRow { place, key, known, lost, last } in open {
+            let alone = self.apply_after(&key, known, lost, last, |row| step(place, row), &check).await;
             stepped.push((place, alone));
         }
         stepped.sort_unstable_by_key(|(place, _)| *place);
@@ -154,7 +153,11 @@ impl Rows {
     }
 
     /// Reads the rows that are not known.
-    async fn read_together<E>(&self, mut open: Vec<Open>, stepped: &mut Vec<(usize, Stepped<E>)>) -> Vec<Open> {
+    async fn read_together<E>(
+        &self,
+        mut open: Vec<PendingRow>,
+        stepped: &mut Vec<(usize, StepResult<E>)>,
+    ) -> Vec<PendingRow> {
         let unknown: RawArrayBuf =
             open.iter().filter(|row| row.known.is_none()).map(|row| row.key.id.clone()).collect();
         let Some(first) = open.iter().find(|row| row.known.is_none()) else { return open };
@@ -162,15 +165,15 @@ impl Rows {
         let found = match self.store.find_all(find).await.and_then(by_id) {
             Ok(found) => found,
             Err(error) => {
-                let failed = |row: &mut Open| match row.known {
+                let failed = |row: &mut PendingRow| match row.known {
                     Some(_) => None,
-                    None => row.doubt.after(error.clone(), row.last),
+                    None => row.lost.after(error.clone(), row.last),
                 };
-                return kept(open, failed, stepped);
+                return keep_pending(open, failed, stepped);
             }
         };
         let mut found = found;
-        let read = |row: &mut Open| {
+        let read = |row: &mut PendingRow| {
             if row.known.is_none() {
                 match found.remove(&encoded(row.key.id.as_raw_bson_ref())) {
                     Some(document) => match Row::from_document(&document) {
@@ -182,26 +185,25 @@ impl Rows {
             }
             None
         };
-        kept(std::mem::take(&mut open), read, stepped)
+        keep_pending(std::mem::take(&mut open), read, stepped)
     }
 
-    /// Sends what the rows are to become, in requests that are not too large; returns those of which it is not clear that they
-    /// have.
-    async fn send_together<E>(&self, sent: Vec<Sent>, stepped: &mut Vec<(usize, Stepped<E>)>) -> Vec<Open> {
+    /// Sends the changed rows in requests of bounded size, and returns the rows whose result is unclear.
+    async fn send_together<E>(&self, sent: Vec<SentRow>, stepped: &mut Vec<(usize, StepResult<E>)>) -> Vec<PendingRow> {
         let mut open = Vec::new();
         let (inserts, updates): (Vec<_>, Vec<_>) =
             sent.into_iter().partition(|sent| matches!(sent.swap, Swap::Insert(_)));
         for rows in [inserts, updates] {
-            for rows in cut(rows) {
+            for rows in split_by_bytes(rows) {
                 let answers = self.send(&rows).await;
-                for (Sent { open: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
+                for (SentRow { open: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
                     let failed = match answer {
                         Answer::Done => {
                             stepped.push((row.place, Ok(Ok(next))));
                             continue;
                         }
                         Answer::Unclear => None,
-                        Answer::Failed(error) => row.doubt.after(error, row.last),
+                        Answer::Failed(error) => row.lost.after(error, row.last),
                     };
                     match failed {
                         Some(error) => stepped.push((row.place, Err(error))),
@@ -213,8 +215,8 @@ impl Rows {
         open
     }
 
-    /// Sends one request; says what its answer says of each row.
-    async fn send(&self, rows: &[Sent]) -> Vec<Answer> {
+    /// Sends one request, and returns the result for each row.
+    async fn send(&self, rows: &[SentRow]) -> Vec<Answer> {
         let Some(namespace) = rows.first().map(|row| row.open.key.namespace.clone()) else { return Vec::new() };
         let (mut documents, mut statements) = (Vec::new(), Vec::new());
         for row in rows {
@@ -232,7 +234,7 @@ impl Rows {
         };
         match answered {
             Ok((done, errors)) => answers(rows.len(), done, errors),
-            // One of them may be at fault, which shows when they go alone.
+            // One row may be at fault: each is sent alone later.
             Err(error) if error.class() == ErrorClass::Command && error.applied() == Applied::No && rows.len() > 1 => {
                 rows.iter().map(|_| Answer::Unclear).collect()
             }
@@ -241,13 +243,13 @@ impl Rows {
     }
 }
 
-/// What an answer says of each of so many rows.
+/// Returns the result for each row of an answer.
 fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     let mut failed: HashMap<usize, StoreError> = HashMap::new();
     errors.into_iter().for_each(|refused| drop(failed.insert(refused.index, refused.error)));
     let is_complete = usize::try_from(done).is_ok_and(|done| done + failed.len() == rows);
     let answer = |place| match failed.remove(&place) {
-        // Somebody else has put it there; or the request arrived before, whose answer got lost.
+        // Another client inserted the row, or an earlier request of this step did, whose answer got lost.
         Some(error) if error.code() == Code::DuplicateKey => Answer::Unclear,
         Some(error) => Answer::Failed(error),
         None if is_complete => Answer::Done,
@@ -256,13 +258,13 @@ fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     (0..rows).map(answer).collect()
 }
 
-/// What is to be sent; rows that are not known stay open.
-fn planned<E>(
-    open: Vec<Open>,
+/// Computes the rows to send. Rows that are not known stay pending.
+fn plan_requests<E>(
+    open: Vec<PendingRow>,
     step: impl Fn(usize, &Row) -> Result<Step, E>,
     check: impl Fn(&Row) -> StoreResult<()>,
-    stepped: &mut Vec<(usize, Stepped<E>)>,
-) -> (Vec<Open>, Vec<Sent>) {
+    stepped: &mut Vec<(usize, StepResult<E>)>,
+) -> (Vec<PendingRow>, Vec<SentRow>) {
     let (mut unread, mut sent) = (Vec::new(), Vec::new());
     for mut row in open {
         let Some(known) = row.known.take() else {
@@ -271,13 +273,13 @@ fn planned<E>(
         };
         let outcome = match step(row.place, &known) {
             Ok(Step::Done) => Ok(Ok(known)),
-            Err(why) => Ok(Err(RefusedStep { why, row: known, was_in_doubt: row.doubt.is_there() })),
+            Err(why) => Ok(Err(RefusedStep { why, row: known, was_in_doubt: row.lost.may_be_done() })),
             Ok(Step::Change(next)) => match check(&next) {
                 Err(error) => Err(error),
                 Ok(()) => {
                     row.last = known.revision;
                     let swap = Swap::of(&row.key, known.revision, &next);
-                    sent.push(Sent { open: row, next, swap });
+                    sent.push(SentRow { open: row, next, swap });
                     continue;
                 }
             },
@@ -287,12 +289,12 @@ fn planned<E>(
     (unread, sent)
 }
 
-/// The rows for which the function has no error; the others have ended with it.
-fn kept<E>(
-    open: Vec<Open>,
-    mut failed: impl FnMut(&mut Open) -> Option<StoreError>,
-    stepped: &mut Vec<(usize, Stepped<E>)>,
-) -> Vec<Open> {
+/// Returns the rows for which the function returns no error; the others end with their error.
+fn keep_pending<E>(
+    open: Vec<PendingRow>,
+    mut failed: impl FnMut(&mut PendingRow) -> Option<StoreError>,
+    stepped: &mut Vec<(usize, StepResult<E>)>,
+) -> Vec<PendingRow> {
     let mut kept = Vec::with_capacity(open.len());
     for mut row in open {
         match failed(&mut row) {
@@ -303,9 +305,9 @@ fn kept<E>(
     kept
 }
 
-/// In requests that are not too large.
-fn cut(rows: Vec<Sent>) -> Vec<Vec<Sent>> {
-    let (mut requests, mut bytes): (Vec<Vec<Sent>>, usize) = (Vec::new(), 0);
+/// Splits rows into requests of bounded size.
+fn split_by_bytes(rows: Vec<SentRow>) -> Vec<Vec<SentRow>> {
+    let (mut requests, mut bytes): (Vec<Vec<SentRow>>, usize) = (Vec::new(), 0);
     for row in rows {
         let size = row.swap.bytes();
         match requests.last_mut() {
@@ -326,7 +328,7 @@ fn by_id(documents: Vec<RawDocumentBuf>) -> StoreResult<HashMap<Vec<u8>, RawDocu
     documents.into_iter().map(|document| Ok((encoded(insertion::id(&document)?), document))).collect()
 }
 
-/// What a row's change sends, about: the document that its lock is to put in.
+/// Returns the approximate bytes of a row's change: the document in its lock.
 fn bytes_to_be(row: &Row) -> usize {
     row.lock.as_ref().map_or(0, |lock| lock.body.bytes())
 }

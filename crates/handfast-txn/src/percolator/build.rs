@@ -1,4 +1,4 @@
-//! Building a unique index beside those who write, and removing one.
+//! Builds an index while other transactions write, and removes one.
 //!
 //! ```text
 //! catalog: building        from here on every commit keeps the index; all that committed before has a lower timestamp
@@ -7,15 +7,14 @@
 //! catalog: ready           now it is listed
 //! ```
 //!
-//! A writer who gives up or takes a key writes its row, and so does whoever builds: of the two one has a conflict and runs
-//! again. Documents that nobody writes are gone through; those that are written later bring their rows along. So in the
-//! end each has them. A second document under a key ends the building: what was there is removed again.
+//! A writer that adds or removes a key writes its row, and so does the builder: one of the two conflicts and runs again. The builder indexes
+//! the documents that exist, and later writes add their own rows, so in the end each document has them. A second document under a key ends
+//! the building, and the index is removed.
 //!
-//! From the first step on writers are refused what the index will forbid, although it is not listed yet.
+//! From the first step on the index refuses writes, although it is not listed yet.
 //!
-//! What if the process dies: the index is not listed, and nobody was told that it is there. Whoever asks for the same index
-//! goes on with it. If nobody does, a cleaner finds it without a sign of life and drops it. What was to be dropped is
-//! marked first, so that a cleaner goes on with that too:
+//! If the process dies, the index is not listed, and its creation was not acknowledged. A request for the same index goes on with it;
+//! otherwise a cleaner finds it without a heartbeat and drops it. An index to drop is marked first, so that a cleaner goes on with that too:
 //!
 //! ```text
 //! catalog: leaving         not listed, still in force
@@ -37,36 +36,35 @@ use handfast_store::{
     Namespace, Result as StoreResult, insertion,
 };
 
-use super::catalog::{Catalog, IndexId, Kept, State, uuid};
+use super::catalog::{Catalog, EngineIndex, IndexId, State, uuid};
 use super::committer::{self, Committer};
 use super::core::{Core, conflict};
 use super::definitions::Dependencies;
 use super::resolver::Resolved;
 use super::row::Timestamp;
 use super::scan::next_rows;
-use super::unique::{self, Place};
+use super::unique::{self, IndexKey};
 use crate::error::is_transient;
 
-/// Documents whose keys are written in one transaction: so many that its round trips hardly count, so few that a conflict
-/// costs little.
+/// The most documents whose keys are written in one transaction: many for few round trips, few for cheap conflicts.
 const PAGE: BatchLimit = BatchLimit { documents: 100, bytes: 4 * 1024 * 1024 };
-/// Attempts at a page: others have written the same keys each time.
+/// The most attempts at a page. An attempt fails if others have written the same keys.
 const ATTEMPTS_MAX: u32 = 64;
-/// The first pause between two attempts; each further one is twice as long..
+/// The first pause between two attempts. Each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
-/// ..up to this.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How long an index that is being built is left alone without a sign of life, by the oracle's time..
+/// How long an index that is being built is kept without a heartbeat, by the oracle's time.
 pub(super) const BUILDING_TTL: Duration = Duration::from_secs(60);
-/// ..and how often its builder gives one.
+/// The interval between two heartbeats of its builder.
 const SIGN_INTERVAL: Duration = Duration::from_secs(15);
 
 impl Core {
-    /// Builds an index that the engine keeps; goes on with one that somebody else has begun.
+    /// Builds an index that the engine keeps, or goes on with one that another process has begun.
     ///
     /// # Errors
-    /// `DuplicateKey` (11000) if two documents have the same key, `CannotIndexParallelArrays` (171): then it is gone again.
-    /// Those of the store: then somebody may go on with it, or it is removed later.
+    /// `DuplicateKey` (11000) if two documents have the same key, `CannotIndexParallelArrays` (171): then the index is removed. After an error
+    /// of the store another call may go on with it, or it is removed later.
     pub(super) async fn build(self: &Arc<Self>, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<()> {
         let kept = self.begin_building(namespace, spec).await?;
         if kept.state == State::Ready {
@@ -90,8 +88,8 @@ impl Core {
         self.change_catalog(finish).await
     }
 
-    /// The index in the catalog, where it is put if it is not there.
-    async fn begin_building(&self, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<Kept> {
+    /// Returns the index in the catalog, and adds it if it is not there.
+    async fn begin_building(&self, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<EngineIndex> {
         let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
         let index = Arc::new(Index::compile(spec.clone())?);
         let id = self
@@ -117,8 +115,8 @@ impl Core {
         Ok(kept.clone())
     }
 
-    /// Makes the store's own index on the same fields. One that it has under another name serves as well.
-    async fn make_twin(&self, kept: &Kept) -> StoreResult<()> {
+    /// Creates the twin in the store on the same fields. An existing index under another name serves as well.
+    async fn make_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let twin = IndexSpec { unique: false, expire_after_seconds: None, ..kept.spec().clone() };
         let request = CreateIndexes { namespace: kept.namespace.clone(), indexes: vec![twin] };
         match self.rows.store.create_indexes(request).await {
@@ -127,9 +125,9 @@ impl Core {
         }
     }
 
-    /// Writes the rows of all documents that are there.
-    async fn fill(self: &Arc<Self>, kept: &Kept) -> StoreResult<()> {
-        // As they are in the store: whatever becomes of them meanwhile, the transaction of a page sees.
+    /// Writes the key rows of all existing documents.
+    async fn fill(self: &Arc<Self>, kept: &EngineIndex) -> StoreResult<()> {
+        // The `_id`s are read from the store without a snapshot: the transaction of each page reads the documents.
         let find =
             Find { projection: rawdoc! { "_id": 1 }, ..Find::new(kept.namespace.clone(), RawDocumentBuf::new()) };
         let mut cursor = self.rows.store.find(find).await?;
@@ -144,8 +142,8 @@ impl Core {
         Ok(())
     }
 
-    /// Says that the index is still being built.
-    async fn give_sign(&self, kept: &Kept) -> StoreResult<()> {
+    /// Sends a heartbeat for an index that is being built.
+    async fn give_sign(&self, kept: &EngineIndex) -> StoreResult<()> {
         let now = self.oracle.next().await?;
         let sign = |catalog: &mut Catalog| {
             let is_there = catalog.change(kept.id, |kept| kept.alive = kept.alive.max(now));
@@ -154,7 +152,7 @@ impl Core {
         self.change_catalog(sign).await
     }
 
-    async fn fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+    async fn fill_page(self: &Arc<Self>, kept: &EngineIndex, ids: Vec<RawBson>) -> StoreResult<()> {
         let mut pause = PAUSE_FIRST;
         for _ in 0..ATTEMPTS_MAX {
             match self.try_fill_page(kept, ids.clone()).await {
@@ -168,30 +166,31 @@ impl Core {
         Err(conflict(format_args!("keys of the index '{}' were written again and again", kept.spec().name)))
     }
 
-    async fn try_fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+    async fn try_fill_page(self: &Arc<Self>, kept: &EngineIndex, ids: Vec<RawBson>) -> StoreResult<()> {
         let snapshot = self.begin().await?;
         let (catalog, version) = self.catalog().await?;
-        let is_building = |other: &Kept| other.id == kept.id && other.state != State::Leaving;
+        let is_building = |other: &EngineIndex| other.id == kept.id && other.state != State::Leaving;
         if !catalog.in_force(&kept.namespace, version).any(is_building) {
             return Err(taken_away(kept));
         }
         let documents = snapshot.by_ids(&kept.namespace, ids).await?;
-        let mut places: BTreeMap<Place, &RawDocumentBuf> = BTreeMap::new();
+        let mut keys: BTreeMap<IndexKey, &RawDocumentBuf> = BTreeMap::new();
         for document in &documents {
             for key in kept.index.keys(document)?.keys {
-                if places.contains_key(&(kept.id, key.clone())) {
-                    return Err(catalog.duplicate(kept, document, &key));
+                let key = IndexKey { index: kept.id, key };
+                if keys.contains_key(&key) {
+                    return Err(catalog.duplicate(kept, document, &key.key));
                 }
-                places.insert((kept.id, key), document);
+                keys.insert(key, document);
             }
         }
-        let owners = unique::owners(&snapshot, places.keys()).await?;
+        let owners = unique::owners(&snapshot, keys.keys()).await?;
         let mut missing = Vec::new();
-        for (place, document) in places {
-            match owners.get(&place) {
-                None => missing.push(unique::taken_by(&place, document)?),
+        for (key, document) in keys {
+            match owners.get(&key) {
+                None => missing.push(unique::row_owned_by(&key, document)?),
                 Some(owner) if insertion::same_id(owner.as_raw_bson_ref(), insertion::id(document)?) => {}
-                Some(_) => return Err(catalog.duplicate(kept, document, &place.1)),
+                Some(_) => return Err(catalog.duplicate(kept, document, &key.key)),
             }
         }
         let on = Dependencies::on_indexes(&catalog, version, [kept.namespace.clone()]);
@@ -199,21 +198,21 @@ impl Core {
         committer::carry_out(committer).await.map(drop)
     }
 
-    /// Drops indexes with all that belongs to them.
+    /// Drops indexes with their twins and rows.
     ///
     /// # Errors
-    /// Those of the store: what is left is removed later.
-    pub(super) async fn remove(&self, indexes: &[Kept]) -> StoreResult<()> {
+    /// After an error of the store the rest is removed later.
+    pub(super) async fn remove(&self, indexes: &[EngineIndex]) -> StoreResult<()> {
         self.mark_leaving(|kept| indexes.iter().any(|other| other.id == kept.id)).await?;
         self.remove_leaving().await
     }
 
-    /// Drops the indexes whose builder gives no sign of life, and goes on with those that somebody began to drop.
+    /// Drops indexes whose builder sends no heartbeat, and goes on with drops that were begun.
     pub(super) async fn clean_catalog(&self, now: Timestamp) -> StoreResult<()> {
-        let is_abandoned = |kept: &Kept| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
+        let is_abandoned = |kept: &EngineIndex| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
         let catalog = self.newest_catalog().await?;
         if catalog.version > self.oracle.catalog() {
-            // The process that wrote it may not have come to announce it.
+            // The process that wrote it may have died before its announcement.
             self.oracle.announce(catalog.version).await?;
         }
         if catalog.staying(|_| true).any(is_abandoned) {
@@ -222,7 +221,7 @@ impl Core {
         self.remove_leaving().await
     }
 
-    async fn mark_leaving(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+    async fn mark_leaving(&self, pick: impl Fn(&EngineIndex) -> bool + Send + Sync) -> StoreResult<()> {
         let mark = |catalog: &mut Catalog| {
             let ids: Vec<_> = catalog.staying(|_| true).filter(|kept| pick(kept)).map(|kept| kept.id).collect();
             for id in ids {
@@ -235,7 +234,7 @@ impl Core {
 
     async fn remove_leaving(&self) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
-        let is_leaving = |kept: &Kept| kept.state == State::Leaving;
+        let is_leaving = |kept: &EngineIndex| kept.state == State::Leaving;
         let leaving: Vec<_> = catalog.staying(|_| true).filter(|kept| is_leaving(kept)).cloned().collect();
         for kept in &leaving {
             self.drop_twin(kept).await?;
@@ -246,8 +245,8 @@ impl Core {
         self.remove_dropped().await
     }
 
-    /// Lets the indexes go that a function picks: they are not in force any more.
-    pub(super) async fn let_go(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+    /// Drops the indexes that a function picks: they are no longer in force.
+    pub(super) async fn let_go(&self, pick: impl Fn(&EngineIndex) -> bool + Send + Sync) -> StoreResult<()> {
         let drop = |catalog: &mut Catalog| {
             catalog.drop(&pick);
             Ok(())
@@ -255,14 +254,14 @@ impl Core {
         self.change_catalog(drop).await
     }
 
-    /// Removes what is left of the indexes that are not in force any more.
+    /// Removes the rows of dropped indexes, and forgets the indexes.
     pub(super) async fn remove_dropped(&self) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         let dropped: Vec<IndexId> = catalog.dropped().map(|kept| kept.id).collect();
         if dropped.is_empty() {
             return Ok(());
         }
-        // That it is written does not say that it is in force: whoever wrote it may not have come to announce it.
+        // The version is written, but the process that wrote it may have died before its announcement.
         self.oracle.announce(catalog.version).await?;
         for id in &dropped {
             self.remove_rows(*id).await?;
@@ -274,12 +273,12 @@ impl Core {
         .await
     }
 
-    /// Removes the rows of an index that nobody writes any more: who commits after this does not know it. Those who have
-    /// locked a row are waited for, and no row goes before: one of them may be where the others' transaction was decided.
+    /// Removes the rows of a dropped index, which later commits do not write. It first waits until no row is locked, since one of the rows may be
+    /// the primary of another's lock.
     async fn remove_rows(&self, id: IndexId) -> StoreResult<()> {
-        for _ in 0..super::SETTLE_LOOKS_MAX {
+        for _ in 0..super::LOCK_LOOKS_MAX {
             if !self.resolve_rows(id).await? {
-                tokio::time::sleep(super::SETTLE_PAUSE).await;
+                tokio::time::sleep(super::LOCK_LOOKS_PAUSE).await;
                 continue;
             }
             let mut removing = self.rows_of(id).await?;
@@ -295,7 +294,7 @@ impl Core {
         Err(conflict("a transaction that does not end has locked keys of an index that was dropped"))
     }
 
-    /// Resolves the locks on an index's rows; whether none is left.
+    /// Resolves the locks on an index's rows. Returns whether none is left.
     async fn resolve_rows(&self, id: IndexId) -> StoreResult<bool> {
         let mut is_free = true;
         let mut cursor = self.rows_of(id).await?;
@@ -307,7 +306,7 @@ impl Core {
         Ok(is_free)
     }
 
-    /// An index's rows, by a range of the store's index on `_id`.
+    /// Opens a cursor over an index's rows, by a range of `_id`.
     async fn rows_of(&self, id: IndexId) -> StoreResult<Box<dyn Cursor>> {
         let least = Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() };
         let filter = rawdoc! { "_id": {
@@ -317,8 +316,8 @@ impl Core {
         self.rows.store.find(Find::new(unique::namespace()?, filter)).await
     }
 
-    /// Drops the store's own index on the same fields.
-    async fn drop_twin(&self, kept: &Kept) -> StoreResult<()> {
+    /// Drops the twin in the store.
+    async fn drop_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let selector = IndexSelector::Names(vec![kept.spec().name.clone()]);
         let request = DropIndexes { namespace: kept.namespace.clone(), selector };
         match self.rows.store.drop_indexes(request).await {
@@ -336,12 +335,12 @@ async fn next_ids(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawBson>>> 
     documents.iter().map(|document| insertion::id(document).map(RawBson::from)).collect::<StoreResult<_>>().map(Some)
 }
 
-/// There is another index of this name that is not listed.
+/// Returns the error for another index of this name that is not listed.
 pub(super) fn in_the_way(namespace: &Namespace, name: &str) -> StoreError {
     conflict(format_args!("another index '{name}' of {namespace} is being built or dropped"))
 }
 
-fn taken_away(kept: &Kept) -> StoreError {
+fn taken_away(kept: &EngineIndex) -> StoreError {
     let text = format!("the index '{}' of {} was dropped while it was built", kept.spec().name, kept.namespace);
     StoreError::command(Code::IndexNotFound, text)
 }

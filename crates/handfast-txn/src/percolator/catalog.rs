@@ -1,5 +1,5 @@
-//! What names stand for ([`super::mapping`]), and the indexes that the engine keeps itself, because the store cannot: unique
-//! ones, and those whose documents expire.
+//! The catalog: the mapping of names ([`super::mapping`]), and the indexes that the engine keeps because the store cannot: unique ones, and
+//! those whose documents expire.
 //!
 //! All of it stands in one document; each index has the versions of the catalog from which on and up to which it is in force:
 //!
@@ -38,25 +38,25 @@ use handfast_store::{Error as StoreError, IndexSpec, Namespace, Result as StoreR
 
 use super::mapping::Mapping;
 use super::row::Timestamp;
-use super::whole::{Whole, number, signed};
+use super::versioned_document::{VersionedDocument, number, signed};
 
-/// Tells an index from all others there ever were, also of the same name.
+/// A unique id of an index, also among indexes of the same name.
 pub(super) type IndexId = [u8; 16];
 
-/// How far an index has come.
+/// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Writers keep it; documents from before it are still being gone through.
+    /// Writers keep it; older documents are being indexed.
     Building,
     /// It holds all documents.
     Ready,
-    /// It is going to be dropped: still in force, not listed any more.
+    /// It is being dropped: still in force, no longer listed.
     Leaving,
 }
 
 /// An index that the engine keeps.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct EngineIndex {
     pub(super) id: IndexId,
     /// Its collection of the store.
     pub(super) namespace: Namespace,
@@ -64,26 +64,26 @@ pub(super) struct Kept {
     pub(super) state: State,
     /// The first version in which it is in force.
     from: u64,
-    /// The first version in which it is not any more.
+    /// The first version in which it is no longer in force.
     until: Option<u64>,
-    /// The last sign of life of the process that builds it.
+    /// The last heartbeat of the process that builds it.
     pub(super) alive: Timestamp,
 }
 
-/// The indexes that the engine keeps, and what names stand for, as one version has them.
+/// One version of the catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub(super) version: u64,
-    indexes: Vec<Kept>,
+    indexes: Vec<EngineIndex>,
     pub(super) mapping: Mapping,
 }
 
-/// Whether the engine keeps an index, or the store can.
-pub(super) fn is_kept(spec: &IndexSpec) -> bool {
+/// Returns whether the engine keeps an index, and not the store.
+pub(super) fn is_kept_by_engine(spec: &IndexSpec) -> bool {
     !spec.is_id() && (spec.unique || spec.expire_after_seconds.is_some())
 }
 
-impl Kept {
+impl EngineIndex {
     pub(super) fn spec(&self) -> &IndexSpec {
         self.index.spec()
     }
@@ -92,78 +92,78 @@ impl Kept {
         self.from <= version && self.until.is_none_or(|until| version < until)
     }
 
-    /// Whether it is on its way out.
+    /// Returns whether it was dropped in some version.
     pub(super) fn is_dropped(&self) -> bool {
         self.until.is_some()
     }
 }
 
 impl Catalog {
-    /// The indexes of a collection that are in force in a version, which is not newer than this one.
-    pub(super) fn in_force(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &Kept> {
+    /// Returns the indexes of a collection that are in force in a version, which is not newer than this one.
+    pub(super) fn in_force(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &EngineIndex> {
         self.of(move |kept| kept.namespace == *namespace && kept.is_in_force(version))
     }
 
-    /// The unique ones of them.
-    pub(super) fn unique(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &Kept> {
+    /// Returns the unique indexes of a collection that are in force in a version.
+    pub(super) fn unique(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &EngineIndex> {
         self.in_force(namespace, version).filter(|kept| kept.spec().unique)
     }
 
-    /// The indexes that stay, of the collections that a function picks.
-    pub(super) fn staying(&self, pick: impl Fn(&Namespace) -> bool) -> impl Iterator<Item = &Kept> {
+    /// Returns the indexes that are not dropped, of the collections that a function picks.
+    pub(super) fn staying(&self, pick: impl Fn(&Namespace) -> bool) -> impl Iterator<Item = &EngineIndex> {
         self.of(move |kept| pick(&kept.namespace) && !kept.is_dropped())
     }
 
-    /// The indexes of which something may be left to remove.
-    pub(super) fn dropped(&self) -> impl Iterator<Item = &Kept> {
-        self.of(Kept::is_dropped)
+    /// Returns the dropped indexes, of which rows may be left.
+    pub(super) fn dropped(&self) -> impl Iterator<Item = &EngineIndex> {
+        self.of(EngineIndex::is_dropped)
     }
 
-    fn of(&self, pick: impl Fn(&Kept) -> bool) -> impl Iterator<Item = &Kept> {
+    fn of(&self, pick: impl Fn(&EngineIndex) -> bool) -> impl Iterator<Item = &EngineIndex> {
         self.indexes.iter().filter(move |kept| pick(kept))
     }
 
-    /// The error for a second document under a key of an index.
-    pub(super) fn duplicate(&self, kept: &Kept, document: &RawDocument, key: &[u8]) -> StoreError {
+    /// Returns the error for a second document with a key of an index.
+    pub(super) fn duplicate(&self, kept: &EngineIndex, document: &RawDocument, key: &[u8]) -> StoreError {
         kept.index.duplicate(self.mapping.name_of(&kept.namespace), document, key)
     }
 
-    /// The index of this id that stays, if it does.
-    pub(super) fn get(&self, id: IndexId) -> Option<&Kept> {
+    /// Returns the index of this id, unless it was dropped.
+    pub(super) fn get(&self, id: IndexId) -> Option<&EngineIndex> {
         self.of(move |kept| kept.id == id && !kept.is_dropped()).next()
     }
 
-    /// Whether there is an index of this id, dropped or not.
+    /// Returns whether there is an index of this id, dropped or not.
     pub(super) fn knows(&self, id: IndexId) -> bool {
         self.of(|kept| kept.id == id).next().is_some()
     }
 
     /// Adds an index, in force from this version on.
     pub(super) fn add(&mut self, id: IndexId, namespace: Namespace, index: Arc<Index>, state: State, now: Timestamp) {
-        self.indexes.push(Kept { id, namespace, index, state, from: self.version, until: None, alive: now });
+        self.indexes.push(EngineIndex { id, namespace, index, state, from: self.version, until: None, alive: now });
     }
 
-    /// Changes the index of this id, if it stays: `false` if it does not.
-    pub(super) fn change(&mut self, id: IndexId, change: impl FnOnce(&mut Kept)) -> bool {
+    /// Changes the index of this id. Returns `false` if it was dropped.
+    pub(super) fn change(&mut self, id: IndexId, change: impl FnOnce(&mut EngineIndex)) -> bool {
         let found = self.indexes.iter_mut().find(|kept| kept.id == id && !kept.is_dropped());
         found.map(change).is_some()
     }
 
-    /// Lets indexes go from this version on.
-    pub(super) fn drop(&mut self, pick: impl Fn(&Kept) -> bool) {
+    /// Drops indexes from this version on.
+    pub(super) fn drop(&mut self, pick: impl Fn(&EngineIndex) -> bool) {
         let version = self.version;
         for kept in self.indexes.iter_mut().filter(|kept| !kept.is_dropped() && pick(kept)) {
             kept.until = Some(version);
         }
     }
 
-    /// Forgets indexes of which nothing is left.
-    pub(super) fn forget(&mut self, pick: impl Fn(&Kept) -> bool) {
+    /// Forgets dropped indexes without rows.
+    pub(super) fn forget(&mut self, pick: impl Fn(&EngineIndex) -> bool) {
         self.indexes.retain(|kept| !(kept.is_dropped() && pick(kept)));
     }
 }
 
-impl Whole for Catalog {
+impl VersionedDocument for Catalog {
     const NAME: &'static str = "catalog";
 
     fn version(&self) -> u64 {
@@ -197,7 +197,7 @@ impl Whole for Catalog {
     }
 }
 
-fn entry(kept: &Kept) -> RawDocumentBuf {
+fn entry(kept: &EngineIndex) -> RawDocumentBuf {
     let mut entry = rawdoc! {
         "id": uuid(kept.id),
         "ns": kept.namespace.to_string(),
@@ -216,7 +216,7 @@ fn entry(kept: &Kept) -> RawDocumentBuf {
     entry
 }
 
-fn kept(entry: &RawDocument) -> StoreResult<Kept> {
+fn kept(entry: &RawDocument) -> StoreResult<EngineIndex> {
     let id = match entry.get("id").map_err(damaged)? {
         Some(RawBsonRef::Binary(binary)) => IndexId::try_from(binary.bytes).map_err(damaged)?,
         _ => return Err(damaged("an index has no id")),
@@ -234,7 +234,7 @@ fn kept(entry: &RawDocument) -> StoreResult<Kept> {
         Some(_) => Some(number(entry, "until").map_err(damaged)?),
         None => None,
     };
-    Ok(Kept {
+    Ok(EngineIndex {
         id,
         namespace: Namespace::new(database, collection)?,
         index: Arc::new(Index::compile(spec)?),
@@ -245,7 +245,7 @@ fn kept(entry: &RawDocument) -> StoreResult<Kept> {
     })
 }
 
-/// An index's id as BSON has it.
+/// Converts the id of an index to BSON's type.
 pub(super) fn uuid(id: IndexId) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }

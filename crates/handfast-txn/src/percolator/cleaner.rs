@@ -1,15 +1,15 @@
-//! What dead processes left behind, and what nobody needs any more.
+//! The cleaner: resolves locks of dead processes, and removes history that is no longer needed.
 //!
 //! One pass, in this order: the safe point is chosen; all locks are looked at, those that are decided or abandoned are
 //! resolved; then rows forget what is below the safe point. A commit record must outlive the locks that point at it: if a
 //! lock from below the safe point is still there after the first part, nothing is forgotten in this pass.
 //!
-//! A row with which that cannot be done (the store refuses it, or its field is not what Handfast writes), and a collection that
-//! cannot be read, are counted and left; all others have their turn. What is locked there counts as a lock that is still there.
+//! Rows that fail (the store refuses them, or their field is damaged) and collections that cannot be read are counted and skipped. Their locks
+//! count as locks that are still there.
 //!
-//! The safe point is so far back that no transaction from below it can fetch a commit timestamp that is not refused
-//! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that nobody reads there
-//! ([`keeper`](super::keeper)). No time of day says where it is ([`ages`](super::ages)).
+//! The safe point is so far back that the commit of a transaction below it is refused
+//! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that no snapshot there is read
+//! ([`history_lease`](super::history_lease)). It does not depend on a time of day ([`ages`](super::ages)).
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
@@ -26,39 +26,39 @@ use super::row::{Collected, Key, Revision, Row, SafePoint, Step, Timestamp, coll
 use super::rows::unchecked;
 use super::scan::{Found, next_found};
 
-/// Rows of one look at a collection with which a pass fails before it leaves the others for the next one: then it is not the
-/// rows, and each failure may have taken as long as the store lets one wait.
+/// The most rows that may fail in one scan of a collection before a pass leaves it: then the cause is not the rows, and each failure may take
+/// as long as the store's time-out.
 const FAILED_MAX: u64 = 100;
 
-/// What a pass did.
+/// The results of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Locks that are gone.
+    /// Locks that were resolved.
     pub resolved: u64,
     /// Locks of transactions that may still commit.
     pub alive: u64,
-    /// Rows that have forgotten something, or are gone.
+    /// Rows that were shortened or removed.
     pub collected: u64,
-    /// Records of outcomes that are gone.
+    /// Records of outcomes that were removed.
     pub forgotten: u64,
-    /// Rows with which that could not be done, and collections that could not be read. The log says which was the first, and why.
-    /// While a lock is among them that is older than the retention, no row forgets anything.
+    /// Rows that failed, and collections that could not be read. The log names the first and its error. While a lock older than the retention is
+    /// among them, no history is removed.
     pub failed: u64,
 }
 
 /// A pass under way.
 #[derive(Default)]
-pub(super) struct Pass {
+pub(super) struct CleaningPass {
     pub(super) cleaned: Cleaned,
-    /// What failed first, and why.
+    /// The first failure and its error.
     first: Option<String>,
 }
 
-impl Pass {
-    /// Goes on without something that failed.
+impl CleaningPass {
+    /// Counts a failure and goes on.
     ///
     /// # Errors
-    /// If nobody answers: the same would become of all others.
+    /// The error itself if the store is out of reach: all others would fail too.
     fn skip(&mut self, what: &dyn Display, error: StoreError) -> StoreResult<()> {
         if error.class() == ErrorClass::Outage {
             return Err(error);
@@ -68,7 +68,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Goes on with the next collection if more fails in this one than is to be borne.
+    /// Fails if too many rows have failed in this collection.
     fn check_since(&self, failed_before: u64) -> StoreResult<()> {
         match self.cleaned.failed - failed_before < FAILED_MAX {
             true => Ok(()),
@@ -76,14 +76,14 @@ impl Pass {
         }
     }
 
-    /// What was done; says in one line what was not.
+    /// Returns the results, and logs the first failure.
     pub(super) fn end(self) -> Cleaned {
         if let Some(first) = &self.first {
             tracing::warn!(
                 failed = self.cleaned.failed,
                 first,
-                "some of what was left behind could not be cleaned: it is tried again, and while old locks are among it no \
-                 history is forgotten"
+                "some rows could not be cleaned: the next pass tries again, and while old locks are among them no history is \
+                 removed"
             );
         }
         self.cleaned
@@ -91,12 +91,12 @@ impl Pass {
 }
 
 impl Core {
-    /// One pass over all collections.
+    /// Runs one pass over all collections.
     pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
         let now = self.oracle.next().await?;
         let ages = self.ages(now).await?;
         let safe = self.safe_point(now, &ages).await?;
-        let mut pass = Pass::default();
+        let mut pass = CleaningPass::default();
         let oldest = self.resolve_all(None, &mut pass).await?;
         if let Err(error) = self.clean_catalog(now).await {
             pass.skip(&"the catalog", error)?;
@@ -111,8 +111,8 @@ impl Core {
         Ok(pass.end())
     }
 
-    /// Forgets what is below the safe point, and outcomes from before that moment. No lock points at it any more.
-    async fn forget(&self, safe: SafePoint, outcomes: Timestamp, pass: &mut Pass) -> StoreResult<()> {
+    /// Removes history below the safe point, and older outcomes. No lock refers to it any more.
+    async fn forget(&self, safe: SafePoint, outcomes: Timestamp, pass: &mut CleaningPass) -> StoreResult<()> {
         if let Err(error) = self.remove_orphans(safe, pass).await {
             pass.skip(&"the keys of dropped indexes", error)?;
         }
@@ -127,7 +127,7 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the records of outcomes that are older than this, and than the safe point.
+    /// Removes the records of outcomes that are older than `age` and than the safe point.
     pub(super) async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
         let now = self.oracle.next().await?;
         let ages = self.ages(now).await?;
@@ -137,8 +137,8 @@ impl Core {
         if self.rows.store.find_all(any).await?.is_empty() {
             return Ok(0);
         }
-        let mut pass = Pass::default();
-        // What a record decided must not be asked for any more.
+        let mut pass = CleaningPass::default();
+        // No lock may refer to a decision in a removed record.
         let oldest = self.resolve_all(None, &mut pass).await?;
         if oldest.is_none_or(|oldest| oldest >= safe) {
             self.remove_records(before, &mut pass).await?;
@@ -146,9 +146,8 @@ impl Core {
         Ok(pass.end().forgotten)
     }
 
-    /// Removes the records that were written before this, which is below the safe point. Notes first how far it forgets, so
-    /// that nothing is gone unnoticed.
-    async fn remove_records(&self, before: Timestamp, pass: &mut Pass) -> StoreResult<()> {
+    /// Removes the records that were written before a timestamp below the safe point. It writes the mark of forgotten outcomes first.
+    async fn remove_records(&self, before: Timestamp, pass: &mut CleaningPass) -> StoreResult<()> {
         let (namespace, failed) = (Ticket::namespace()?, pass.cleaned.failed);
         let mut candidates = self.scan(&namespace, &older(before)).await?;
         let mut is_noted = false;
@@ -170,14 +169,18 @@ impl Core {
         Ok(())
     }
 
-    /// Resolves all locks, or those of one transaction; returns the start of the oldest transaction of which one stays: as it is
-    /// alive, or as that could not be done.
-    pub(super) async fn resolve_all(&self, of: Option<Timestamp>, pass: &mut Pass) -> StoreResult<Option<Timestamp>> {
+    /// Resolves all locks, or those of one transaction. Returns the oldest start of the locks that stay because their transaction is alive, or
+    /// because resolving them failed.
+    pub(super) async fn resolve_all(
+        &self,
+        of: Option<Timestamp>,
+        pass: &mut CleaningPass,
+    ) -> StoreResult<Option<Timestamp>> {
         let mut oldest = None;
         for namespace in self.namespaces().await? {
             if let Err(error) = self.resolve_in(&namespace, of, pass, &mut oldest).await {
                 pass.skip(&namespace, error)?;
-                // Nobody knows what is locked there.
+                // The locks in this collection are unknown.
                 oldest = Some(Timestamp::default());
             }
         }
@@ -188,7 +191,7 @@ impl Core {
         &self,
         namespace: &Namespace,
         of: Option<Timestamp>,
-        pass: &mut Pass,
+        pass: &mut CleaningPass,
         oldest: &mut Option<Timestamp>,
     ) -> StoreResult<()> {
         let failed = pass.cleaned.failed;
@@ -204,11 +207,11 @@ impl Core {
                     Found::Damaged { start, error } => {
                         pass.check_since(failed)?;
                         pass.skip(namespace, error)?;
-                        stays(oldest, start);
+                        note_oldest(oldest, start);
                     }
                 }
             }
-            for ((start, key), resolved) in keys.into_iter().zip(self.resolve_all_of(rows).await) {
+            for ((start, key), resolved) in keys.into_iter().zip(self.resolve_each(rows).await) {
                 pass.check_since(failed)?;
                 match resolved {
                     Ok(Resolved::Free(_)) => {
@@ -218,13 +221,13 @@ impl Core {
                     Ok(Resolved::Alive) => pass.cleaned.alive += 1,
                     Err(error) => pass.skip(&key, error)?,
                 }
-                stays(oldest, start);
+                note_oldest(oldest, start);
             }
         }
         Ok(())
     }
 
-    async fn collect(&self, namespace: &Namespace, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+    async fn collect(&self, namespace: &Namespace, safe: SafePoint, pass: &mut CleaningPass) -> StoreResult<()> {
         let failed = pass.cleaned.failed;
         let mut candidates = self.scan(namespace, &due_up_to(safe)).await?;
         let mut is_first = true;
@@ -243,7 +246,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the row had something to forget.
+    /// Collects a row, and returns whether it had something to forget.
     async fn collect_row(&self, key: &Key, row: Row, safe: SafePoint) -> StoreResult<bool> {
         match collect(&row, safe) {
             Collected::Same => return Ok(false),
@@ -259,11 +262,11 @@ impl Core {
         Ok(true)
     }
 
-    /// Removes the rows of indexes that are not there any more: what arrived after they were removed.
-    async fn remove_orphans(&self, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+    /// Removes key rows of dropped indexes that arrived after the index was removed.
+    async fn remove_orphans(&self, safe: SafePoint, pass: &mut CleaningPass) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         let (namespace, failed) = (super::unique::namespace()?, pass.cleaned.failed);
-        // Rows that have just been made have more than one version. Older ones were looked at then.
+        // New rows have more than one version, so they are due. Older ones were checked when they were.
         let mut candidates = self.scan(&namespace, &due_up_to(safe)).await?;
         while let Some(found) = next_found(&mut *candidates, &namespace).await? {
             for (key, row) in rows(found, pass, &namespace)? {
@@ -282,13 +285,13 @@ impl Core {
     }
 }
 
-/// A lock of this transaction stays.
-fn stays(oldest: &mut Option<Timestamp>, start: Timestamp) {
+/// Notes the start of a lock that stays.
+fn note_oldest(oldest: &mut Option<Timestamp>, start: Timestamp) {
     *oldest = Some(oldest.map_or(start, |oldest| oldest.min(start)));
 }
 
-/// What was found as rows, without those that are damaged.
-fn rows(found: Vec<Found>, pass: &mut Pass, namespace: &Namespace) -> StoreResult<Vec<(Key, Row)>> {
+/// Returns the rows that were found, and counts the damaged ones as failures.
+fn rows(found: Vec<Found>, pass: &mut CleaningPass, namespace: &Namespace) -> StoreResult<Vec<(Key, Row)>> {
     let mut rows = Vec::with_capacity(found.len());
     for found in found {
         match found {
@@ -299,25 +302,25 @@ fn rows(found: Vec<Found>, pass: &mut Pass, namespace: &Namespace) -> StoreResul
     Ok(rows)
 }
 
-/// Rows that may have something to forget. (For readers they may have to wait longer.)
+/// Returns a filter for rows that may have something to forget. (Versions may have to wait longer for readers.)
 fn due_up_to(safe: SafePoint) -> RawDocumentBuf {
     rawdoc! { "_hf.d": { "$lte": safe.messages.stored() } }
 }
 
-/// Rows whose visible version is older than this.
+/// Returns a filter for rows whose visible version is older.
 fn older(than: Timestamp) -> RawDocumentBuf {
     rawdoc! { "_hf.c": { "$lt": than.stored() } }
 }
 
-/// Whether nothing in a row is of this time or later: no version, no lock, no record of a rollback. What made or changed
-/// it then can no longer be sent once more.
+/// Returns whether all versions and rollback records of a row are older than this and it has no lock. No copy of a request that changed it can
+/// still arrive then.
 fn is_forgettable(row: &Row, before: Timestamp) -> bool {
     let is_old = |at: &Timestamp| *at < before;
-    let is_settled = matches!(row.revision, Revision::At(revision) if revision < before.0);
-    is_settled && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
+    let cannot_be_repeated = matches!(row.revision, Revision::At(revision) if revision < before.0);
+    cannot_be_repeated && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
 }
 
-/// Cleans again and again, until the engine is gone.
+/// Starts a task that cleans periodically until the engine is dropped.
 pub(super) fn start(core: &Arc<Core>) {
     let Some(interval) = core.options.cleaning_interval else { return };
     let core: Weak<Core> = Arc::downgrade(core);
@@ -326,8 +329,8 @@ pub(super) fn start(core: &Arc<Core>) {
             tokio::time::sleep(interval).await;
             let Some(core) = core.upgrade() else { return };
             match core.clean().await {
-                Ok(cleaned) => tracing::debug!(?cleaned, "looked for what was left behind"),
-                Err(error) => tracing::warn!(%error, "what was left behind could not be cleaned: it is tried again"),
+                Ok(cleaned) => tracing::debug!(?cleaned, "cleaned"),
+                Err(error) => tracing::warn!(%error, "a pass of the cleaner failed: the next one tries again"),
             }
         }
     });

@@ -1,10 +1,10 @@
 //! Collections as users have them: created, listed, renamed and dropped in the catalog ([`super::mapping`]).
 //!
 //! Each of these is one change of the catalog, which another process sees from its next timestamp on. Documents are not
-//! touched: a collection that was dropped is removed by a cleaner when nobody reads it any more.
+//! touched: a collection that was dropped is removed by a cleaner when no snapshot can read it any more.
 //!
 //! What if the process dies: before the change nothing has happened, after it everything. A change that was written and not
-//! announced is announced by whoever changes the catalog next, or by a cleaner.
+//! announced is announced by the next change of the catalog, or by a cleaner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,22 +18,22 @@ use handfast_store::{
 use super::catalog::Catalog;
 use super::core::{Core, conflict};
 use super::definitions::is_fixed;
-use super::mapping::Meaning;
+use super::mapping::{Meaning, SeenName};
 use super::newest::{notice, notice_id};
 use super::oracle::Moment;
 use super::row::{SafePoint, Timestamp};
 
-/// Attempts at a change: others have changed what the same names stand for each time.
+/// The most attempts at a rename. An attempt fails if others have changed the meaning of a name.
 const ATTEMPTS_MAX: usize = 32;
 
-/// What a name stands for, and whether that is there.
-struct Found {
+/// The meaning of a name, and whether its collection exists.
+struct NameLookup {
     meaning: Meaning,
     is_there: bool,
 }
 
 impl Core {
-    /// Whether the store has a collection.
+    /// Returns whether the store has a collection.
     pub(super) async fn is_in_store(&self, collection: &Namespace) -> StoreResult<bool> {
         match self.rows.store.list_indexes(collection).await {
             Ok(_) => Ok(true),
@@ -42,11 +42,11 @@ impl Core {
         }
     }
 
-    /// What a name stands for in the newest catalog, which is in force then.
-    async fn found(&self, name: &Namespace) -> StoreResult<Found> {
+    /// Looks a name up in the newest catalog, and puts that in force.
+    async fn look_up(&self, name: &Namespace) -> StoreResult<NameLookup> {
         let catalog = self.newest_catalog().await?;
         if catalog.version > self.oracle.catalog() {
-            // The process that wrote it may not have come to announce it.
+            // The process that wrote it may have died before its announcement.
             self.oracle.announce(catalog.version).await?;
         }
         let meaning = catalog.mapping.newest(name);
@@ -55,10 +55,10 @@ impl Core {
             Meaning::Nothing => false,
             Meaning::Unlisted => self.is_in_store(name).await?,
         };
-        Ok(Found { meaning, is_there })
+        Ok(NameLookup { meaning, is_there })
     }
 
-    /// The collection of the store that a name stands for now.
+    /// Returns the stored collection of a name in the newest catalog.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26) if there is none.
@@ -67,8 +67,7 @@ impl Core {
         catalog.mapping.collection(name, u64::MAX).ok_or_else(|| not_there(name))
     }
 
-    /// The collection that a name stands for, with the store's indexes of it. It is made if the process that listed it did not
-    /// come to that.
+    /// Returns the stored collection of a name, with its indexes in the store. Creates it if the process that listed it died before.
     ///
     /// # Errors
     /// `NamespaceNotFound` (26).
@@ -92,15 +91,15 @@ impl Core {
         Ok((collection.clone(), indexes))
     }
 
-    /// Makes a collection if it is not there.
+    /// Creates a collection if it does not exist.
     pub(super) async fn create_collection(&self, name: &Namespace) -> StoreResult<()> {
-        match self.found(name).await?.is_there {
+        match self.look_up(name).await?.is_there {
             true => Ok(()),
             false => self.make_collection(name).await.map(drop),
         }
     }
 
-    /// Makes a collection that is not there; returns which one of the store it is.
+    /// Creates a collection, and returns its name in the store.
     pub(super) async fn make_collection(&self, name: &Namespace) -> StoreResult<Namespace> {
         let create = |catalog: &mut Catalog| {
             let version = catalog.version;
@@ -114,14 +113,14 @@ impl Core {
         Ok(collection)
     }
 
-    /// Drops a collection; `false` if there was none.
+    /// Drops a collection. Returns `false` if there was none.
     pub(super) async fn drop_collection(&self, name: &Namespace) -> StoreResult<bool> {
         check_not_fixed(name)?;
-        let Found { meaning, is_there } = self.found(name).await?;
+        let NameLookup { meaning, is_there } = self.look_up(name).await?;
         if !is_there {
             return Ok(false);
         }
-        // If the name stands for something else by now, somebody else has dropped it, and says so.
+        // If the meaning of the name has changed, another process has dropped the collection.
         let drop = |catalog: &mut Catalog| {
             let version = catalog.version;
             Ok(catalog.mapping.drop(name, &meaning, version))
@@ -131,7 +130,7 @@ impl Core {
         Ok(is_dropped)
     }
 
-    /// Drops the collections of a database, in one step; `false` if there was none.
+    /// Drops the collections of a database in one step. Returns `false` if there was none.
     pub(super) async fn drop_database(&self, database: &str) -> StoreResult<bool> {
         check_database_name(database)?;
         let (infos, catalog) = (self.list_collections(database).await?, self.newest_catalog().await?);
@@ -160,25 +159,26 @@ impl Core {
         Ok(true)
     }
 
-    /// Says in a collection of the store that it has lost its name, or has got another one, in a version of the catalog that is in
-    /// force by now: for those who read one document without a timestamp ([`super::newest`]).
+    /// Writes a notice into a stored collection that its name has changed in a version of the catalog that is in force, for reads of one
+    /// document without a timestamp ([`super::newest`]).
     async fn leave_notice(&self, collection: &Namespace) -> StoreResult<()> {
         let filter = rawdoc! { "_id": notice_id() };
         let notice = notice(self.oracle.catalog());
         self.rows.store.upsert_one(collection, filter, notice).await.map(drop).map_err(StoreError::in_doubt)
     }
 
-    /// Gives a collection another name.
+    /// Renames a collection.
     pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         let RenameCollection { from, to, drop_target } = &request;
         self.options.routing.iter().try_for_each(|routing| routing.check_rename(from, to))?;
         [from, to].into_iter().try_for_each(check_not_fixed)?;
         for _ in 0..ATTEMPTS_MAX {
-            let (source, target) = (self.found(from).await?, self.found(to).await?);
+            let (source, target) = (self.look_up(from).await?, self.look_up(to).await?);
             check_names(&request, &source, &target)?;
             let rename = |catalog: &mut Catalog| {
                 let version = catalog.version;
-                let (from, to) = ((from, &source.meaning), (to, &target.meaning));
+                let from = SeenName { name: from, meaning: &source.meaning };
+                let to = SeenName { name: to, meaning: &target.meaning };
                 Ok(catalog.mapping.rename(from, to, *drop_target && target.is_there, version))
             };
             if self.change_catalog(rename).await? {
@@ -191,7 +191,7 @@ impl Core {
         Err(conflict(format_args!("{from} and {to} were created and dropped by others again and again")))
     }
 
-    /// The collections of a database, by name.
+    /// Returns the collections of a database, sorted by name.
     pub(super) async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
         let catalog = self.newest_catalog().await?;
         let mapping = &catalog.mapping;
@@ -205,7 +205,7 @@ impl Core {
         let mut infos = Vec::new();
         for (name, collection) in listed {
             let name = name.collection().to_owned();
-            // One whose maker has not come to make it in the store has no id yet.
+            // A collection that is listed but not created in the store has no id yet.
             let (options, uuid) = match stored.get(collection) {
                 Some(info) => (info.options.clone(), info.uuid),
                 None => (CollectionOptions::default(), [0; 16]),
@@ -218,7 +218,7 @@ impl Core {
         Ok(infos)
     }
 
-    /// The databases that have a collection, without the engine's own.
+    /// Returns the databases that have a collection, without the engine's own.
     pub(super) async fn list_databases(&self) -> StoreResult<Vec<String>> {
         let catalog = self.newest_catalog().await?;
         let mut names: BTreeSet<_> = self.rows.store.list_databases().await?.into_iter().collect();
@@ -233,7 +233,7 @@ impl Core {
         Ok(names.into_iter().collect())
     }
 
-    /// How the store would carry out a request.
+    /// Explains how the store would carry out a request.
     pub(super) async fn explain(&self, mut request: Explain) -> StoreResult<RawDocumentBuf> {
         let name = match &mut request.explained {
             Explained::Find(find) => Some(&mut find.namespace),
@@ -248,11 +248,11 @@ impl Core {
         self.rows.store.explain(super::push_down::explained(request)?).await
     }
 
-    /// Removes retired collections that nobody needs any more from the store, and forgets names that need not be listed.
+    /// Removes retired collections that are no longer needed, and forgets names that need not be listed.
     pub(super) async fn clean_collections(&self, safe: SafePoint) -> StoreResult<()> {
         let mut catalog = self.newest_catalog().await?;
         if catalog.mapping.unmarked().is_some() {
-            // The process that changed a name may not have come to that.
+            // The process that changed a name may have died before its notice.
             let renamed = catalog.mapping.listed().filter(|(name, collection)| name != collection);
             for collection in renamed.map(|(_, collection)| collection).chain(catalog.mapping.retired()) {
                 self.leave_notice(collection).await?;
@@ -290,8 +290,8 @@ impl Core {
     }
 }
 
-/// What a rename is refused for.
-fn check_names(request: &RenameCollection, source: &Found, target: &Found) -> StoreResult<()> {
+/// Checks the names of a rename.
+fn check_names(request: &RenameCollection, source: &NameLookup, target: &NameLookup) -> StoreResult<()> {
     let RenameCollection { from, to, drop_target } = request;
     if !source.is_there {
         let text = format!("source collection {from} does not exist");
@@ -309,7 +309,7 @@ fn check_names(request: &RenameCollection, source: &Found, target: &Found) -> St
     Err(super::mapping::kept_name(to))
 }
 
-/// What the engine keeps for itself is neither dropped nor renamed.
+/// Refuses to drop or rename the engine's own collections.
 fn check_not_fixed(name: &Namespace) -> StoreResult<()> {
     if !is_fixed(name) {
         return Ok(());

@@ -8,15 +8,15 @@
 //! what was read       serializable: unchanged up to then?
 //! primary             version in, lock out: the commit point     one atomic operation that requires the lock
 //! answer
-//! other rows          likewise, behind the answer
+//! other rows          likewise, after the answer
 //! ```
 //!
 //! Few rows are locked all at once, each by a request of its own. Many go in batches, some at a time, that of the primary first
-//! ([`batch`](super::batch)): meanwhile signs of life keep others from taking the transaction for abandoned, on a way of their own.
+//! ([`batch`](super::batch)): meanwhile heartbeats keep others from taking the transaction for abandoned, on a way of their own.
 //!
 //! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
 //! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the
-//! primary row is read, and says. If it cannot be read, the outcome is unknown until somebody asks it.
+//! primary row is read. If it cannot be read, the outcome is unknown until it is asked for.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,72 +30,71 @@ use handfast_store::{
 };
 use tokio::task::JoinSet;
 
-use super::batch::{at_once, groups};
-use super::core::{Core, Fate, conflict};
-use super::definitions::{Dependencies, Located};
+use super::batch::{groups, groups_at_once};
+use super::core::{Core, KnownOutcome, conflict};
+use super::definitions::{Dependencies, LocatedCollections};
 use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::{Resolved, release};
-use super::row::{self, AllNeeded, Body, Key, Lock, NotCommitted, Refused, Row, Timestamp, commit, prewrite};
+use super::row::{self, AllNeeded, Body, CommitRefused, Key, Lock, PrewriteRefused, Row, Timestamp, commit, prewrite};
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use super::unique;
 use crate::{TransactionId, WriteSet};
 
-/// Pauses before a row that another open transaction has locked is given up, in milliseconds. Short: if the other one
-/// commits, ours has lost anyway.
+/// Pauses at a row that another open transaction has locked, in milliseconds. They are short: if the other one commits, this one conflicts.
 const PAUSES_MILLIS: [u64; 4] = [1, 2, 4, 8];
 
-/// Other rows that a primary's lock names without a look at whether they fit: their `_id`s are part of what was written.
+/// The most other rows in a primary's lock without an early check of its size.
 const NAMED_MAX: usize = 32;
 
 /// A commit under way.
 pub(super) struct Committer {
     core: Arc<Core>,
     snapshot: Arc<PercolatorSnapshot>,
-    /// To ask for the outcome with.
+    /// The name of the transaction.
     id: Option<TransactionId>,
-    /// The primary first.
+    /// The locks, the primary's first.
     locks: Vec<(Key, Lock)>,
     reads: Vec<Read>,
-    /// The unique indexes whose rows are among the locks' rows, and what the names of collections stand for.
+    /// The part of the catalog that the commit depends on.
     on: Option<Dependencies>,
 }
 
 /// A row that could not be locked.
-struct NotLocked {
+struct PrewriteError {
     error: StoreError,
-    /// A lock may still be there, or come.
+    /// Whether the lock may be there, or still arrive.
     in_doubt: bool,
 }
 
-type Prewritten = (usize, Result<Row, NotLocked>);
+type Prewritten = (usize, Result<Row, PrewriteError>);
 
-/// How far the prewrite of all rows has come.
-struct Locked {
+/// The progress of the prewrite of all rows.
+struct PrewriteProgress {
     rows: Vec<Option<Row>>,
-    /// Where a lock may be.
+    /// The rows that may be locked.
     touched: Vec<bool>,
     failed: Option<StoreError>,
     in_doubt: bool,
 }
 
-/// What there is to do for a write set.
+/// A prepared write set.
 pub(super) enum Prepared {
-    /// This.
+    /// A commit to carry out.
     Commit(Committer),
-    /// Nothing: it was committed before, under the same name.
+    /// The transaction of this name was committed before.
     Committed(Timestamp),
 }
 
-/// Carries a commit out, not broken off half way if nobody waits for it any more.
+/// Carries a commit out in a task, which goes on if the caller's future is dropped.
 pub(super) async fn carry_out(committer: Committer) -> StoreResult<CommitTimestamp> {
     let run = tokio::spawn(committer.run());
     run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
 }
 
 impl Committer {
-    /// What a write set needs.
+    /// Prepares a write set: finds its collections, and adds the rows of unique keys and of its record.
     pub(super) async fn prepare(
         core: Arc<Core>,
         snapshot: Arc<PercolatorSnapshot>,
@@ -118,7 +117,8 @@ impl Committer {
             }
         }
         let written = writes.writes.iter().map(|write| write.namespace.clone()).collect();
-        let Located { catalog, version, dependencies: on } = core.locate(&snapshot, &written, &writes.reads).await?;
+        let LocatedCollections { catalog, version, dependencies: on } =
+            core.locate(&snapshot, &written, &writes.reads).await?;
         for BatchWrite { namespace: name, id, write, .. } in writes.writes {
             let Some(namespace) = on.collection(&name).cloned() else { return Err(not_located(&name)) };
             let key = Key { namespace, id };
@@ -129,18 +129,18 @@ impl Committer {
             changes.push((key, body));
         }
         let reads = writes.reads.into_iter().filter_map(|read| located(read, &on)).collect();
-        let keys = unique::changed_with(&snapshot, &catalog, version, &changes).await?;
+        let keys = unique::key_row_changes(&snapshot, &catalog, version, &changes).await?;
         changes.extend(keys);
         let committer = Committer::of(core, snapshot, changes).depending_on(on);
         Ok(Prepared::Commit(Committer { id, reads, ..committer }))
     }
 
-    /// The same, on the condition that this part of the catalog is still as it was when it commits.
+    /// Returns the commit on the condition that this part of the catalog is unchanged at its commit timestamp.
     pub(super) fn depending_on(self, on: Dependencies) -> Self {
         Committer { on: Some(on), ..self }
     }
 
-    /// A commit of these changes, the primary first.
+    /// Returns a commit of these changes, the primary first.
     pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<(Key, Body)>) -> Self {
         let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
         let primary = keys.first().cloned();
@@ -158,12 +158,12 @@ impl Committer {
         self.snapshot.at
     }
 
-    /// Remembers what became of it. Of one that has a name only that it has committed: the rest is for its record to say.
-    fn note(&self, fate: Fate) {
+    /// Remembers the outcome. For a named transaction only a commit is remembered: its record has the rest.
+    fn note(&self, outcome: KnownOutcome) {
         if let Some(id) = self.id
-            && (!id.is_named() || matches!(fate, Fate::Committed(_)))
+            && (!id.is_named() || matches!(outcome, KnownOutcome::Committed(_)))
         {
-            self.core.note(id, fate);
+            self.core.remember_outcome(id, outcome);
         }
     }
 
@@ -174,26 +174,26 @@ impl Committer {
         }
         check_age(&self.core, self.snapshot.age())?;
         self.check_primary()?;
-        let _sign_of_life = self.live();
+        let _renewal = self.renew_primary_lock();
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
             Err(error) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 return Err(error);
             }
         };
-        let at = match self.time_of_commit().await {
+        let at = match self.commit_timestamp().await {
             Ok(at) => at,
             Err(error) => {
                 self.roll_back(&vec![true; rows.len()], false).await;
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 return Err(error);
             }
         };
         self.commit_primary(rows, at).await
     }
 
-    /// Whether the primary's lock, which names all other rows, fits into its document.
+    /// Checks that the primary's lock, which names all other rows, fits into its document.
     ///
     /// # Errors
     /// `TransactionTooLarge` (257).
@@ -201,8 +201,8 @@ impl Committer {
         let Some((key, lock)) = self.locks.first().filter(|(_, lock)| lock.keys.len() >= NAMED_MAX) else {
             return Ok(());
         };
-        let row = self.snapshot.known(key).unwrap_or_else(|| Row::missing(key.id.clone()));
-        let Ok(row::Step::Change(locked)) = prewrite(&self.core.forwarded(&row), lock) else { return Ok(()) };
+        let row = self.snapshot.cached_row(key).unwrap_or_else(|| Row::missing(key.id.clone()));
+        let Ok(row::Step::Change(locked)) = prewrite(&self.core.rolled_forward(&row), lock) else { return Ok(()) };
         let too_large = |error: StoreError| {
             let text = format!(
                 "the transaction writes {} documents, and their _ids do not fit into one document: write less in one",
@@ -214,17 +214,17 @@ impl Committer {
         locked.check().map_err(|error| if is_size(&error) { too_large(error) } else { error })
     }
 
-    /// Gives the primary's lock more time while the commit takes long. Ends with what it returns.
-    fn live(&self) -> SignOfLife {
+    /// Extends the lifetime of the primary's lock periodically until the returned value is dropped.
+    fn renew_primary_lock(&self) -> LockRenewal {
         let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
         let primary = self.locks.first().map(|(key, _)| key.clone());
         let every = core.options.lock_ttl / 3;
-        SignOfLife(tokio::spawn(async move {
+        LockRenewal(tokio::spawn(async move {
             let Some(primary) = primary else { return };
             loop {
                 tokio::time::sleep(every).await;
                 let ttl = snapshot.lock_ttl();
-                // A sign that does not arrive is missed by whoever waits for it, not by us; the next one does not wait for it.
+                // A lost renewal is no error here, and does not delay the next one.
                 let _ = tokio::time::timeout(every, core.rows.renew(&primary, snapshot.at, ttl)).await;
             }
         }))
@@ -233,7 +233,8 @@ impl Committer {
     /// Locks all rows, or none.
     async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
         let groups = groups(self.locks.iter().map(|(key, lock)| (key, lock.body.bytes())));
-        let (mut tasks, at_once, mut locked) = (JoinSet::new(), at_once(&groups), Locked::none(self.locks.len()));
+        let (mut tasks, at_once, mut locked) =
+            (JoinSet::new(), groups_at_once(&groups), PrewriteProgress::none(self.locks.len()));
         for group in groups {
             if tasks.len() >= at_once
                 && let Some(joined) = tasks.join_next().await
@@ -250,14 +251,14 @@ impl Committer {
         while let Some(joined) = tasks.join_next().await {
             locked.note(joined.ok());
         }
-        let Locked { rows, touched, failed, in_doubt } = locked;
+        let PrewriteProgress { rows, touched, failed, in_doubt } = locked;
         let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
         self.roll_back(&touched, in_doubt).await;
-        // Whatever became of the locks.
-        Err(undecided(error))
+        // The locks that are left do not matter: nothing is applied.
+        Err(not_applied(error))
     }
 
-    /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
+    /// Removes the locks. A rollback record keeps a request that may still arrive from locking the primary.
     async fn roll_back(&self, touched: &[bool], in_doubt: bool) {
         let record = |place| in_doubt && place == 0;
         let keys = self.locks.iter().enumerate().map(|(place, (key, _))| (place, key));
@@ -266,10 +267,10 @@ impl Committer {
         release(&self.core.rows, self.start(), locked).await;
     }
 
-    /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are. One that is far above the
-    /// start is refused, whatever the clocks of this process say: a collector that has fetched a smaller one forgets nothing of the
-    /// transaction, and one that fetches a larger one meets its locks first.
-    async fn time_of_commit(&self) -> StoreResult<Timestamp> {
+    /// Fetches the commit timestamp, and validates the read set and the catalog at it. A timestamp far above the start is refused, whatever the
+    /// clocks of this process say: a collector with a smaller timestamp forgets nothing of the transaction, and one with a larger timestamp
+    /// meets its locks first.
+    async fn commit_timestamp(&self) -> StoreResult<Timestamp> {
         let Moment { at, catalog } = self.core.oracle.moment().await?;
         check_age(&self.core, at.since(self.start()))?;
         if let Some(on) = &self.on {
@@ -288,27 +289,27 @@ impl Committer {
         let step = |row: &Row| commit(row, start, at, &*core);
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused)) if refused.was_in_doubt && refused.why == NotCommitted::NoLock => {
-                self.note(Fate::Unknown { start, primary: primary.clone() });
+            Ok(Err(refused)) if refused.was_in_doubt && refused.why == CommitRefused::NoLock => {
+                self.note(KnownOutcome::Unknown { start, primary: primary.clone() });
                 let text = format!("{primary}, where the transaction was decided, knows nothing of it any more");
                 return Err(StoreError::command(Code::NoSuchTransaction, text).in_doubt());
             }
             Ok(Err(_)) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], false).await;
                 return Err(conflict("others took the transaction for abandoned and rolled it back"));
             }
             Err(error) if error.applied() == Applied::Maybe => {
-                self.note(Fate::Unknown { start, primary: primary.clone() });
+                self.note(KnownOutcome::Unknown { start, primary: primary.clone() });
                 return Err(error);
             }
             Err(error) => {
-                self.note(Fate::RolledBack);
+                self.note(KnownOutcome::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], true).await;
                 return Err(error);
             }
         }
-        self.note(Fate::Committed(at));
+        self.note(KnownOutcome::Committed(at));
         let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows.map(Some)).collect();
         core.note_committed(start, at);
         let work = roll_forward(Arc::clone(&core), start, at, others);
@@ -317,7 +318,7 @@ impl Committer {
     }
 }
 
-/// A read, of the collection that its name stands for; none if it stands for nothing: then nothing was read.
+/// Returns a read with the stored collection of its name; `None` if the name stands for none, and nothing was read.
 fn located(read: Read, on: &Dependencies) -> Option<Read> {
     let collection = |name: &Namespace| on.collection(name).cloned();
     Some(match read {
@@ -332,12 +333,12 @@ fn not_located(name: &Namespace) -> StoreError {
     StoreError::command(Code::InternalError, format!("the commit has no collection for {name}"))
 }
 
-impl Locked {
+impl PrewriteProgress {
     fn none(of: usize) -> Self {
-        Locked { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
+        PrewriteProgress { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
     }
 
-    /// Notes what became of a group; none if it broke off.
+    /// Notes the result of a group; `None` if its task panicked.
     fn note(&mut self, group: Option<Vec<Prewritten>>) {
         let Some(group) = group else {
             self.failed = Some(StoreError::command(Code::InternalError, "a prewrite broke off"));
@@ -358,31 +359,31 @@ impl Locked {
     }
 }
 
-/// Stops when it is dropped.
-struct SignOfLife(tokio::task::JoinHandle<()>);
+/// A task that renews a lock until this is dropped.
+struct LockRenewal(tokio::task::JoinHandle<()>);
 
-impl Drop for SignOfLife {
+impl Drop for LockRenewal {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// An error of a transaction before there is a decision on its primary: nothing of it is applied.
-pub(super) fn undecided(error: StoreError) -> StoreError {
+/// Returns an error before the commit point as not applied.
+pub(super) fn not_applied(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error)
 }
 
-/// Locks rows of one collection: together if they are several, and those by themselves where somebody else has been.
+/// Locks rows of one collection together, and then each row that was refused by itself.
 async fn prewrite_group(
     core: &Core,
     snapshot: &PercolatorSnapshot,
     group: Vec<(usize, (Key, Lock))>,
 ) -> Vec<Prewritten> {
-    let known = |key: &Key| (key.clone(), snapshot.known(key));
+    let known = |key: &Key| (key.clone(), snapshot.cached_row(key));
     if let [(place, (key, lock))] = &group[..] {
-        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.known(key)).await)];
+        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.cached_row(key)).await)];
     }
-    let step = |place: usize, row: &Row| prewrite(&core.forwarded(row), &group[place].1.1);
+    let step = |place: usize, row: &Row| prewrite(&core.rolled_forward(row), &group[place].1.1);
     let check = |row: &Row| {
         check_age(core, snapshot.age())?;
         can_be_committed(row, snapshot.at)
@@ -393,7 +394,7 @@ async fn prewrite_group(
     for ((place, (key, lock)), stepped) in group.iter().zip(stepped) {
         let result = match stepped {
             Ok(Ok(row)) => Ok(row),
-            Err(error) => Err(NotLocked { in_doubt: error.applied() == Applied::Maybe, error }),
+            Err(error) => Err(PrewriteError { in_doubt: error.applied() == Applied::Maybe, error }),
             // The transaction is rolled back already.
             Ok(Err(_)) if has_failed => continue,
             Ok(Err(refused)) => prewrite_one(core, snapshot, key, lock, Some(refused.row)).await,
@@ -404,19 +405,18 @@ async fn prewrite_group(
     prewritten
 }
 
-/// Locks a row, beginning with what is known of it; finishes what others have left there, and waits a little for those who are
-/// at it.
+/// Locks a row. Resolves locks of other transactions, and waits briefly for those that are open.
 async fn prewrite_one(
     core: &Core,
     snapshot: &PercolatorSnapshot,
     key: &Key,
     lock: &Lock,
     mut known: Option<Row>,
-) -> Result<Row, NotLocked> {
-    let unsure = |error: StoreError| NotLocked { in_doubt: error.applied() == Applied::Maybe, error };
+) -> Result<Row, PrewriteError> {
+    let unsure = |error: StoreError| PrewriteError { in_doubt: error.applied() == Applied::Maybe, error };
     let mut pauses = PAUSES_MILLIS.into_iter();
     loop {
-        let step = |row: &Row| prewrite(&core.forwarded(row), lock);
+        let step = |row: &Row| prewrite(&core.rolled_forward(row), lock);
         let check = |row: &Row| {
             check_age(core, snapshot.age())?;
             can_be_committed(row, lock.start)
@@ -426,32 +426,34 @@ async fn prewrite_one(
                 Ok(row) => return Ok(row),
                 Err(refused) => refused,
             };
-        let refuse = |why: String| NotLocked { error: conflict(why), in_doubt: false };
+        let refuse = |why: String| PrewriteError { error: conflict(why), in_doubt: false };
         match why {
-            Refused::Locked(_) => match core.resolve(key, row).await {
+            PrewriteRefused::Locked(_) => match core.resolve(key, row).await {
                 Ok(Resolved::Free(row)) => known = Some(row),
                 Ok(Resolved::Alive) => match pauses.next() {
                     Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
                     None => return Err(refuse(format!("{key} is locked by another transaction"))),
                 },
-                Err(error) => return Err(NotLocked { error, in_doubt: false }),
+                Err(error) => return Err(PrewriteError { error, in_doubt: false }),
             },
-            Refused::Conflict(at) => {
+            PrewriteRefused::Conflict(at) => {
                 return Err(refuse(format!("{key} was changed at {at}, after the transaction began")));
             }
-            Refused::RolledBack => return Err(refuse("others took the transaction for abandoned".to_owned())),
-            Refused::Full => return Err(refuse(format!("{key} has had too many commits that are not collected yet"))),
-            // One transaction has one commit: this one's is still to come.
-            Refused::Committed(at) => {
+            PrewriteRefused::RolledBack => return Err(refuse("others took the transaction for abandoned".to_owned())),
+            PrewriteRefused::Full => {
+                return Err(refuse(format!("{key} has had too many commits that are not collected yet")));
+            }
+            // This transaction has not committed yet, so its version cannot be here.
+            PrewriteRefused::Committed(at) => {
                 let text = format!("{key} has a version of a transaction that has not committed, at {at}");
-                return Err(NotLocked { error: StoreError::command(Code::InternalError, text), in_doubt: false });
+                return Err(PrewriteError { error: StoreError::command(Code::InternalError, text), in_doubt: false });
             }
         }
     }
 }
 
-/// Whether a transaction of this age may still commit: others remember what became of it. By the clocks of this process that spares
-/// requests; by the oracle's time, from the start to the commit timestamp, it decides.
+/// Refuses a commit at an age at which others may have forgotten the transaction. An age by this process's clocks only saves requests; the
+/// age from start to commit timestamp decides.
 fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
     if age <= core.options.retention / 2 {
         return Ok(());
@@ -460,7 +462,7 @@ fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
     Err(StoreError::command(Code::NoSuchTransaction, text))
 }
 
-/// Whether the store will take the row, and what the commit makes of it.
+/// Checks that the store accepts the locked row, and the row after the commit.
 fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     row.check()?;
     match commit(row, start, Timestamp(i64::MAX as u64), &AllNeeded) {
@@ -469,7 +471,7 @@ fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     }
 }
 
-/// Moves the versions of the other rows in: all at once, or in batches. What fails is found by others.
+/// Rolls the other rows forward, all at once or in batches. Rows that fail are rolled forward by others.
 fn roll_forward(
     core: Arc<Core>,
     start: Timestamp,

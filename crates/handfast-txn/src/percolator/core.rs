@@ -1,4 +1,4 @@
-//! What all transactions of an engine share.
+//! The state that all transactions of an engine share.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
@@ -13,52 +13,52 @@ use tokio::sync::watch;
 
 use super::ages::AgeWatch;
 use super::definitions::Definitions;
-use super::keeper::Keeper;
+use super::history_lease::HistoryLease;
 use super::options::PercolatorOptions;
 use super::oracle::{Moment, Oracle};
-use super::resolver::{Decision, Left};
+use super::resolver::{Decision, RollForwardQueue};
 use super::row::{HistoryNeeds, Key, Timestamp};
 use super::rows::Rows;
 use super::snapshot::PercolatorSnapshot;
 use crate::TransactionId;
 
-/// Transactions of which it is remembered that no lock is left of them. One that is forgotten costs some bytes in its
-/// primary row until that is collected.
+/// The most transactions that are remembered to have no locks left. A forgotten one costs some bytes in its primary row until that is
+/// collected.
 const FINISHED_MAX: usize = 100_000;
-/// Transactions whose outcome this process remembers.
+/// The most transactions whose outcome this process remembers.
 const OUTCOMES_MAX: usize = 100_000;
-/// Transactions of which this process remembers whether they have committed. One that is forgotten is asked for again.
+/// The most decisions that this process remembers. A forgotten one is read again from the primary.
 const DECISIONS_MAX: usize = 100_000;
-/// Collections whose indexes have been looked at. One that is forgotten is looked at again.
+/// The most collections whose indexes are remembered as checked. A forgotten one is checked again.
 const CHECKED_MAX: usize = 10_000;
 
-/// What all transactions of an engine share.
+/// The state that all transactions of an engine share.
 pub(super) struct Core {
     pub(super) rows: Rows,
     pub(super) sources: Sources,
     pub(super) options: PercolatorOptions,
     pub(super) oracle: Oracle,
     pub(super) background: Background,
-    /// The snapshots that are read here, by their timestamp: those of transactions are their start.
-    pub(super) open: Mutex<BTreeMap<Timestamp, Open>>,
-    pub(super) keeper: Keeper,
-    /// Before the last snapshot was asked for: the catalog is no older than that.
-    heard: Mutex<Option<LocalTime>>,
+    /// The open snapshots of this process by timestamp, which is the start of their transaction.
+    pub(super) open: Mutex<BTreeMap<Timestamp, OpenSnapshot>>,
+    pub(super) history_lease: HistoryLease,
+    /// A moment before the last snapshot was requested: the known version of the catalog is no older.
+    catalog_as_of: Mutex<Option<LocalTime>>,
     pub(super) age_watch: Mutex<AgeWatch>,
-    finished: Mutex<Bounded<Timestamp, ()>>,
-    outcomes: Mutex<Bounded<TransactionId, Fate>>,
-    decisions: Mutex<Bounded<Timestamp, Decision>>,
-    pub(super) left: Arc<Mutex<Left>>,
+    finished: Mutex<FifoCache<Timestamp, ()>>,
+    outcomes: Mutex<FifoCache<TransactionId, KnownOutcome>>,
+    decisions: Mutex<FifoCache<Timestamp, Decision>>,
+    pub(super) roll_forward_queue: Arc<Mutex<RollForwardQueue>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
-    /// Collections of the store that have been seen to be there, and to have no unique index.
-    checked: Mutex<Bounded<Namespace, ()>>,
-    /// That the store does not make the engine's own indexes has been said.
-    pub(super) no_index_was_told: Arc<AtomicBool>,
+    /// Collections of the store that were seen to exist, without a unique index.
+    checked: Mutex<FifoCache<Namespace, ()>>,
+    /// Whether it was logged that the store does not make the engine's own indexes.
+    pub(super) missing_index_was_logged: Arc<AtomicBool>,
 }
 
-/// A snapshot that is read here.
-pub(super) struct Open {
+/// An open snapshot of this process.
+pub(super) struct OpenSnapshot {
     pub(super) begun: LocalTime,
     snapshot: Weak<PercolatorSnapshot>,
 }
@@ -70,12 +70,12 @@ pub(super) struct LocalTime {
     time_of_day: DateTime,
 }
 
-/// What became of a transaction's commit, as far as this process knows.
+/// The outcome of a transaction's commit, as far as this process knows.
 #[derive(Clone, Debug)]
-pub(super) enum Fate {
+pub(super) enum KnownOutcome {
     Committed(Timestamp),
     RolledBack,
-    /// The primary has to be asked.
+    /// The primary has to be read.
     Unknown {
         start: Timestamp,
         primary: Key,
@@ -91,16 +91,16 @@ impl Core {
             oracle,
             background: Background::default(),
             open: Mutex::default(),
-            keeper: Keeper::default(),
-            heard: Mutex::default(),
+            history_lease: HistoryLease::default(),
+            catalog_as_of: Mutex::default(),
             age_watch: Mutex::default(),
-            finished: Mutex::new(Bounded::new(FINISHED_MAX)),
-            outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
-            decisions: Mutex::new(Bounded::new(DECISIONS_MAX)),
-            left: Arc::default(),
+            finished: Mutex::new(FifoCache::new(FINISHED_MAX)),
+            outcomes: Mutex::new(FifoCache::new(OUTCOMES_MAX)),
+            decisions: Mutex::new(FifoCache::new(DECISIONS_MAX)),
+            roll_forward_queue: Arc::default(),
             definitions: Definitions::default(),
-            checked: Mutex::new(Bounded::new(CHECKED_MAX)),
-            no_index_was_told: Arc::default(),
+            checked: Mutex::new(FifoCache::new(CHECKED_MAX)),
+            missing_index_was_logged: Arc::default(),
         }
     }
 
@@ -112,46 +112,47 @@ impl Core {
         LocalTime { elapsed: self.elapsed(), time_of_day: self.sources.clock.now() }
     }
 
-    /// Time since then, by the stopwatch: no more than has gone by.
+    /// Returns the time since then by the monotonic clock: no more than has gone by.
     pub(super) fn counted_since(&self, then: LocalTime) -> Duration {
         self.elapsed().saturating_sub(then.elapsed)
     }
 
-    /// Time since then, by the stopwatch, or by the time of day if that says more: a stopwatch stands still while its machine sleeps.
+    /// Returns the time since then by the monotonic clock, or by the time of day if that is longer: a monotonic clock may stop while its
+    /// machine sleeps.
     pub(super) fn age(&self, then: LocalTime) -> Duration {
         let millis = self.sources.clock.now().timestamp_millis().saturating_sub(then.time_of_day.timestamp_millis());
         self.counted_since(then).max(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
     }
 
-    /// A new snapshot: the beginning of a transaction.
+    /// Takes a new snapshot.
     pub(super) async fn begin(self: &Arc<Self>) -> StoreResult<Arc<PercolatorSnapshot>> {
         self.begin_until(Duration::MAX).await
     }
 
-    /// The same, for who waits for others up to this moment on this process's stopwatch.
+    /// Takes a new snapshot whose reads wait for other transactions up to a deadline on this process's monotonic clock.
     pub(super) async fn begin_until(self: &Arc<Self>, deadline: Duration) -> StoreResult<Arc<PercolatorSnapshot>> {
         let begun = self.local_time();
         let Moment { at, catalog } = self.oracle.moment().await?;
-        *lock(&self.heard) = Some(begun);
+        *lock(&self.catalog_as_of) = Some(begun);
         let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, deadline, catalog));
-        lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
-        self.start_keeping();
+        lock(&self.open).insert(at, OpenSnapshot { begun, snapshot: Arc::downgrade(&snapshot) });
+        self.start_lease_upkeep();
         Ok(snapshot)
     }
 
-    /// Whether this process knows a catalog so new that no collection was removed since that has a name there.
-    pub(super) fn has_heard_lately(&self) -> bool {
-        lock(&self.heard).is_some_and(|heard| self.age(heard) <= self.options.retention / 4)
+    /// Returns whether this process knows a catalog so new that no collection that has a name in it was removed since.
+    pub(super) fn has_recent_catalog(&self) -> bool {
+        lock(&self.catalog_as_of).is_some_and(|catalog_as_of| self.age(catalog_as_of) <= self.options.retention / 4)
     }
 
-    /// Nobody reads the snapshot any more.
-    pub(super) fn leave(&self, at: Timestamp) {
+    /// Notes that a snapshot is closed.
+    pub(super) fn close_snapshot(&self, at: Timestamp) {
         lock(&self.open).remove(&at);
-        self.keeper.left();
+        self.history_lease.snapshot_closed();
     }
 
-    /// The snapshot of this timestamp, if somebody still holds it.
-    pub(super) fn entered(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
+    /// Returns the open snapshot of this timestamp.
+    pub(super) fn open_snapshot(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
         lock(&self.open).get(&at)?.snapshot.upgrade()
     }
 
@@ -163,30 +164,30 @@ impl Core {
         lock(&self.checked).insert(namespace.clone(), ());
     }
 
-    /// The catalog has changed: collections may be gone that were looked at.
+    /// Forgets all checked collections, as a change of the catalog may have dropped some.
     pub(super) fn forget_checked(&self) {
-        *lock(&self.checked) = Bounded::new(CHECKED_MAX);
+        *lock(&self.checked) = FifoCache::new(CHECKED_MAX);
     }
 
-    /// No lock is left of this transaction.
+    /// Notes that a transaction has no locks left.
     pub(super) fn finish(&self, start: Timestamp) {
         lock(&self.finished).insert(start, ());
     }
 
-    /// What became of the transaction that began then, if this process knows.
-    pub(super) fn decided(&self, start: Timestamp) -> Option<Decision> {
+    /// Returns the decision of a transaction, if this process knows it.
+    pub(super) fn known_decision(&self, start: Timestamp) -> Option<Decision> {
         lock(&self.decisions).get(&start).copied()
     }
 
-    pub(super) fn decide(&self, start: Timestamp, decision: Decision) {
+    pub(super) fn remember_decision(&self, start: Timestamp, decision: Decision) {
         lock(&self.decisions).insert(start, decision);
     }
 
-    pub(super) fn note(&self, id: TransactionId, fate: Fate) {
-        lock(&self.outcomes).insert(id, fate);
+    pub(super) fn remember_outcome(&self, id: TransactionId, outcome: KnownOutcome) {
+        lock(&self.outcomes).insert(id, outcome);
     }
 
-    pub(super) fn noted(&self, id: TransactionId) -> Option<Fate> {
+    pub(super) fn known_outcome(&self, id: TransactionId) -> Option<KnownOutcome> {
         lock(&self.outcomes).get(&id).cloned()
     }
 }
@@ -201,16 +202,16 @@ impl HistoryNeeds for Core {
     }
 }
 
-/// Forgets what came first when it is full.
-pub(super) struct Bounded<K, V> {
+/// A map of bounded size that evicts the oldest entry.
+pub(super) struct FifoCache<K, V> {
     max: usize,
     values: HashMap<K, V>,
     order: VecDeque<K>,
 }
 
-impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
+impl<K: Hash + Eq + Clone, V> FifoCache<K, V> {
     pub(super) fn new(max: usize) -> Self {
-        Bounded { max, values: HashMap::new(), order: VecDeque::new() }
+        FifoCache { max, values: HashMap::new(), order: VecDeque::new() }
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -229,7 +230,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
     }
 }
 
-/// Work that nobody waits for, counted.
+/// Counts the tasks that run in the background.
 #[derive(Default)]
 pub(super) struct Background {
     running: watch::Sender<usize>,
@@ -247,9 +248,9 @@ impl Background {
         });
     }
 
-    /// Returns once nothing is running.
+    /// Returns once no task is running.
     pub(super) async fn idle(&self) {
-        // The sender is here: waiting cannot fail.
+        // The sender exists, so waiting cannot fail.
         let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
     }
 }
@@ -260,12 +261,12 @@ impl Drop for Running {
     }
 }
 
-/// Nothing that holds one of these locks can panic half way.
+/// No code that holds one of these locks can panic half way, so a poisoned lock is usable.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The transaction has to be run again.
+/// Returns the error after which a transaction has to be run again.
 pub(super) fn conflict(why: impl std::fmt::Display) -> StoreError {
     StoreError::command(handfast_mql::Code::WriteConflict, format!("write conflict: {why}"))
 }

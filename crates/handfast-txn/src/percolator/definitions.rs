@@ -10,36 +10,36 @@ use super::core::{Core, conflict, lock};
 use super::mapping::Meaning;
 use super::snapshot::PercolatorSnapshot;
 
-/// Times that the collections of a commit are looked up: others have dropped one each time.
+/// The most attempts at locating the collections of a commit. An attempt fails if others have dropped one.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The catalog as it was read last.
 #[derive(Default)]
 pub(super) struct Definitions {
     newest: Mutex<Arc<Catalog>>,
-    /// Held by who changes it: those of one process take turns, and are not in each other's way.
+    /// Held while the catalog is changed: changes of one process do not conflict.
     changing: tokio::sync::Mutex<()>,
 }
 
-/// What of the catalog a commit depends on: it is refused if that is different in the version of its commit timestamp.
+/// The part of the catalog that a commit depends on. The commit is refused if it is different in the version at its commit timestamp.
 #[derive(Debug)]
 pub(super) struct Dependencies {
     version: u64,
-    /// What each name that it has used stands for.
+    /// The stored collection of each name that it has used.
     names: BTreeMap<Namespace, Option<Namespace>>,
     /// The unique indexes of each collection that it writes.
     indexes: Vec<(Namespace, Vec<IndexId>)>,
 }
 
 /// The collections that a commit writes to and has read, in one version of the catalog.
-pub(super) struct Located {
+pub(super) struct LocatedCollections {
     pub(super) catalog: Arc<Catalog>,
     pub(super) version: u64,
     pub(super) dependencies: Dependencies,
 }
 
 impl Dependencies {
-    /// On the unique indexes of these collections of the store, as a version of the catalog has them.
+    /// Returns dependencies on the unique indexes of these stored collections in a version of the catalog.
     pub(super) fn on_indexes(
         catalog: &Catalog,
         version: u64,
@@ -50,35 +50,35 @@ impl Dependencies {
         Dependencies { version, names: BTreeMap::new(), indexes }
     }
 
-    /// The collection of the store that a name stands for.
+    /// Returns the stored collection of a name.
     pub(super) fn collection(&self, name: &Namespace) -> Option<&Namespace> {
         self.names.get(name).and_then(Option::as_ref)
     }
 }
 
 impl Core {
-    /// The catalog with the version that was in force when a timestamp was fetched here last.
+    /// Returns the catalog, with the version that was in force at the last timestamp of this process.
     pub(super) async fn catalog(&self) -> StoreResult<(Arc<Catalog>, u64)> {
         let version = self.oracle.catalog();
         Ok((self.catalog_of(version).await?, version))
     }
 
-    /// The same, if that takes no request.
+    /// Returns the same as [`Core::catalog`], if that takes no request.
     pub(super) fn catalog_at_hand(&self) -> Option<(Arc<Catalog>, u64)> {
         let version = self.oracle.catalog();
         let newest = Arc::clone(&lock(&self.definitions.newest));
         (newest.version >= version).then_some((newest, version))
     }
 
-    /// The catalog, at least as new as this version, which was announced. Before the first version there is nothing in it.
+    /// Returns a catalog at least as new as this version, which was announced.
     pub(super) async fn catalog_of(&self, version: u64) -> StoreResult<Arc<Catalog>> {
         let newest = Arc::clone(&lock(&self.definitions.newest));
         if newest.version >= version { Ok(newest) } else { self.newest_catalog().await }
     }
 
-    /// The catalog as it is in the store.
+    /// Reads the catalog from the store.
     pub(super) async fn newest_catalog(&self) -> StoreResult<Arc<Catalog>> {
-        let read = Arc::new(self.rows.whole::<Catalog>().await?);
+        let read = Arc::new(self.rows.read_versioned::<Catalog>().await?);
         self.learn_catalog(&read);
         Ok(read)
     }
@@ -92,27 +92,26 @@ impl Core {
     }
 
     /// Changes the catalog, and puts the change in force. The function may be called several times, as that of
-    /// [`change_whole`](super::rows::Rows::change_whole).
+    /// [`change_versioned`](super::rows::Rows::change_versioned).
     ///
     /// # Errors
-    /// Those of the store: it may be changed, and in force or not. Those of the function.
+    /// Errors of the function. After an error of the store the catalog may be changed, and in force or not.
     pub(super) async fn change_catalog<T>(
         &self,
         change: impl Fn(&mut Catalog) -> StoreResult<T> + Send + Sync,
     ) -> StoreResult<T> {
         let _turn = self.definitions.changing.lock().await;
-        let (answer, catalog) = self.rows.change_whole::<Catalog, T>(change).await?;
+        let (answer, catalog) = self.rows.change_versioned::<Catalog, T>(change).await?;
         let catalog = Arc::new(catalog);
         self.learn_catalog(&catalog);
-        // What is there may be so since an answer got lost, and not be announced.
+        // An unchanged catalog may be one whose announcement got lost.
         if catalog.version > 0 {
             self.oracle.announce(catalog.version).await?;
         }
         Ok(answer)
     }
 
-    /// The collections of the store that a commit writes to, each of which is made if it is not there, and those that it has
-    /// read.
+    /// Locates the stored collections that a commit writes to and has read. Creates those to write to that do not exist.
     ///
     /// # Errors
     /// `WriteConflict` (112) if one of the names stood for another collection when the transaction began.
@@ -121,7 +120,7 @@ impl Core {
         snapshot: &PercolatorSnapshot,
         written: &BTreeSet<Namespace>,
         reads: &[Read],
-    ) -> StoreResult<Located> {
+    ) -> StoreResult<LocatedCollections> {
         let read = snapshot.names();
         let checked: BTreeSet<_> = reads.iter().map(namespace_of).collect();
         for _ in 0..ATTEMPTS_MAX {
@@ -131,26 +130,26 @@ impl Core {
                 let before = catalog.mapping.collection(name, snapshot.catalog);
                 let now = catalog.mapping.collection(name, version);
                 if before.is_some() && before != now {
-                    return Err(moved(name));
+                    return Err(collection_changed(name));
                 }
-                // Where there was nothing, a read found nothing, whatever has come there since.
+                // A name without a collection at the start was read as empty, and needs no check.
                 if before.is_some() || written.contains(name) || checked.contains(name) {
                     names.insert(name.clone(), now);
                 }
             }
-            // Only now: what was dropped under the transaction does not come back by it.
+            // After the check above, so that a collection that was dropped since the start is not created again.
             if self.make_missing(&catalog, version, written).await? {
                 continue;
             }
             let collections: BTreeSet<_> =
                 written.iter().filter_map(|name| names.get(name).cloned().flatten()).collect();
             let dependencies = Dependencies { names, ..Dependencies::on_indexes(&catalog, version, collections) };
-            return Ok(Located { catalog, version, dependencies });
+            return Ok(LocatedCollections { catalog, version, dependencies });
         }
         Err(conflict("the collections that the transaction writes to were dropped again and again"))
     }
 
-    /// Makes the collections of a commit that are not there; whether there were such.
+    /// Creates the collections of a commit that do not exist. Returns whether there were any.
     async fn make_missing(&self, catalog: &Catalog, version: u64, written: &BTreeSet<Namespace>) -> StoreResult<bool> {
         let mut were_missing = false;
         for name in written.iter().filter(|name| !is_fixed(name)) {
@@ -167,10 +166,10 @@ impl Core {
         Ok(were_missing)
     }
 
-    /// Whether what a commit depends on is still so in a version that is in force now.
+    /// Checks that the dependencies of a commit are the same in a version that is in force now.
     ///
     /// # Errors
-    /// `WriteConflict` (112) if not.
+    /// `WriteConflict` (112) if they have changed.
     pub(super) async fn check_dependencies(&self, on: &Dependencies, version: u64) -> StoreResult<()> {
         if version == on.version {
             return Ok(());
@@ -180,7 +179,7 @@ impl Core {
             catalog.mapping.collection(name, version) == **collection
         };
         if let Some((name, _)) = on.names.iter().find(|of| !is_same(of)) {
-            return Err(moved(name));
+            return Err(collection_changed(name));
         }
         let is_same = |(collection, ids): &(Namespace, Vec<IndexId>)| {
             catalog.unique(collection, version).map(|kept| kept.id).eq(ids.iter().copied())
@@ -195,7 +194,7 @@ impl Core {
     }
 }
 
-/// Whether a name always stands for the collection of that name: what the engine keeps for itself, and records of outcomes.
+/// Returns whether a name always stands for the collection of that name: the engine's own, and records of outcomes.
 pub(super) fn is_fixed(name: &Namespace) -> bool {
     name.database() == super::DATABASE || handfast_store::Ticket::namespace().is_ok_and(|records| records == *name)
 }
@@ -206,6 +205,6 @@ fn namespace_of(read: &Read) -> &Namespace {
     }
 }
 
-fn moved(name: &Namespace) -> handfast_store::Error {
+fn collection_changed(name: &Namespace) -> handfast_store::Error {
     conflict(format_args!("the collection {name} was created, dropped or renamed since the transaction began"))
 }

@@ -1,4 +1,4 @@
-//! Collections and indexes as users have them: what the store has, and in front of it what the engine keeps.
+//! The indexes of users: those of the store, and those that the engine keeps.
 //!
 //! An index that the engine keeps has a twin in the store, on the same fields, that promises nothing: for queries, and for
 //! hints by its name. So a list of indexes is the store's, with what the engine promises of each filled in.
@@ -14,19 +14,19 @@ use handfast_store::{
 };
 
 use super::build::in_the_way;
-use super::catalog::{Catalog, Kept, State, is_kept};
+use super::catalog::{Catalog, EngineIndex, State, is_kept_by_engine};
 use super::core::Core;
 use super::own_indexes::{check_not_own, is_own};
 
 impl Core {
-    /// The indexes of a collection as they are listed, `_id_` first.
+    /// Returns the listed indexes of a collection, `_id_` first.
     pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
         let (collection, stored, catalog) = self.indexes_of(namespace).await?;
         let specs = listed(stored, catalog.staying(|of| *of == collection), is_ready);
         Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect())
     }
 
-    /// The indexes that every write of a collection has to keep, `_id_` first.
+    /// Returns the indexes that every write of a collection has to keep, `_id_` first.
     ///
     /// # Errors
     /// `CommandNotSupported` (115) for a unique index of the store; `NamespaceNotFound` (26).
@@ -40,15 +40,15 @@ impl Core {
         Ok(listed(stored, catalog.in_force(&collection, version), |_| true))
     }
 
-    /// The collection that a name stands for, the store's indexes of it, and a catalog that was read after them: each index of
-    /// the store that belongs to one of the engine is listed there.
+    /// Returns the stored collection of a name, its indexes in the store, and a catalog that was read after them: it lists each engine index
+    /// that has a twin among them.
     async fn indexes_of(&self, name: &Namespace) -> StoreResult<(Namespace, Vec<IndexInfo>, Arc<Catalog>)> {
         let meaning = self.newest_catalog().await?.mapping.newest(name);
         let (collection, stored) = self.stored_indexes(name, meaning).await?;
         Ok((collection, stored, self.newest_catalog().await?))
     }
 
-    /// Makes indexes, and the collection if it is not there.
+    /// Creates indexes, and the collection if it does not exist.
     pub(super) async fn create_indexes(self: &Arc<Self>, request: CreateIndexes) -> StoreResult<(u32, u32)> {
         let CreateIndexes { namespace, indexes } = request;
         for spec in &indexes {
@@ -77,7 +77,7 @@ impl Core {
         };
         self.check_not_being_built(&collection, &specs[before..]).await?;
         for spec in specs.drain(before..) {
-            if is_kept(&spec) {
+            if is_kept_by_engine(&spec) {
                 self.build(&collection, &spec).await?;
             } else {
                 let request = CreateIndexes { namespace: collection.clone(), indexes: vec![spec] };
@@ -88,11 +88,11 @@ impl Core {
         Ok((count(before), count(after)))
     }
 
-    /// The name of an index that is not listed is its twin's in the store.
+    /// Refuses new indexes with the name of one that is being built: its twin in the store has that name.
     async fn check_not_being_built(&self, collection: &Namespace, new: &[IndexSpec]) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         let mut built = catalog.staying(|of| of == collection);
-        match built.find(|kept| new.iter().any(|spec| !is_kept(spec) && spec.name == kept.spec().name)) {
+        match built.find(|kept| new.iter().any(|spec| !is_kept_by_engine(spec) && spec.name == kept.spec().name)) {
             None => Ok(()),
             Some(kept) => Err(in_the_way(catalog.mapping.name_of(collection), &kept.spec().name)),
         }
@@ -108,8 +108,8 @@ impl Core {
         let places = dropped(&namespace, &specs, &selector)?;
         let is_dropped = |name: &str| places.iter().any(|&place| specs[place].name == name);
         let kept: Vec<_> = staying.into_iter().filter(|kept| is_dropped(&kept.spec().name)).collect();
-        let is_kept = |name: &str| kept.iter().any(|kept| kept.spec().name == name);
-        let plain: Vec<_> = in_store.into_iter().filter(|name| is_dropped(name) && !is_kept(name)).collect();
+        let is_kept_by_engine = |name: &str| kept.iter().any(|kept| kept.spec().name == name);
+        let plain: Vec<_> = in_store.into_iter().filter(|name| is_dropped(name) && !is_kept_by_engine(name)).collect();
         if !kept.is_empty() {
             self.remove(&kept).await?;
         }
@@ -120,7 +120,7 @@ impl Core {
         Ok(u32::try_from(specs.len()).unwrap_or(u32::MAX))
     }
 
-    /// Changes the settings of an index: its lifetime is for the engine to keep, whether it is hidden for the store.
+    /// Changes settings of an index. The engine keeps the expiry; the store keeps whether it is hidden.
     pub(super) async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
         let ModifyCollection { namespace, index } = request;
         let specs = self.list_indexes(&namespace).await?.into_iter().map(|info| info.spec).collect::<Vec<_>>();
@@ -145,7 +145,7 @@ impl Core {
         Ok(answer)
     }
 
-    /// Keeps an index with this lifetime.
+    /// Sets the expiry of an index in the catalog.
     async fn set_lifetime(&self, namespace: &Namespace, spec: IndexSpec) -> StoreResult<()> {
         let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
         let index = Arc::new(Index::compile(spec)?);
@@ -162,12 +162,12 @@ impl Core {
     }
 }
 
-/// The store's indexes, with those that the engine keeps in the places of their twins; without the engine's own, and the twins
-/// of those that are not to be shown.
+/// Returns the store's indexes with engine indexes in place of their twins, without the engine's own ones and the twins of those that are not
+/// shown.
 fn listed<'k>(
     stored: Vec<IndexInfo>,
-    kept: impl Iterator<Item = &'k Kept>,
-    is_shown: impl Fn(&Kept) -> bool,
+    kept: impl Iterator<Item = &'k EngineIndex>,
+    is_shown: impl Fn(&EngineIndex) -> bool,
 ) -> Vec<IndexSpec> {
     let mut specs: Vec<_> = stored.into_iter().map(|info| info.spec).filter(|spec| !is_own(spec)).collect();
     for kept in kept {
@@ -183,11 +183,11 @@ fn listed<'k>(
     specs
 }
 
-fn is_ready(kept: &Kept) -> bool {
+fn is_ready(kept: &EngineIndex) -> bool {
     kept.state == State::Ready
 }
 
-/// A unique index of the store looks at visible versions only, and would refuse a version that has been decided.
+/// Refuses a unique index of the store: it checks visible versions only, and could refuse the version of a committed transaction.
 fn check_not_unique(namespace: &Namespace, stored: &[IndexInfo]) -> StoreResult<()> {
     match stored.iter().find(|info| info.spec.unique && !info.spec.is_id()) {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! What an operator looks at: which transactions hold locks, for how long, and up to where rows may forget.
+//! Inspection for operators: transactions that hold locks, their age, and the safe point.
 //!
-//! Nothing here is needed for the engine to work: what is abandoned is resolved by whoever meets it, and by the cleaner. Who
-//! looks changes nothing, and takes no timestamp: ages are by this machine's clock, or by the oracle's time if that is ahead.
-//! Only [`Percolator::resolve`] goes by the oracle's time alone, as all who take locks away.
+//! The engine does not need it: readers and the cleaner resolve abandoned locks. Inspection writes nothing and takes no timestamp: ages are by
+//! this machine's clock, or by the oracle's time if that is ahead. Only [`Percolator::resolve`], which removes locks, goes by the oracle's
+//! time alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use handfast_store::{Count, DocumentStore, Find, Namespace, Result as StoreResul
 
 use super::Percolator;
 use super::ages::Ages;
-use super::cleaner::{Cleaned, Pass};
+use super::cleaner::{Cleaned, CleaningPass};
 use super::leases::Leases;
-use super::row::{Key, LockHeading, SafePoint, Standing, Status, Timestamp, is_over};
+use super::row::{Key, LockHeading, PrimaryStatus, SafePoint, Status, Timestamp, is_over};
 use super::rows::locked;
 use super::scan::PAGE;
 
@@ -23,74 +23,70 @@ use super::scan::PAGE;
 pub struct HeldLock {
     /// The document.
     pub key: Key,
-    /// The start of its transaction, which tells it from all others.
+    /// The start of its transaction, which identifies it.
     pub start: Timestamp,
-    /// The document where the transaction is decided.
+    /// The primary row of the transaction.
     pub primary: Key,
     /// Whether the transaction deletes the document.
     pub deletes: bool,
     /// How long ago the transaction began, by the oracle's time.
     pub age: Duration,
-    /// Whether it counts as abandoned: whoever meets it may roll the transaction back.
+    /// Whether it has expired: any reader may roll the transaction back.
     pub is_expired: bool,
 }
 
-/// A transaction of which locks are in the store.
+/// A transaction with locks in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenTransaction {
-    /// Its start, which tells it from all others.
+    /// Its start, which identifies it.
     pub start: Timestamp,
-    /// The document where it is decided.
+    /// Its primary row.
     pub primary: Key,
-    /// Its locks, of those that were looked at.
+    /// The number of its locks among those that were read.
     pub locks: u64,
     /// How long ago it began.
     pub age: Duration,
-    /// What became of it.
+    /// Its status.
     pub decided: Decided,
 }
 
-/// What became of a transaction of which a lock was found.
+/// The status of a transaction with locks in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It has committed: what is locked is to be rolled forward.
+    /// It has committed: its locks are to be rolled forward.
     Committed(Timestamp),
-    /// It was rolled back: what is locked is to be released.
+    /// It was rolled back: its locks are to be removed.
     RolledBack,
     /// It may still commit.
     Open,
-    /// Nobody has given a sign of life for it in time: it may be rolled back.
+    /// Its locks have expired without a heartbeat: it may be rolled back.
     Abandoned,
 }
 
-/// Up to where rows may forget, and what holds that up.
+/// The safe point, and the leases that hold it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafePoints {
     /// The oracle's time.
     pub now: Timestamp,
-    /// A transaction that began before this has ended, or ends without a commit.
+    /// Each transaction that began before this has ended, or will not commit.
     pub messages: Timestamp,
-    /// Nobody reads before this.
+    /// No snapshot before this is read.
     pub readers: Timestamp,
     /// The oldest snapshots of processes that read old ones: they hold `readers` back.
     pub leases: Vec<Timestamp>,
 }
 
-/// A collection of the store that has another name for users, or none any more.
+/// A stored collection that has another name for users, or none any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCollection {
-    /// The name that users know it by; none if it was dropped. It is removed when no snapshot can read it any more.
+    /// The users' name; `None` if it was dropped. It is removed when no snapshot can read it any more.
     pub name: Option<Namespace>,
     /// Its name in the store.
     pub stored: Namespace,
 }
 
 impl Percolator {
-    /// The collections whose names in the store are not those that users know them by, sorted by these names; then those that
-    /// were dropped.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the collections with another name in the store than for users, sorted by the users' names; then the dropped ones.
     pub async fn stored_collections(&self) -> StoreResult<Vec<StoredCollection>> {
         let catalog = self.core.newest_catalog().await?;
         let renamed = catalog.mapping.listed().filter(|(name, stored)| name != stored);
@@ -100,14 +96,10 @@ impl Percolator {
         Ok(renamed.chain(retired).collect())
     }
 
-    /// The locks in all collections, oldest first, as many as this; only those of one transaction, if that is asked for. What is
-    /// locked is not read, however large it is.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns up to `limit` locks of all collections, or of one transaction, oldest first. The locked documents are not read.
     pub async fn locks(&self, of: Option<Timestamp>, limit: u64) -> StoreResult<Vec<HeldLock>> {
         // Without timestamps there are no transactions.
-        let Some(now) = self.core.oracle.seen().await? else { return Ok(Vec::new()) };
+        let Some(now) = self.core.oracle.peek().await? else { return Ok(Vec::new()) };
         let mut held = Vec::new();
         for namespace in self.core.namespaces().await? {
             let sort = rawdoc! { "_hf.lock.s": 1 };
@@ -120,7 +112,7 @@ impl Percolator {
                     break;
                 }
                 for document in &documents {
-                    // Somebody may have released it between the search and the answer.
+                    // The lock may have been removed between the search and the answer.
                     if let (id, Some(heading)) = LockHeading::from_document(document)? {
                         held.push(held_lock(Key { namespace: namespace.clone(), id }, heading, now));
                     }
@@ -132,10 +124,7 @@ impl Percolator {
         Ok(held)
     }
 
-    /// How many locks there are in all collections.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the number of locks in all collections.
     pub async fn count_locks(&self) -> StoreResult<u64> {
         let mut count = 0;
         for namespace in self.core.namespaces().await? {
@@ -144,17 +133,14 @@ impl Percolator {
         Ok(count)
     }
 
-    /// What became of a transaction of which a lock is there; none if there is no lock of it.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the status of a transaction; `None` if it has no lock.
     pub async fn decided(&self, start: Timestamp) -> StoreResult<Option<Decided>> {
         let Some(lock) = self.locks(Some(start), 1).await?.into_iter().next() else { return Ok(None) };
-        let now = self.core.oracle.seen().await?;
+        let now = self.core.oracle.peek().await?;
         self.decided_at(start, &lock.primary, lock.is_expired, now).await.map(Some)
     }
 
-    /// What became of a transaction, by its primary; `is_expired` goes for one that the primary does not know.
+    /// Returns the status of a transaction by its primary. `is_expired` applies if the primary has no trace of it.
     async fn decided_at(
         &self,
         start: Timestamp,
@@ -162,21 +148,18 @@ impl Percolator {
         is_expired: bool,
         now: Option<Timestamp>,
     ) -> StoreResult<Decided> {
-        let Standing { status, ttl } = self.core.rows.standing(primary, start).await?;
+        let PrimaryStatus { status, ttl } = self.core.rows.primary_status(primary, start).await?;
         Ok(match status {
             Status::Committed(at) => Decided::Committed(at),
             Status::RolledBack => Decided::RolledBack,
-            Status::Locked | Status::Unheard => {
+            Status::Locked | Status::Unknown => {
                 let is_expired = ttl.zip(now).map_or(is_expired, |(ttl, now)| is_over(start, ttl, now));
                 if is_expired { Decided::Abandoned } else { Decided::Open }
             }
         })
     }
 
-    /// The transactions of the oldest locks, as many as this, oldest first. The primary of each is asked what became of it.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the transactions of the `locks_max` oldest locks, oldest first, each with its status by its primary.
     pub async fn transactions(&self, locks_max: u64) -> StoreResult<Vec<OpenTransaction>> {
         let mut open: BTreeMap<Timestamp, (OpenTransaction, bool)> = BTreeMap::new();
         for HeldLock { start, primary, age, is_expired, .. } in self.locks(None, locks_max).await? {
@@ -185,7 +168,7 @@ impl Percolator {
             transaction.locks += 1;
             *are_expired &= is_expired;
         }
-        let now = self.core.oracle.seen().await?;
+        let now = self.core.oracle.peek().await?;
         let mut transactions = Vec::with_capacity(open.len());
         for (mut transaction, are_expired) in open.into_values() {
             let OpenTransaction { start, primary, .. } = &transaction;
@@ -195,30 +178,27 @@ impl Percolator {
         Ok(transactions)
     }
 
-    /// Resolves the locks that are decided or abandoned: of one transaction, or of all. Those with which that fails are counted.
+    /// Resolves the locks of decided and abandoned transactions, or of one transaction. Failures are counted.
     ///
     /// # Errors
-    /// Those of the store, if it is not a matter of some rows. What was done stays done.
+    /// Errors of the store that concern more than single rows. What was done stays done.
     pub async fn resolve(&self, of: Option<Timestamp>) -> StoreResult<Cleaned> {
-        let mut pass = Pass::default();
+        let mut pass = CleaningPass::default();
         self.core.resolve_all(of, &mut pass).await?;
         Ok(pass.end())
     }
 
-    /// Up to where rows may forget now; none if no transaction ever began here.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the present safe point; `None` if no transaction ever began on this store.
     pub async fn safe_points(&self) -> StoreResult<Option<SafePoints>> {
-        let Some(now) = self.core.oracle.seen().await? else { return Ok(None) };
-        let leases: Leases = self.core.rows.whole().await?;
-        let ages: Ages = self.core.rows.whole().await?;
-        let SafePoint { messages, readers } = self.core.point(now, &ages, &leases);
+        let Some(now) = self.core.oracle.peek().await? else { return Ok(None) };
+        let leases: Leases = self.core.rows.read_versioned().await?;
+        let ages: Ages = self.core.rows.read_versioned().await?;
+        let SafePoint { messages, readers } = self.core.safe_point_of(now, &ages, &leases);
         Ok(Some(SafePoints { now, messages, readers, leases: leases.snapshots().collect() }))
     }
 }
 
-/// Rows that a transaction has locked: this one, or any.
+/// Returns a filter for rows locked by one transaction, or by any.
 pub(super) fn locked_by(of: Option<Timestamp>) -> RawDocumentBuf {
     of.map_or_else(locked, |start| rawdoc! { "_hf.lock.s": start.stored() })
 }

@@ -1,16 +1,15 @@
-//! Leases: who reads below the point up to which history would be forgotten.
+//! Leases of processes that read snapshots older than the retention.
 //!
 //! ```text
 //! handfast.leases   { _id: "leases", v: 12, held: [
-//!                       { id: <UUID>, at: <the oldest start in use>, ttl: <ms>, n: <signs of life> } ] }
+//!                       { id: <UUID>, at: <the oldest start in use>, ttl: <ms>, n: <heartbeats> } ] }
 //! ```
 //!
-//! A process has one while a snapshot of it is old (see [`super::keeper`]). The collector forgets nothing that a reader at
-//! `at` needs, for as long as the lease is there. It takes a lease away that it has seen unchanged for its whole `ttl`, by
-//! its own stopwatch alone; and only then it forgets. So the lease itself is what a reader looks at: what was read while it
-//! was there, nobody had forgotten.
+//! A process has a lease while it has an old snapshot (see [`super::history_lease`]). While the lease exists, the collector keeps all that a
+//! reader at `at` needs. It first removes a lease that it has seen unchanged for its whole `ttl`, by its own monotonic clock, and then
+//! removes history. So a reader that finds its lease after a read knows that the history was complete.
 //!
-//! All of them stand in one document, so that no request that arrives late or twice brings back one that was taken away.
+//! All leases are in one document, so that no request that arrives late or twice restores a removed one.
 //!
 //! Source: spec: transactions, "a safe point below every live transaction"; docs/decisions/0016-leases.md.
 
@@ -23,26 +22,26 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::row::Timestamp;
-use super::whole::{Whole, number, signed};
+use super::versioned_document::{VersionedDocument, number, signed};
 
 #[cfg(test)]
 mod tests;
 
-/// Leases at a time: an entry takes some 80 bytes, and each sign of life writes all of them.
+/// The most leases: an entry takes some 80 bytes, and each heartbeat writes all of them.
 const LEASES_MAX: usize = 10_000;
 
-/// Tells a lease from all others there ever were.
+/// A unique id of a lease.
 pub(super) type LeaseId = [u8; 16];
 
-/// What one process reads.
+/// The lease of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lease {
     id: LeaseId,
     /// The oldest snapshot that it keeps.
     at: Timestamp,
-    /// How long it is respected without a sign of life.
+    /// How long it is respected without a heartbeat.
     ttl: Duration,
-    /// Signs of life so far.
+    /// The number of heartbeats.
     signs: u64,
 }
 
@@ -54,20 +53,20 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// The oldest snapshot of each process that keeps some.
+    /// Returns the oldest snapshot of each lease.
     pub(super) fn snapshots(&self) -> impl Iterator<Item = Timestamp> {
         self.held.iter().map(|lease| lease.at)
     }
 
-    /// Whether this lease is there, and keeps a snapshot.
+    /// Returns whether a lease exists and keeps a snapshot.
     pub(super) fn keeps(&self, id: LeaseId, snapshot: Timestamp) -> bool {
         self.held.iter().any(|lease| lease.id == id && lease.at <= snapshot)
     }
 
-    /// Takes a lease, or has it reach further back. Who does so has to look whether it was in time.
+    /// Takes a lease, or extends it further back. The caller has to check that it was in time.
     ///
     /// # Errors
-    /// `ExceededMemoryLimit` (146) for one too many.
+    /// `ExceededMemoryLimit` (146) beyond the bound on leases.
     pub(super) fn take(&mut self, id: LeaseId, at: Timestamp, ttl: Duration) -> StoreResult<()> {
         self.leave(id);
         if self.held.len() >= LEASES_MAX {
@@ -80,25 +79,25 @@ impl Leases {
         Ok(())
     }
 
-    /// A sign of life, from a process that reads nothing below this any more. `false` if the lease is not there, or does not
-    /// reach that far back.
+    /// Renews a lease of a process that reads nothing below `at` any more. Returns `false` if the lease does not exist, or does not reach that far
+    /// back.
     pub(super) fn renew(&mut self, id: LeaseId, at: Timestamp) -> bool {
         let found = self.held.iter_mut().find(|lease| lease.id == id && lease.at <= at);
         found.map(|lease| (lease.at, lease.signs) = (at, lease.signs + 1)).is_some()
     }
 
-    /// Gives a lease up.
+    /// Releases a lease.
     pub(super) fn leave(&mut self, id: LeaseId) {
         self.held.retain(|lease| lease.id != id);
     }
 
-    /// Takes leases away that are still as they were seen.
+    /// Removes leases that are unchanged since they were seen.
     pub(super) fn remove(&mut self, dead: &[Lease]) {
         self.held.retain(|lease| !dead.contains(lease));
     }
 }
 
-impl Whole for Leases {
+impl VersionedDocument for Leases {
     const NAME: &'static str = "leases";
 
     fn version(&self) -> u64 {
@@ -142,14 +141,14 @@ impl Whole for Leases {
     }
 }
 
-/// Leases that are being watched for signs of life, each with since when it has been as it is, on our own stopwatch.
+/// Watches leases for heartbeats: each with the moment since which it is unchanged, on this process's monotonic clock.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct LeaseWatch {
     since: HashMap<LeaseId, (Lease, Duration)>,
 }
 
-impl Watched {
-    /// The leases that have been as they are now for their whole time: looked up between these two moments.
+impl LeaseWatch {
+    /// Returns the leases that were unchanged for their whole lifetime. They were read between the two moments.
     pub(super) fn dead(&mut self, leases: &Leases, asked: Duration, answered: Duration) -> Vec<Lease> {
         let (mut since, mut dead) = (HashMap::new(), Vec::new());
         for lease in &leases.held {

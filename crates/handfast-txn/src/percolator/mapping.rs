@@ -1,4 +1,4 @@
-//! Which collection of the store each name stands for, in every version of the catalog.
+//! Maps each name to a collection of the store, in every version of the catalog.
 //!
 //! ```text
 //! name           version 3     4 created    5 dropped    6 created      7 renamed to attic
@@ -10,15 +10,15 @@
 //!                      retired: [ { at: "shop.items", until: 5 } ], marks: [ {v: 7, ts: <timestamp>} ] }
 //! ```
 //!
-//! A name that is not listed stands for the collection of the store that has this name, if there is one. Whoever writes to a
+//! A name that is not listed stands for the collection of the store that has this name, if there is one. A write to a
 //! collection that is not there lists it first. So to create, to drop and to rename is one change of the catalog each,
 //! which the order of all timestamps has a place for ([`super::catalog`]); documents are not touched:
 //!
 //! - A snapshot reads the collection that its version of the catalog names, also when the name has been dropped since.
 //! - A commit requires that the names it has used stand for the same collections in the version that comes with its
-//!   commit timestamp. Nobody waits for anybody.
+//!   commit timestamp. No transaction waits for another one.
 //! - A collection of the store is never given to another name's documents: a name that is dropped and created again stands
-//!   for a new collection ([`Namespace::of_generation`]). A request that arrives late changes what nobody reads.
+//!   for a new collection ([`Namespace::of_generation`]). A request that arrives late changes a collection that is no longer read.
 //!
 //! A collection that was dropped is *retired*: it stays in the store until every snapshot that may read it, and every lock
 //! that was decided in it, is gone. Since a version says nothing of time, a *mark* notes a timestamp that was fetched when a
@@ -34,27 +34,27 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
 use super::row::Timestamp;
-use super::whole::{number, signed};
+use super::versioned_document::{number, signed};
 
 #[cfg(test)]
 mod tests;
 
-/// Marks that are kept: one for each pass of a cleaner that finds a change, and as many as that takes to get old.
+/// The most marks: one for each pass of a cleaner that finds a change, until they are old.
 const MARKS_MAX: usize = 64;
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The collection of the store that has the name, if there is one.
     Unlisted,
     /// This collection of the store.
     Collection(Namespace),
-    /// Nothing: it was dropped, or has another name now.
+    /// No collection: it was dropped or renamed.
     Nothing,
 }
 
 impl Meaning {
-    /// The collection of the store that a name of this meaning stands for; for nothing, the one of that name.
+    /// Returns the collection that a name of this meaning stands for; for `Nothing`, the one of that name.
     pub(super) fn of<'n>(&'n self, name: &'n Namespace) -> &'n Namespace {
         match self {
             Meaning::Collection(collection) => collection,
@@ -63,11 +63,17 @@ impl Meaning {
     }
 }
 
-/// From when on a name stands for what.
+/// A name, and what it was seen to stand for.
+pub(super) struct SeenName<'n> {
+    pub(super) name: &'n Namespace,
+    pub(super) meaning: &'n Meaning,
+}
+
+/// The collection that a name stands for from a version on.
 #[derive(Clone, Debug, PartialEq)]
 struct Period {
     from: u64,
-    /// None if the name stands for nothing.
+    /// `None` if the name stands for no collection.
     collection: Option<Namespace>,
 }
 
@@ -75,7 +81,7 @@ struct Period {
 #[derive(Clone, Debug, PartialEq)]
 struct Retired {
     collection: Namespace,
-    /// The first version in which it has none.
+    /// The first version in which it has no name.
     until: u64,
 }
 
@@ -86,7 +92,7 @@ struct Mark {
     at: Timestamp,
 }
 
-/// What all names stand for.
+/// The mapping of all names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Mapping {
     names: BTreeMap<Namespace, Vec<Period>>,
@@ -95,10 +101,10 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// What a name stands for in a version, which is not newer than this one.
+    /// Returns what a name stands for in a version, which is not newer than this one.
     pub(super) fn meaning(&self, name: &Namespace, version: u64) -> Meaning {
         let Some(periods) = self.names.get(name) else {
-            // Only the engine's own names are used and not listed.
+            // Only names that the engine gave are used without being listed.
             let is_own = name.without_generation().is_some() && self.is_used(name);
             return if is_own { Meaning::Nothing } else { Meaning::Unlisted };
         };
@@ -109,7 +115,7 @@ impl Mapping {
         }
     }
 
-    /// The collection of the store that a name stands for in a version, whether it is there or not.
+    /// Returns the collection that a name stands for in a version, whether it exists or not.
     pub(super) fn collection(&self, name: &Namespace, version: u64) -> Option<Namespace> {
         match self.meaning(name, version) {
             Meaning::Unlisted => Some(name.clone()),
@@ -118,35 +124,35 @@ impl Mapping {
         }
     }
 
-    /// What a name stands for now.
+    /// Returns what a name stands for in the newest version.
     pub(super) fn newest(&self, name: &Namespace) -> Meaning {
         self.meaning(name, u64::MAX)
     }
 
-    /// The names that are listed and stand for something now, with their collections.
+    /// Returns the listed names that stand for a collection now, with their collections.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&Namespace, &Namespace)> {
         let last = |periods: &'_ [Period]| periods.last().map(|period| period.collection.is_some());
         let standing = self.names.iter().filter(move |(_, periods)| last(periods) == Some(true));
         standing.filter_map(|(name, periods)| Some((name, periods.last()?.collection.as_ref()?)))
     }
 
-    /// The collections of the store that have no name any more.
+    /// Returns the collections that have no name any more.
     pub(super) fn retired(&self) -> impl Iterator<Item = &Namespace> {
         self.retired.iter().map(|retired| &retired.collection)
     }
 
-    /// Whether a collection of the store is listed, under whatever name, or retired.
+    /// Returns whether a collection is listed under any name, or retired.
     pub(super) fn is_used(&self, collection: &Namespace) -> bool {
         let stands_for = |period: &Period| period.collection.as_ref() == Some(collection);
         self.retired().any(|retired| retired == collection) || self.names.values().flatten().any(stands_for)
     }
 
-    /// Whether nothing is listed: each name stands for the collection of that name.
+    /// Returns whether nothing is listed: each name stands for the collection of that name.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.retired.is_empty()
     }
 
-    /// The name of a collection of the store, as users know it.
+    /// Returns the users' name of a collection.
     pub(super) fn name_of<'n>(&'n self, collection: &'n Namespace) -> &'n Namespace {
         let is_of = |periods: &[Period]| periods.iter().any(|period| period.collection.as_ref() == Some(collection));
         let current = self.listed().find(|(_, listed)| *listed == collection).map(|(name, _)| name);
@@ -154,7 +160,7 @@ impl Mapping {
         current.or_else(former).unwrap_or(collection)
     }
 
-    /// Lists a name that stands for nothing, or for a collection that is not in the store, from this version on.
+    /// Lists a name without a collection in the store from this version on.
     ///
     /// # Errors
     /// `InvalidNamespace` (73) for a name that the engine has given, or could give, to a collection itself.
@@ -169,7 +175,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// From this version on a name stands for nothing. `false` if it does not mean what was seen any more.
+    /// Drops a name from this version on. Returns `false` if its meaning is no longer the one that was seen.
     pub(super) fn drop(&mut self, name: &Namespace, seen: &Meaning, version: u64) -> bool {
         if self.newest(name) != *seen {
             return false;
@@ -181,27 +187,22 @@ impl Mapping {
         true
     }
 
-    /// From this version on another name stands for a collection; what that name stood for, if `replaces`, is retired. `false`
-    /// if one of the names does not mean what was seen any more.
-    pub(super) fn rename(
-        &mut self,
-        (from, seen_from): (&Namespace, &Meaning),
-        (to, seen_to): (&Namespace, &Meaning),
-        replaces: bool,
-        version: u64,
-    ) -> bool {
-        let collection = seen_from.of(from).clone();
-        if self.newest(from) == Meaning::Nothing && self.newest(to) == Meaning::Collection(collection.clone()) {
+    /// Renames a collection from this version on. With `replaces` the former collection of the new name is retired. Returns `false` if a meaning
+    /// is no longer the one that was seen.
+    pub(super) fn rename(&mut self, from: SeenName<'_>, to: SeenName<'_>, replaces: bool, version: u64) -> bool {
+        let collection = from.meaning.of(from.name).clone();
+        if self.newest(from.name) == Meaning::Nothing && self.newest(to.name) == Meaning::Collection(collection.clone())
+        {
             return true;
         }
-        if self.newest(from) != *seen_from || self.newest(to) != *seen_to {
+        if self.newest(from.name) != *from.meaning || self.newest(to.name) != *to.meaning {
             return false;
         }
-        if replaces && let Some(replaced) = self.collection(to, u64::MAX) {
+        if replaces && let Some(replaced) = self.collection(to.name, u64::MAX) {
             self.retired.push(Retired { collection: replaced, until: version });
         }
-        self.set(from, version, None);
-        self.set(to, version, Some(collection));
+        self.set(from.name, version, None);
+        self.set(to.name, version, Some(collection));
         true
     }
 
@@ -211,7 +212,7 @@ impl Mapping {
         periods.push(Period { from: version, collection });
     }
 
-    /// The newest version that something was listed or retired in which no mark covers; none if there is nothing to mark.
+    /// Returns the newest version with a change that no mark covers.
     pub(super) fn unmarked(&self) -> Option<u64> {
         let changed = self.names.values().flatten().map(|period| period.from);
         let newest = changed.chain(self.retired.iter().map(|retired| retired.until)).max()?;
@@ -229,51 +230,51 @@ impl Mapping {
         }
     }
 
-    /// The newest version that was in force before all that anybody still reads, or that a message may still arrive of.
-    fn settled(&self, safe: Timestamp) -> u64 {
+    /// Returns the newest version that was in force before all snapshots and requests above the safe point.
+    fn collectable_version(&self, safe: Timestamp) -> u64 {
         self.marks.iter().filter(|mark| mark.at < safe).map(|mark| mark.version).max().unwrap_or(0)
     }
 
-    /// The retired collections that nobody needs any more.
+    /// Returns the retired collections that can be removed.
     pub(super) fn removable(&self, safe: Timestamp) -> Vec<Namespace> {
-        let settled = self.settled(safe);
-        let removable = self.retired.iter().filter(|retired| retired.until <= settled);
+        let collectable = self.collectable_version(safe);
+        let removable = self.retired.iter().filter(|retired| retired.until <= collectable);
         removable.map(|retired| retired.collection.clone()).collect()
     }
 
-    /// The names that stand for the collection of the same name since long ago: they need not be listed if it is there.
+    /// Returns the names that have stood for the collection of the same name since before the safe point: they need not be listed if it exists.
     pub(super) fn plain(&self, safe: Timestamp) -> Vec<Namespace> {
-        let settled = self.settled(safe);
+        let collectable = self.collectable_version(safe);
         let is_plain = |name: &Namespace, periods: &[Period]| match periods {
-            [only] => only.from <= settled && only.collection.as_ref() == Some(name),
+            [only] => only.from <= collectable && only.collection.as_ref() == Some(name),
             _ => false,
         };
         self.names.iter().filter(|(name, periods)| is_plain(name, periods)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Forgets what nobody needs any more: retired collections that were removed from the store, names whose collections are
-    /// there under the same name, and what names stood for long ago.
+    /// Forgets retired collections that were removed from the store, names whose collections exist under the same name, and meanings from before
+    /// the safe point.
     pub(super) fn forget(&mut self, safe: Timestamp, removed: &[Namespace], there: &[Namespace]) {
-        let settled = self.settled(safe);
-        self.retired.retain(|retired| retired.until > settled || !removed.contains(&retired.collection));
+        let collectable = self.collectable_version(safe);
+        self.retired.retain(|retired| retired.until > collectable || !removed.contains(&retired.collection));
         let plain: Vec<_> = self.plain(safe).into_iter().filter(|name| there.contains(name)).collect();
         self.names.retain(|name, _| !plain.contains(name));
         for periods in self.names.values_mut() {
-            let current = periods.iter().rposition(|period| period.from <= settled).unwrap_or(0);
+            let current = periods.iter().rposition(|period| period.from <= collectable).unwrap_or(0);
             periods.drain(..current);
         }
         let is_free = |name: &Namespace| !self.is_used(name);
         let is_over =
-            |periods: &[Period]| matches!(periods, [only] if only.collection.is_none() && only.from <= settled);
+            |periods: &[Period]| matches!(periods, [only] if only.collection.is_none() && only.from <= collectable);
         let over = self.names.iter().filter(|(name, periods)| is_over(periods) && is_free(name));
         for name in over.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.names.remove(&name);
         }
         let keeps_marks = !self.is_empty();
-        self.marks.retain(|mark| keeps_marks && mark.version >= settled);
+        self.marks.retain(|mark| keeps_marks && mark.version >= collectable);
     }
 
-    /// Appends it to the catalog.
+    /// Appends the mapping to the stored catalog.
     pub(super) fn append_to(&self, document: &mut RawDocumentBuf) {
         let period = |period: &Period| {
             let mut entry = rawdoc! { "from": signed(period.from) };
@@ -298,7 +299,7 @@ impl Mapping {
         document.append(cstr!("marks"), self.marks.iter().map(mark).collect::<RawArrayBuf>());
     }
 
-    /// That of a catalog.
+    /// Reads the mapping of a stored catalog.
     ///
     /// # Errors
     /// `InternalError` (1) if it is not what Handfast writes.
@@ -345,7 +346,7 @@ fn namespace(entry: &RawDocument, name: &str) -> StoreResult<Namespace> {
     Namespace::new(database, collection)
 }
 
-/// The error for a name that the engine gives to collections itself.
+/// Returns the error for a name that the engine gives to collections itself.
 pub(super) fn kept_name(name: &Namespace) -> StoreError {
     let text = format!(
         "names that end with '~hf' and a number, as {name} does, are kept for collections that take the place of dropped \

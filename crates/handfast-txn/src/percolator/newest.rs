@@ -1,4 +1,4 @@
-//! One document outside of a transaction: its newest committed version, without a timestamp.
+//! A read of one document outside of a transaction: its newest committed version, without a timestamp.
 //!
 //! A document by itself is always of one moment, so a find of one `_id` needs no snapshot: it reads the row, once.
 //!
@@ -45,10 +45,10 @@ use handfast_store::{Cursor, Find, Result as StoreResult, StoreExt};
 use super::core::Core;
 use super::query;
 use super::row::{Body, FIELD, Key, Row, Status, status_of};
-use super::whole::signed;
+use super::versioned_document::signed;
 
-/// Opens a cursor over the one document that a find names by its `_id`; none if it does not name one, or if it takes a snapshot
-/// to tell what the document is.
+/// Opens a cursor over the one document that a find names by its `_id`. Returns `None` if it does not name one, or if the read takes a
+/// snapshot.
 pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
     // Bounds need a hint.
     if request.hint.is_some() || request.min.is_some() || request.max.is_some() {
@@ -65,65 +65,67 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
     let Some((catalog, version)) = core.catalog_at_hand() else { return Ok(None) };
     let Some(namespace) = catalog.mapping.collection(&request.namespace, version) else { return Ok(None) };
     match core.newest(&Key { namespace, id }, version).await? {
-        Newest::Version(document) => query::one(document, selection, request).await.map(Some),
-        Newest::Unclear => Ok(None),
+        NewestVersion::Version(document) => query::one(document, selection, request).await.map(Some),
+        NewestVersion::Unclear => Ok(None),
     }
 }
 
-/// What is known of the newest committed version of a document.
-enum Newest {
-    /// It is this; none if there is no document.
+/// The newest committed version of a document, if it is known.
+enum NewestVersion {
+    /// The document, or `None` if there is none.
     Version(Option<RawDocumentBuf>),
-    /// The primary of the row's lock knows nothing of the transaction, or the catalog may be another one by now.
+    /// The primary of the row's lock has no trace of the transaction, or the catalog may have changed.
     Unclear,
 }
 
 impl Core {
-    /// The newest committed version of a document, for a process that knows this version of the catalog.
-    async fn newest(&self, key: &Key, version: u64) -> StoreResult<Newest> {
+    /// Reads the newest committed version of a document, for a process that knows this version of the catalog.
+    async fn newest(&self, key: &Key, version: u64) -> StoreResult<NewestVersion> {
         let ids: RawArrayBuf = [key.id.clone(), RawBson::Document(notice_id())].into_iter().collect();
         let find = Find::new(key.namespace.clone(), rawdoc! { "_id": { "$in": ids } });
         let mut row = None;
         for document in self.rows.store.find_all(find).await? {
             match noticed(&document) {
-                Some(noticed) if noticed > version => return Ok(Newest::Unclear),
+                Some(noticed) if noticed > version => return Ok(NewestVersion::Unclear),
                 Some(_) => {}
                 None => row = Some(Row::from_document(&document)?),
             }
         }
         let row = match row {
             Some(row) => row,
-            None if self.is_checked(&key.namespace) && self.has_heard_lately() => return Ok(Newest::Version(None)),
-            None => return Ok(Newest::Unclear),
+            None if self.is_checked(&key.namespace) && self.has_recent_catalog() => {
+                return Ok(NewestVersion::Version(None));
+            }
+            None => return Ok(NewestVersion::Unclear),
         };
         let status = match &row.lock {
             Some(lock) if !lock.primary.is_same(key) => status_of(&self.rows.read(&lock.primary).await?, lock.start),
             _ => Status::Locked,
         };
         let body = match (status, row.lock) {
-            (Status::Unheard, _) => return Ok(Newest::Unclear),
+            (Status::Unknown, _) => return Ok(NewestVersion::Unclear),
             (Status::Committed(_), Some(lock)) => lock.body,
             (Status::Committed(_) | Status::Locked | Status::RolledBack, _) => row.visible.body,
         };
-        Ok(Newest::Version(match body {
+        Ok(NewestVersion::Version(match body {
             Body::Document(document) => Some(document),
             Body::Deleted | Body::Cut => None,
         }))
     }
 }
 
-/// The `_id` of a notice.
+/// Returns the `_id` of a notice.
 pub(super) fn notice_id() -> RawDocumentBuf {
     rawdoc! { "_hf": "notice" }
 }
 
-/// The update that makes a notice of this version of the catalog, or of a newer one that is there.
+/// Returns the update that writes a notice of a version of the catalog, or keeps a newer one.
 pub(super) fn notice(version: u64) -> RawDocumentBuf {
     let row = rawdoc! { "_hf.v": 0_i64, "_hf.c": 0_i64, "_hf.s": 0_i64, "_hf.del": true };
     rawdoc! { "$setOnInsert": row, "$max": { "_hf.n": signed(version) } }
 }
 
-/// The version of the catalog that a document gives notice of; none if it is no notice.
+/// Returns the version of the catalog in a notice; `None` for another document.
 fn noticed(document: &RawDocument) -> Option<u64> {
     let is_notice = document.get_document("_id").is_ok_and(|id| id.as_bytes() == notice_id().as_bytes());
     let version = || document.get_document(FIELD).ok()?.get_i64("n").ok();

@@ -19,17 +19,17 @@
 //! A request is only served by a move that was sent after it was made: a timestamp that is fetched after all locks are
 //! written is therefore above that of every reader who saw the rows without them.
 //!
-//! The first timestamp wanted is the time of day, or what this process has last seen here and its stopwatch has counted since, if that
+//! The first timestamp wanted is the time of day, or what this process has last seen here and its monotonic clock has counted since, if that
 //! is more. So the oracle's time does not stand still where a time of day is slow or was set back, and locks of dead processes run out
 //! all the same. It may be ahead of all times of day; nothing compares the two. A clock that runs far ahead would drag the oracle
 //! with it, and with that cost open transactions their locks: so each move has the store write down its own clock, and a time of
 //! day that is more than [`AHEAD_MAX`] ahead of that counts as that much ahead. Whichever of the two clocks is wrong, timestamps
 //! are given out, and the oracle's time goes on.
 //!
-//! A move whose answer is lost may have happened: then its timestamps are nobody's, and the next move goes beyond them.
+//! A move whose answer is lost may have happened: then its timestamps are not used, and the next move goes beyond them.
 //!
 //! The document also says which version of the [catalog](super::catalog) is in force, and each move brings it along: so a
-//! change of the catalog has its place in the order of all timestamps, and whoever fetches one learns of it without a
+//! change of the catalog has its place in the order of all timestamps, and a process that fetches one learns of it without a
 //! further request.
 //!
 //! Where the store is one of several, their [`Routed`](handfast_store::Routed) keeps the name of the set in the document, too: a
@@ -52,53 +52,53 @@ use tokio::sync::oneshot;
 
 use super::row::Timestamp;
 
-/// The most by which a client's clock may lead the store's in a timestamp; shorter than the life of a lock.
+/// The most by which a client's clock may lead the store's in a timestamp: less than the lifetime of a lock.
 pub const AHEAD_MAX: Duration = Duration::from_secs(2);
-/// Moves that are tried for one batch: an answer got lost, or the document was not there.
+/// The most moves that are tried for one batch. A move fails if its answer got lost, or the document did not exist.
 const MOVES_MAX: usize = 4;
 
-/// Times that a version of the catalog is announced before a store that does not answer is given up.
+/// How often a version of the catalog is announced to a store that does not answer.
 const ANNOUNCEMENTS_MAX: usize = 3;
 
 /// A moment in the order of all timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) at: Timestamp,
-    /// The version of the catalog that was in force.
+    /// The version of the catalog that was in force then.
     pub(super) catalog: u64,
 }
 
 type Waiting = oneshot::Sender<StoreResult<Moment>>;
 
-/// Gives out timestamps.
+/// The timestamp oracle.
 pub(super) struct Oracle {
     waiting: Mutex<Vec<Waiting>>,
-    mover: tokio::sync::Mutex<Mover>,
-    /// The newest version of the catalog that a move has brought.
+    allocator: tokio::sync::Mutex<Allocator>,
+    /// The newest version of the catalog that a move returned.
     catalog: AtomicU64,
 }
 
 impl Oracle {
     pub(super) fn new(store: Arc<dyn DocumentStore>, namespace: Namespace, sources: Sources) -> Self {
-        let mover = Mover { store, namespace, sources, known: None };
-        Oracle { waiting: Mutex::default(), mover: tokio::sync::Mutex::new(mover), catalog: AtomicU64::new(0) }
+        let allocator = Allocator { store, namespace, sources, known: None };
+        Oracle { waiting: Mutex::default(), allocator: tokio::sync::Mutex::new(allocator), catalog: AtomicU64::new(0) }
     }
 
-    /// The version of the catalog that was in force when the last timestamp was fetched here.
+    /// Returns the version of the catalog that was in force when this process fetched its last timestamp.
     pub(super) fn catalog(&self) -> u64 {
         self.catalog.load(Ordering::SeqCst)
     }
 
-    /// Puts a version of the catalog in force, if that is not behind the one that is.
+    /// Puts a version of the catalog in force, unless a newer one is.
     ///
     /// # Errors
-    /// Those of the store: it may be in force.
+    /// After an error of the store it may be in force.
     pub(super) async fn announce(&self, catalog: u64) -> StoreResult<()> {
-        let mut mover = self.mover.lock().await;
+        let mut allocator = self.allocator.lock().await;
         for attempt in 1.. {
-            match mover.announce(catalog).await {
+            match allocator.announce(catalog).await {
                 Ok(()) => break,
-                // To do it twice is to do it once.
+                // The announcement is idempotent.
                 Err(error) if error.class() == ErrorClass::TransientNetwork && attempt < ANNOUNCEMENTS_MAX => {}
                 Err(error) => return Err(error),
             }
@@ -107,36 +107,27 @@ impl Oracle {
         Ok(())
     }
 
-    /// A timestamp above all that were given out when it was asked for.
-    ///
-    /// # Errors
-    /// Those of the store, none of which leaves anything that matters behind.
+    /// Returns a timestamp above all that were given out before the call.
     pub(super) async fn next(&self) -> StoreResult<Timestamp> {
         self.moment().await.map(|moment| moment.at)
     }
 
-    /// The time, for who only looks: nobody is given it, and nothing is written. By this machine's clock, or the last timestamp
-    /// that was given out if that is ahead. None if none ever was.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(super) async fn seen(&self) -> StoreResult<Option<Timestamp>> {
-        let mover = self.mover.lock().await;
-        let found = mover.store.find_one(&mover.namespace, rawdoc! { "_id": "oracle" }).await?;
+    /// Returns the present time without taking a timestamp or writing: by this machine's clock, or the last timestamp if that is ahead. Returns
+    /// `None` if no timestamp was ever given out.
+    pub(super) async fn peek(&self) -> StoreResult<Option<Timestamp>> {
+        let allocator = self.allocator.lock().await;
+        let found = allocator.store.find_one(&allocator.namespace, rawdoc! { "_id": "oracle" }).await?;
         let Some(document) = found else { return Ok(None) };
-        let elapsed = mover.sources.clock.elapsed();
+        let elapsed = allocator.sources.clock.elapsed();
         let known = known_of(&document, elapsed, elapsed)?;
-        Ok(Some(Timestamp::of_millis(mover.now_millis()).max(known.last)))
+        Ok(Some(Timestamp::of_millis(allocator.now_millis()).max(known.last)))
     }
 
-    /// A timestamp as [`Oracle::next`] gives it, with the version of the catalog that was in force when it was fetched.
-    ///
-    /// # Errors
-    /// As [`Oracle::next`].
+    /// Returns a timestamp as [`Oracle::next`] does, with the version of the catalog that was in force when it was fetched.
     pub(super) async fn moment(&self) -> StoreResult<Moment> {
         let (sender, mut receiver) = oneshot::channel();
         self.waiting().push(sender);
-        let mut mover = self.mover.lock().await;
+        let mut allocator = self.allocator.lock().await;
         let served = receiver.try_recv();
         let is_forgotten = match served {
             Ok(moment) => return moment,
@@ -145,18 +136,18 @@ impl Oracle {
         };
         let mut batch = std::mem::take(&mut *self.waiting());
         if is_forgotten {
-            // Who was to get one for us gave up.
+            // The caller that took our request was dropped.
             let (sender, again) = oneshot::channel();
             receiver = again;
             batch.push(sender);
         }
-        let first = mover.move_by(batch.len() as u64).await;
+        let first = allocator.allocate(batch.len() as u64).await;
         if let Ok(first) = &first {
             self.catalog.fetch_max(first.catalog, Ordering::SeqCst);
         }
         for (place, waiting) in batch.into_iter().enumerate() {
             let moment = first.clone().map(|first| Moment { at: Timestamp(first.at.0 + place as u64), ..first });
-            // Nobody to hear it: the timestamp is nobody's.
+            // The timestamp of a caller that is gone is not used.
             let _ = waiting.send(moment);
         }
         receiver.try_recv().unwrap_or_else(|_| Err(damaged("a timestamp was lost on the way")))
@@ -167,33 +158,33 @@ impl Oracle {
     }
 }
 
-struct Mover {
+struct Allocator {
     store: Arc<dyn DocumentStore>,
     namespace: Namespace,
     sources: Sources,
-    known: Option<Known>,
+    known: Option<LastMove>,
 }
 
-/// What the oracle's document said last.
+/// The oracle's document after the last move.
 #[derive(Clone, Copy)]
-struct Known {
+struct LastMove {
     last: Timestamp,
-    /// On our stopwatch, when the oracle's time was no less than that: its time goes on with the stopwatch from here.
+    /// The time on our monotonic clock when the oracle's time had reached `last`. It goes on with the clock from there.
     reached: Duration,
-    /// The store's clock, in milliseconds since 1970..
+    /// The store's clock, in milliseconds since 1970.
     store_millis: u64,
-    /// ..and the time on our stopwatch when we asked.
+    /// The time on our monotonic clock when the request was sent.
     asked: Duration,
 }
 
-impl Mover {
-    /// Takes so many timestamps, at least one; returns the first.
-    async fn move_by(&mut self, count: u64) -> StoreResult<Moment> {
+impl Allocator {
+    /// Takes `count` timestamps, at least one, and returns the first.
+    async fn allocate(&mut self, count: u64) -> StoreResult<Moment> {
         let mut failures = 0;
         for _ in 0..MOVES_MAX {
             match self.try_move(count).await {
                 Ok(Some(first)) => return Ok(first),
-                // It is not there: the next look makes it.
+                // The document does not exist: the next look makes it.
                 Ok(None) => self.known = None,
                 Err(error) if error.class() == ErrorClass::TransientNetwork && failures == 0 => failures += 1,
                 Err(error) => return Err(harmless(error)),
@@ -202,7 +193,7 @@ impl Mover {
         Err(damaged(format_args!("{} was not there {MOVES_MAX} times in a row", self.namespace)))
     }
 
-    /// None if the document is not there.
+    /// Returns `None` if the document does not exist.
     async fn try_move(&mut self, count: u64) -> StoreResult<Option<Moment>> {
         let known = match self.known {
             Some(known) => known,
@@ -214,8 +205,8 @@ impl Mover {
         }
     }
 
-    /// Moves it to the time, as this process knows it. None if another process has moved it there or beyond.
-    async fn move_to_time(&mut self, known: Known, count: u64) -> StoreResult<Option<Moment>> {
+    /// Moves the oracle to the time by this process's clocks. Returns `None` if another process has moved it there or beyond.
+    async fn move_to_time(&mut self, known: LastMove, count: u64) -> StoreResult<Option<Moment>> {
         let asked = self.sources.clock.elapsed();
         let counted = known.last.plus(asked.saturating_sub(known.reached));
         let first = self.time_of_day(known).max(counted).max(Timestamp(known.last.0 + 1));
@@ -223,12 +214,12 @@ impl Mover {
         let filter = rawdoc! { "_id": "oracle", "ts": { "$lt": number(first)? } };
         let update = rawdoc! { "$set": { "ts": number(last)? }, "$currentDate": { "at": true } };
         let Some(document) = self.modify(filter, update, false).await? else { return Ok(None) };
-        // The time was so when we asked, and has gone on while the answer was under way.
+        // The time is that of the request: it has gone on since.
         self.known = Some(known_of(&document, asked, asked)?);
         Ok(Some(Moment { at: first, catalog: catalog_of(&document)? }))
     }
 
-    /// Moves it from wherever it is. None if it is not there.
+    /// Moves the oracle from its present value. Returns `None` if the document does not exist.
     async fn move_further(&mut self, count: u64) -> StoreResult<Option<Moment>> {
         let asked = self.sources.clock.elapsed();
         let step = i64::try_from(count).map_err(damaged)?;
@@ -251,14 +242,14 @@ impl Mover {
         Ok(())
     }
 
-    /// Looks at the document, and at the store's clock; makes it if it is not there.
-    async fn look(&mut self) -> StoreResult<Known> {
+    /// Reads the document and the store's clock, and makes the document if it does not exist.
+    async fn look(&mut self) -> StoreResult<LastMove> {
         let asked = self.sources.clock.elapsed();
         let update = rawdoc! { "$setOnInsert": { "ts": 0_i64 }, "$currentDate": { "at": true } };
         let found = match self.modify(rawdoc! { "_id": "oracle" }, update.clone(), true).await {
             Ok(Some(document)) => Some(document),
             Err(error) if error.code() != Code::DuplicateKey => return Err(error),
-            // Two made it at once: of the second one some servers also say that nothing was found.
+            // Two processes made it at once: some servers then return no document to the second one.
             Ok(None) | Err(_) => self.modify(rawdoc! { "_id": "oracle" }, update, true).await?,
         };
         let document = found.ok_or_else(|| damaged("it is not there after it was made"))?;
@@ -283,8 +274,8 @@ impl Mover {
         Ok(self.store.find_and_modify(request).await?.value)
     }
 
-    /// Our time of day, as far as the store's clock bears it out.
-    fn time_of_day(&self, known: Known) -> Timestamp {
+    /// Returns this process's time of day, bounded by the store's clock.
+    fn time_of_day(&self, known: LastMove) -> Timestamp {
         let since = self.sources.clock.elapsed().saturating_sub(known.asked);
         let of_store = Duration::from_millis(known.store_millis).saturating_add(since).saturating_add(AHEAD_MAX);
         Timestamp::of_millis(self.now_millis().min(u64::try_from(of_store.as_millis()).unwrap_or(u64::MAX)))
@@ -295,20 +286,20 @@ impl Mover {
     }
 }
 
-/// The error of a move, which may have happened: but nobody was given what it took.
+/// Returns the error of a move as not applied: its timestamps are not used.
 fn harmless(error: StoreError) -> StoreError {
     let text = format!("no timestamp: {error}");
     StoreError::new(error.class(), Applied::No, error.code(), text).with_source(error)
 }
 
-fn known_of(document: &RawDocument, asked: Duration, reached: Duration) -> StoreResult<Known> {
+fn known_of(document: &RawDocument, asked: Duration, reached: Duration) -> StoreResult<LastMove> {
     let last = u64::try_from(document.get_i64("ts").map_err(damaged)?).map_err(damaged)?;
     let at = document.get_datetime("at").map_err(damaged)?;
     let store_millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
-    Ok(Known { last: Timestamp(last), reached, store_millis, asked })
+    Ok(LastMove { last: Timestamp(last), reached, store_millis, asked })
 }
 
-/// The version of the catalog; 0 before the first one.
+/// Reads the version of the catalog; 0 before the first one.
 fn catalog_of(document: &RawDocument) -> StoreResult<u64> {
     match document.get("catalog").map_err(damaged)? {
         None => Ok(0),

@@ -1,6 +1,6 @@
-//! Indexes of the engine's own, on what it keeps in documents: by them it finds rows without going through a collection.
+//! The engine's own indexes on the hidden field, by which it finds rows without scanning a collection.
 //!
-//! | index | asks for |
+//! | index | serves |
 //! | --- | --- |
 //! | `_hf.lock.s` | all locks, for a cleaner; those from before a time, for a query or a check of what was read |
 //! | `_hf.c` | what was committed since a time, for the same two; records that are old, for a cleaner |
@@ -9,11 +9,10 @@
 //! They are sparse: a document that no transaction has touched is in none of them, and one that nobody is changing or has
 //! changed lately only in the second. A store that knows no sparse indexes gets plain ones.
 //!
-//! Nothing but speed depends on them. They are made by whoever looks at a collection's indexes for the first time, behind its
-//! own work, and by a cleaner where it found something and they were not there: in a collection that was made by its first
-//! document. Whether they can be made is the store's affair: without, it is asked the same.
+//! Only speed depends on them. They are made in the background when a process first reads a collection's indexes, and by a cleaner in a
+//! collection where it found something and they were missing. A store that cannot make them gets the same queries.
 //!
-//! Users are not shown them, and neither drop nor name them: docs/decisions/0017-own-indexes.md.
+//! They are not listed for users, who can neither drop nor name them: docs/decisions/0017-own-indexes.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +29,7 @@ fn keys() -> [RawDocumentBuf; 3] {
     [rawdoc! { "_hf.lock.s": 1 }, rawdoc! { "_hf.c": 1 }, rawdoc! { "_hf.d": 1 }]
 }
 
-/// Whether an index is on the field of the protocol.
+/// Returns whether an index is on the hidden field.
 pub(super) fn is_own(spec: &IndexSpec) -> bool {
     is_on_field(&spec.key)
 }
@@ -40,10 +39,10 @@ fn is_on_field(key: &RawDocument) -> bool {
     key.iter().flatten().any(|(name, _)| is_below(name.as_str()))
 }
 
-/// Whether users may have such an index.
+/// Refuses an index of users on the hidden field.
 ///
 /// # Errors
-/// `CannotCreateIndex` (67) for one on the field of the protocol.
+/// `CannotCreateIndex` (67) for such an index.
 pub(super) fn check_not_own(spec: &IndexSpec) -> StoreResult<()> {
     if !is_own(spec) {
         return Ok(());
@@ -52,7 +51,7 @@ pub(super) fn check_not_own(spec: &IndexSpec) -> StoreResult<()> {
     Err(StoreError::command(Code::CannotCreateIndex, text))
 }
 
-/// Those of the engine's own that are not among a collection's indexes.
+/// Returns the engine's own indexes that a collection does not have.
 fn missing(stored: &[IndexInfo]) -> Vec<IndexSpec> {
     let is_there = |key: &RawDocumentBuf| stored.iter().any(|info| info.spec.key == *key);
     let missing = keys().into_iter().filter(|key| !is_there(key));
@@ -60,32 +59,29 @@ fn missing(stored: &[IndexInfo]) -> Vec<IndexSpec> {
 }
 
 impl Core {
-    /// Makes those that are not among a collection's indexes, behind the caller's work.
+    /// Makes the missing ones in the background.
     pub(super) fn make_own_indexes(&self, namespace: &Namespace, stored: &[IndexInfo]) {
         let missing = missing(stored);
         if !missing.is_empty() {
             let (rows, namespace) = (self.rows.clone(), namespace.clone());
-            let was_told = Arc::clone(&self.no_index_was_told);
-            self.background.spawn(async move { make(&rows, &namespace, missing, &was_told).await });
+            let was_logged = Arc::clone(&self.missing_index_was_logged);
+            self.background.spawn(async move { make(&rows, &namespace, missing, &was_logged).await });
         }
     }
 
-    /// Makes those that a collection does not have.
-    ///
-    /// # Errors
-    /// Those of listing the indexes.
+    /// Makes the missing ones of a collection.
     pub(super) async fn ensure_own_indexes(&self, namespace: &Namespace) -> StoreResult<()> {
         let stored = match self.rows.store.list_indexes(namespace).await {
             Err(error) if error.code() == Code::NamespaceNotFound => return Ok(()),
             stored => stored?,
         };
-        make(&self.rows, namespace, missing(&stored), &self.no_index_was_told).await;
+        make(&self.rows, namespace, missing(&stored), &self.missing_index_was_logged).await;
         Ok(())
     }
 }
 
-/// Makes indexes as well as the store can; says once if it cannot.
-async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_told: &AtomicBool) {
+/// Makes indexes as well as the store can. The first failure is logged as a warning.
+async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_logged: &AtomicBool) {
     for spec in specs {
         let name = spec.name.clone();
         let made = match create(rows, namespace, spec.clone()).await {
@@ -95,13 +91,12 @@ async fn make(rows: &Rows, namespace: &Namespace, specs: Vec<IndexSpec>, was_tol
             made => made,
         };
         let Err(error) = made else { continue };
-        if was_told.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%namespace, name, %error, "an index on what transactions keep in documents was not made");
+        if was_logged.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%namespace, name, %error, "an index on the hidden field of transactions was not made");
         } else {
             tracing::warn!(
                 %namespace, name, %error,
-                "an index on what transactions keep in documents was not made: what is found by it is found by going \
-                 through the collection until it is"
+                "an index on the hidden field of transactions was not made: until it is, rows are found by scanning the collection"
             );
         }
     }

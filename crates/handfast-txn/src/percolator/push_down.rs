@@ -1,4 +1,4 @@
-//! What a store is asked for in the place of a query: a weaker filter, which it can judge on whatever it holds.
+//! Derives from a query's filter a weaker one, which the store can evaluate on all that it holds.
 //!
 //! A store holds more than documents of users: tombstones, versions that a snapshot does not see, and the hidden field. An
 //! expression can fail on a tombstone, and can see the hidden field. So the store is sent the comparisons of fields alone, and
@@ -15,7 +15,7 @@
 //!
 //! Invariants: a document that matches a filter as the store shows it to users, matches the weaker one as it is stored;
 //! tombstones never do; no document makes it fail. An `_id` is stored in the first spelling that it had (1 for 1.0), so
-//! nothing is asked of it but how it compares.
+//! only comparisons of it are sent.
 //!
 //! Source: spec: transactions, "Push-down".
 
@@ -35,15 +35,15 @@ const LEVELS_MAX: usize = 25;
 /// Bytes of a filter that is sent: a store takes 16 MiB, together with the rest of the request.
 const FILTER_BYTES_MAX: usize = 15 * 1024 * 1024;
 
-/// A filter for the store.
+/// A weaker filter for the store.
 #[derive(Clone, Debug)]
 pub(super) struct Weaker {
     pub(super) filter: RawDocumentBuf,
-    /// It matches no other document than the filter that it was made from, besides tombstones, of which it matches none.
+    /// Whether it matches the same documents as the original filter, apart from tombstones, which it never matches.
     pub(super) is_exact: bool,
 }
 
-/// The filter that a store is asked for in the place of this one.
+/// Returns the filter that is sent to the store for this one.
 pub(super) fn pushed_down(filter: &Filter) -> Weaker {
     let sent = of_node(filter.root(), &Scope { is_whole: true, levels: LEVELS_MAX });
     let sent = sent.filter(|sent| sent.filter.as_bytes().len() <= FILTER_BYTES_MAX);
@@ -52,11 +52,8 @@ pub(super) fn pushed_down(filter: &Filter) -> Weaker {
     sent
 }
 
-/// What an explain of a request asks of the store: what the store is asked for when the request is carried out. Of a pipeline that
-/// is what its first stages filter by.
-///
-/// # Errors
-/// Those of compiling the filter.
+/// Returns the explain request for the store, with the filter that it gets when the request is carried out. For a pipeline that is the
+/// filter of its first `$match` stages.
 pub(super) fn explained(explain: Explain) -> Result<Explain> {
     let weaker = |filter: &RawDocument, variables: &RawDocument| {
         Ok::<_, Error>(pushed_down(&Filter::compile(filter, &CompileOptions::with_variables(variables)?)?).filter)
@@ -82,16 +79,16 @@ pub(super) fn explained(explain: Explain) -> Result<Explain> {
     Ok(Explain { explained, ..explain })
 }
 
-/// Where a condition stands.
+/// The context of a condition.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// It is about the whole document, not about an element of an array.
+    /// Whether it is about the whole document, not an element of an array.
     is_whole: bool,
-    /// Conditions that may be within each other.
+    /// The levels of nesting that are left.
     levels: usize,
 }
 
-/// The condition that is sent for a node; none for one that is left out.
+/// Returns the condition that is sent for a node; `None` if it is left out.
 fn of_node(node: &Node, scope: &Scope) -> Option<Weaker> {
     let inner = Scope { levels: scope.levels.checked_sub(1)?, ..*scope };
     let sent = |nodes: &[Node]| nodes.iter().map(|node| of_node(node, &inner)).collect::<Vec<_>>();
@@ -109,7 +106,7 @@ fn of_node(node: &Node, scope: &Scope) -> Option<Weaker> {
     }
 }
 
-/// Those that are sent hold. They stand beside each other where their names differ.
+/// Joins the parts that can be sent. Parts with different names share one document.
 fn conjunction(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
     let is_exact = parts.iter().all(|part| part.as_ref().is_some_and(|part| part.is_exact));
     let mut parts = parts.into_iter().flatten();
@@ -124,11 +121,11 @@ fn conjunction(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
         }
     }
     if !others.is_empty() {
-        let beside = rawdoc! { "$and": others };
-        // It may have one of its own.
+        let others = rawdoc! { "$and": others };
+        // The filter may have an `$and` already.
         filter = match filter.get("$and") {
-            Ok(None) => joined(filter, beside),
-            _ => rawdoc! { "$and": [filter, beside] },
+            Ok(None) => joined(filter, others),
+            _ => rawdoc! { "$and": [filter, others] },
         };
     }
     Some(Weaker { filter, is_exact })
@@ -139,7 +136,7 @@ fn joined(mut filter: RawDocumentBuf, other: RawDocumentBuf) -> RawDocumentBuf {
     filter
 }
 
-/// None holds of those that mean the same to the store.
+/// Negates the parts that mean the same to the store.
 fn negation(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
     let count = parts.len();
     let exact: Vec<_> = parts.into_iter().flatten().filter(|part| part.is_exact).collect();
@@ -188,7 +185,7 @@ fn of_field(field: &FieldNode, scope: &Scope) -> Option<Weaker> {
     Some(Weaker { filter, is_exact })
 }
 
-/// The comparisons of one element, each by another operator.
+/// Returns the comparisons of one element, one for each operator.
 fn of_element(nodes: &[ElementNode]) -> Option<RawDocumentBuf> {
     let mut condition = RawDocumentBuf::new();
     for node in nodes {
@@ -227,7 +224,7 @@ fn chosen(choices: &Choices) -> Option<RawDocumentBuf> {
     is_sent.then(|| rawdoc! { "$in": values().map(RawBson::from).collect::<RawArrayBuf>() })
 }
 
-/// Whether all stores compare values with one like this in the same way.
+/// Returns whether all stores compare with a value of this type in the same way.
 fn is_scalar(value: RawBsonRef<'_>) -> bool {
     matches!(
         value,
@@ -245,12 +242,12 @@ fn is_scalar(value: RawBsonRef<'_>) -> bool {
     )
 }
 
-/// Whether it is compared for equality alone.
+/// Returns whether a value is compared for equality only.
 fn is_container(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::Document(_) | RawBsonRef::Array(_))
 }
 
-/// Whether no store takes one of the names for an operator, or refuses it.
+/// Returns whether no store takes a name of the path for an operator, or refuses it.
 fn is_plain(path: &Path) -> bool {
     let is_plain = |name: &str| match name {
         "$ref" | "$id" | "$db" => true,
@@ -259,8 +256,7 @@ fn is_plain(path: &Path) -> bool {
     path.components().iter().all(|component| is_plain(component.name()))
 }
 
-/// Whether it is a text to look for, at the beginning or anywhere: that takes no longer than to read the string, so no store gives
-/// it up half way.
+/// Returns whether a regular expression is a literal, at the beginning or anywhere: a store evaluates it in linear time.
 fn is_literal(regex: &RegexTest) -> bool {
     let mut letters = regex.source().strip_prefix('^').unwrap_or(regex.source()).chars();
     while let Some(letter) = letters.next() {

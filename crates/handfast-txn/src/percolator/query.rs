@@ -1,6 +1,6 @@
 //! Queries at a snapshot.
 //!
-//! A query cannot leave the choice of documents to the store alone, which knows the visible versions only:
+//! The store matches visible versions only, so a query reads documents in three phases:
 //!
 //! ```text
 //! 1  those with the lock of a transaction from before the snapshot: it is waited for, or resolved, or known to have committed
@@ -8,18 +8,18 @@
 //! 3  those with a commit newer than the snapshot
 //! ```
 //!
-//! Each document is judged at its right version, by handfast-mql, and shown once. After
-//! the first part no version from before the snapshot comes to any document any more, so what the second one does not find
-//! either did not match or is newer when the third one looks. A query that names its documents by `_id` needs none of this.
+//! Each document is evaluated by handfast-mql at its version in the snapshot, and returned once. After the first phase no document gets a
+//! version from before the snapshot any more, so a document that the second phase does not find did not match, or is found as newer by the
+//! third. A query that names its documents by `_id` needs no phases.
 //!
-//! An expression may fail on a document. So that it does not matter whether the second or the third part has found it, the
-//! weaker filter is asked first, here as in the store: what it excludes is not evaluated.
+//! An expression may fail on a document. So that the result does not depend on the phase, the weaker filter is evaluated first, here as in
+//! the store: documents that it excludes are not evaluated further.
 //!
-//! | for | look at |
+//! | for | read |
 //! | --- | --- |
-//! | the three parts | `scan` |
-//! | what the store is asked for | [`push_down`](super::push_down) |
-//! | what is shown once although too much is shown to remember it | `ranges` |
+//! | the three phases | `scan` |
+//! | the filter for the store | [`push_down`](super::push_down) |
+//! | results that are too many to remember | `ranges` |
 
 mod ranges;
 mod scan;
@@ -44,15 +44,15 @@ use self::scan::Scan;
 use super::own_indexes::is_own;
 use super::push_down::pushed_down;
 use super::snapshot::PercolatorSnapshot;
-use crate::ending::{Ending, Matches};
-use crate::hinted::Hinted;
+use crate::hinted_index::HintedIndex;
+use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How much of the store's results is read ahead.
+/// How many results of the store are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
-/// Documents that are asked for by their `_id`s at a time.
+/// The most documents that one request reads by their `_id`s.
 const IDS_AT_ONCE: usize = 1000;
 
-/// A snapshot that is read by several at once.
+/// A shared snapshot.
 pub(super) struct Reader(pub(super) Arc<PercolatorSnapshot>);
 
 #[async_trait]
@@ -79,31 +79,31 @@ impl Snapshot for Reader {
         let selection = Arc::new(Selection::compile(&request, &self.0.core.sources)?);
         let stop = selection.context().interrupt.stop_on_drop();
         let mut weaker = None;
-        let judged: Box<dyn Judged> = match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
-            Some(ids) => {
-                let ids = ids.into_iter().map(RawBson::from).collect();
-                let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
-                let shows_record = request.show_record_id;
-                Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
-            }
-            None => {
-                let asked = pushed_down(selection.filter());
-                if !asked.is_exact {
-                    weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
+        let candidates: Box<dyn CandidateSource> =
+            match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
+                Some(ids) => {
+                    let ids = ids.into_iter().map(RawBson::from).collect();
+                    let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
+                    let shows_record = request.show_record_id;
+                    Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
                 }
-                Box::new(Scan::open(Arc::clone(&self.0), &request, asked.filter).await?)
-            }
-        };
+                None => {
+                    let asked = pushed_down(selection.filter());
+                    if !asked.is_exact {
+                        weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
+                    }
+                    Box::new(Scan::open(Arc::clone(&self.0), &request, asked.filter).await?)
+                }
+            };
         let (loops, shows_key) = (may_take_long(&request.filter), request.return_key);
-        let filtered = Filtered { judged, hinted, shows_key, weaker, selection, loops };
-        filtered.into_cursor(&request, stop).await
+        let matching = MatchingCandidates { candidates, hinted, shows_key, weaker, selection, loops };
+        matching.into_cursor(&request, stop).await
     }
 }
 
 impl Reader {
-    /// The index that the find names. The store asks it for the visible versions; whether it would hold those that are shown is
-    /// for us to see.
-    async fn hinted(&self, request: &Find) -> StoreResult<Option<Hinted>> {
+    /// Returns the index that the find names. The store applies it to visible versions; this process applies it to those of the snapshot.
+    async fn hinted(&self, request: &Find) -> StoreResult<Option<HintedIndex>> {
         check_bounds(request)?;
         if request.hint.is_none() {
             if request.return_key {
@@ -113,40 +113,40 @@ impl Reader {
             return Ok(None);
         }
         match self.0.core.rows.store.list_indexes(&request.namespace).await {
-            // The store says what it thinks of a hint to nothing.
+            // The store answers a hint on a missing collection.
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(None),
             listed => {
                 let specs = listed?.into_iter().map(|index| index.spec).filter(|spec| !is_own(spec));
-                Hinted::of(request, &specs.collect::<Vec<_>>())
+                HintedIndex::of(request, &specs.collect::<Vec<_>>())
             }
         }
     }
 }
 
-/// Where the documents come from that may match, each as the snapshot has it, and once.
+/// A source of documents that may match, each once, as of the snapshot.
 #[async_trait]
-trait Judged: Send {
+trait CandidateSource: Send {
     async fn next(&mut self) -> StoreResult<Option<Candidate>>;
 }
 
-/// Those that match.
-struct Filtered {
-    judged: Box<dyn Judged>,
-    /// The index that holds them all.
-    hinted: Option<Hinted>,
-    /// What is shown of them is the key in that index.
+/// The documents of a source that match.
+struct MatchingCandidates {
+    candidates: Box<dyn CandidateSource>,
+    /// The hinted index, which has to hold each document.
+    hinted: Option<HintedIndex>,
+    /// Whether the result is the key in that index.
     shows_key: bool,
-    /// What the store was asked for, if that was less than the whole filter.
+    /// The filter that the store evaluated, if that was not the whole filter.
     weaker: Option<Arc<Filter>>,
     selection: Arc<Selection>,
-    /// To match may take any time.
+    /// Whether matching may take long.
     loops: bool,
 }
 
 #[async_trait]
-impl Matches for Filtered {
+impl MatchSource for MatchingCandidates {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
-        while let Some(mut candidate) = self.judged.next().await? {
+        while let Some(mut candidate) = self.candidates.next().await? {
             if let Some(hinted) = &self.hinted {
                 let Some(key) = hinted.key(&candidate.document)? else { continue };
                 candidate.key = if self.shows_key { hinted.shown(&candidate.document, &key)? } else { None };
@@ -168,68 +168,68 @@ impl Matches for Filtered {
     }
 }
 
-impl Filtered {
-    /// A cursor over them, in the order that is asked for.
+impl MatchingCandidates {
+    /// Returns a cursor over the matching documents in the order of the request.
     async fn into_cursor(mut self, request: &Find, stop: StopOnDrop) -> StoreResult<Box<dyn Cursor>> {
         let selection = Arc::clone(&self.selection);
         if !selection.sort().is_empty() {
-            let sorted = Sorted::of(&mut self, request).await?;
-            return Ok(Box::new(Ending::new(sorted, selection, request, stop)));
+            let sorted = SortedCandidates::of(&mut self, request).await?;
+            return Ok(Box::new(LimitCursor::new(sorted, selection, request, stop)));
         }
-        let mut cursor = Ending::new(self, selection, request, stop);
-        // What cannot be read at this snapshot is better known now than after the first page.
+        let mut cursor = LimitCursor::new(self, selection, request, stop);
+        // Errors of the snapshot are returned by the find, and not after the first page.
         cursor.peek().await?;
         Ok(Box::new(cursor))
     }
 }
 
-/// A cursor over one document, or none, if it matches.
+/// Returns a cursor over at most one document, if it matches.
 pub(super) async fn one(
     document: Option<RawDocumentBuf>,
     selection: Arc<Selection>,
     request: &Find,
 ) -> StoreResult<Box<dyn Cursor>> {
     let stop = selection.context().interrupt.stop_on_drop();
-    let (judged, loops) = (Box::new(One(document)), may_take_long(&request.filter));
-    let filtered = Filtered { judged, hinted: None, shows_key: false, weaker: None, selection, loops };
-    filtered.into_cursor(request, stop).await
+    let (candidates, loops) = (Box::new(SingleDocument(document)), may_take_long(&request.filter));
+    let matching = MatchingCandidates { candidates, hinted: None, shows_key: false, weaker: None, selection, loops };
+    matching.into_cursor(request, stop).await
 }
 
-/// A document that was read before.
-struct One(Option<RawDocumentBuf>);
+/// A source of one document that was read before.
+struct SingleDocument(Option<RawDocumentBuf>);
 
 #[async_trait]
-impl Judged for One {
+impl CandidateSource for SingleDocument {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         Ok(self.0.take().map(Candidate::from))
     }
 }
 
-/// Those that match, in order: as many as are wanted, in as much memory as a sort may take.
-struct Sorted(Box<dyn Iterator<Item = Candidate> + Send>);
+/// The matching documents in order, within the memory bound of a sort.
+struct SortedCandidates(Box<dyn Iterator<Item = Candidate> + Send>);
 
-impl Sorted {
-    async fn of(filtered: &mut Filtered, request: &Find) -> StoreResult<Self> {
-        let selection = Arc::clone(&filtered.selection);
+impl SortedCandidates {
+    async fn of(matching: &mut MatchingCandidates, request: &Find) -> StoreResult<Self> {
+        let selection = Arc::clone(&matching.selection);
         let kept = request.limit.map(|limit| limit.saturating_add(request.skip));
         let kept = kept.and_then(|kept| usize::try_from(kept).ok());
         let mut sorter = Sorter::new(kept, selection.context());
-        while let Some(found) = filtered.next_match().await? {
+        while let Some(found) = matching.next_match().await? {
             let (key, bytes) = (selection.sort().key(&found.document)?, found.document.as_bytes().len());
             sorter.push(key, found, bytes)?;
         }
-        Ok(Sorted(Box::new(sorter.into_sorted())))
+        Ok(SortedCandidates(Box::new(sorter.into_sorted())))
     }
 }
 
 #[async_trait]
-impl Matches for Sorted {
+impl MatchSource for SortedCandidates {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
         Ok(self.0.next())
     }
 }
 
-/// Documents that are named by their `_id`s.
+/// A source of documents that are named by their `_id`s.
 struct ByIds {
     snapshot: Arc<PercolatorSnapshot>,
     namespace: Namespace,
@@ -239,7 +239,7 @@ struct ByIds {
 }
 
 #[async_trait]
-impl Judged for ByIds {
+impl CandidateSource for ByIds {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         while self.ready.is_empty() && !self.ids.is_empty() {
             let some = self.ids.drain(..self.ids.len().min(IDS_AT_ONCE)).collect();

@@ -1,4 +1,4 @@
-//! Locks of others: what becomes of them is asked of their primary.
+//! Resolves locks of other transactions by the status of their primary.
 //!
 //! ```text
 //! the primary says      then
@@ -10,13 +10,13 @@
 //!                       then as before: the record keeps the primary from being locked after all
 //! ```
 //!
-//! The primary's lock names all other rows. Whoever rolls a primary back takes the locks from those too, behind its own work:
-//! so the first one to meet what a dead process left behind is the last one. (A primary that has committed names them no
-//! more. Of its other rows each says by itself what is to be done; the cleaner finds those that nobody meets.)
+//! The primary's lock names all other rows. A process that rolls a primary back also removes their locks, in the background, so that others
+//! do not meet them. (A primary that has committed no longer names them. Each of these rows is rolled forward when it is read, or by the
+//! cleaner.)
 //!
 //! A decision is final, so it is asked for once: a process remembers it, and finishes all further rows of that transaction
 //! without another question. A reader that knows that a transaction has committed does not even wait for the row to be written:
-//! it reads the row as that write will leave it ([`Core::forwarded`]), and has it written behind its own work, with others. What was
+//! it reads the row as that write will leave it ([`Core::rolled_forward`]), and has it written behind its own work, with others. What was
 //! rolled back is different: only a write on the row's revision shows that its lock was still there after that was asked (of a
 //! transaction that has ended long ago the primary knows nothing any more).
 //!
@@ -25,6 +25,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
@@ -33,17 +34,17 @@ use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
 use super::core::{Core, lock};
 use super::row::{
-    AllNeeded, HistoryNeeds, Key, Lock, Row, Standing, Status, Step, StillOpen, Timestamp, commit, give_up, is_over,
-    rollback, status_of,
+    AllNeeded, GiveUpRefused, HistoryNeeds, Key, Lock, PrimaryStatus, Row, Status, Step, Timestamp, commit, give_up,
+    is_over, rollback, status_of,
 };
 use super::rows::{RefusedStep, Rows, unchecked};
 
-/// Locked rows of a query that are written before it goes on. More would keep it waiting.
-const SHORT_MAX: usize = 32;
-/// Rows that wait to be rolled forward behind a reader's work. More are left to those who meet them, and to the cleaner.
-const LEFT_MAX: usize = 10_000;
+/// The most locked rows that a query rolls forward before it goes on. More would delay it.
+const RESOLVED_FIRST_MAX: usize = 32;
+/// The most rows that wait to be rolled forward in the background. Further ones are left to other readers and the cleaner.
+const QUEUED_MAX: usize = 10_000;
 
-/// What came of a look at a lock.
+/// The result of resolving a lock.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub(super) enum Resolved {
     /// The row, without that lock.
@@ -52,44 +53,42 @@ pub(super) enum Resolved {
     Alive,
 }
 
-/// What the primary says, for good.
+/// The final decision on a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Committed(Timestamp),
     RolledBack,
 }
 
-/// What is to be rolled forward behind what this process does.
+/// The rows to roll forward in the background.
 #[derive(Default)]
-pub(super) struct Left {
-    /// Transactions of this process that do it themselves.
+pub(super) struct RollForwardQueue {
+    /// Transactions whose committer in this process rolls them forward itself.
     rolling: HashSet<Timestamp>,
-    /// The rows of others, with start and commit of their transactions.
+    /// The rows of other transactions, with their start and commit.
     rows: Vec<(Key, Timestamp, Timestamp)>,
-    /// Somebody is at it.
-    is_attended: bool,
+    /// Whether a task is rolling rows forward.
+    is_running: bool,
 }
 
 impl Core {
-    /// Finishes what the transaction of a row's lock left undone here, if it is decided or abandoned; what it left elsewhere,
-    /// behind that.
+    /// Resolves a row's lock if its transaction is decided or abandoned, and its other rows in the background.
     pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let start = row.lock.as_ref().map(|lock| lock.start);
         let (resolved, others) = self.resolve_one(key, row).await?;
-        self.release_behind(start, others);
+        self.release_in_background(start, others);
         Ok(resolved)
     }
 
-    /// Takes the locks of a transaction that was given up from its other rows, behind the caller's work.
-    fn release_behind(&self, start: Option<Timestamp>, others: Vec<Key>) {
+    /// Removes the locks of a transaction that was given up from its other rows, in the background.
+    fn release_in_background(&self, start: Option<Timestamp>, others: Vec<Key>) {
         if let (Some(start), false) = (start, others.is_empty()) {
             let (rows, others) = (self.rows.clone(), others.into_iter().map(|key| (key, false)).collect());
             self.background.spawn(async move { release(&rows, start, others).await });
         }
     }
 
-    /// Finishes what the transaction of a row's lock left undone here; if it was given up for that, returns where else it may
-    /// have left something.
+    /// Resolves a row's lock. If the transaction was given up for that, returns its other rows.
     pub(super) async fn resolve_one(&self, key: &Key, row: Row) -> StoreResult<(Resolved, Vec<Key>)> {
         let Some(lock) = &row.lock else { return Ok((Resolved::Free(row), Vec::new())) };
         let start = lock.start;
@@ -104,9 +103,9 @@ impl Core {
         }
     }
 
-    /// Finishes what transactions left undone in rows of one collection, each transaction asked for once. Returns what came of
-    /// each row, in their order.
-    pub(super) async fn resolve_all_of(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
+    /// Resolves the locks of rows of one collection, and reads the primary of each transaction once. Returns the results in the order of the
+    /// rows.
+    pub(super) async fn resolve_each(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
         let mut resolved: Vec<_> = rows.iter().map(|_| None).collect();
         let mut of_transaction: BTreeMap<Timestamp, Vec<(usize, Key, Row)>> = BTreeMap::new();
         for (place, (key, row)) in rows.into_iter().enumerate() {
@@ -125,7 +124,7 @@ impl Core {
                 rows.into_iter().map(|(place, key, row)| (place, (key, Some(row)))).unzip();
             let decision = match decision {
                 Ok(Some((decision, others))) => {
-                    self.release_behind(Some(start), others);
+                    self.release_in_background(Some(start), others);
                     decision
                 }
                 Ok(None) => {
@@ -148,17 +147,17 @@ impl Core {
         resolved.into_iter().flatten().collect()
     }
 
-    /// The documents of rows of a collection that were found locked, without those whose locks could be resolved: of transactions
-    /// that were rolled back, or are given up; and of those that have committed, if they are few, so that the store then finds them
-    /// in its own order. What is left is locked by transactions that may still commit, or are known to have.
-    pub(super) async fn without_resolved(
+    /// Resolves locked rows of a collection, and returns the documents of the others. Locks of rolled back and abandoned transactions are
+    /// resolved; those of committed ones only if the page is short or its order matters, so that the store then finds the rows in its own
+    /// order. What is left is locked by transactions that may still commit, or are known to have.
+    pub(super) async fn resolve_page(
         &self,
         namespace: &Namespace,
         page: VecDeque<RawDocumentBuf>,
         keeps_order: bool,
     ) -> StoreResult<VecDeque<RawDocumentBuf>> {
         let (mut left, mut resolvable) = (VecDeque::new(), Vec::new());
-        let is_short = keeps_order || page.len() <= SHORT_MAX;
+        let is_short = keeps_order || page.len() <= RESOLVED_FIRST_MAX;
         let mut asked: HashMap<Timestamp, Option<Decision>> = HashMap::new();
         for document in page {
             let row = Row::from_document(&document)?;
@@ -170,7 +169,7 @@ impl Core {
                     None => {
                         let decision = self.decision(&key, &row, lock).await?;
                         let decision = decision.map(|(decision, others)| {
-                            self.release_behind(Some(lock.start), others);
+                            self.release_in_background(Some(lock.start), others);
                             decision
                         });
                         *asked.entry(lock.start).or_insert(decision)
@@ -183,78 +182,78 @@ impl Core {
                 None => left.push_back(document),
             }
         }
-        for resolved in self.resolve_all_of(resolvable).await {
+        for resolved in self.resolve_each(resolvable).await {
             resolved?;
         }
         Ok(left)
     }
 
-    /// The row as it will be when its lock is gone, if this process knows that the lock's transaction has committed. Its revision is
-    /// not that of the store.
-    pub(super) fn forwarded<'r>(&self, row: &'r Row) -> Cow<'r, Row> {
+    /// Returns the row as it will be when its lock is rolled forward, if this process knows that the transaction has committed. Its revision is
+    /// not the one in the store.
+    pub(super) fn rolled_forward<'r>(&self, row: &'r Row) -> Cow<'r, Row> {
         let Some(start) = row.lock.as_ref().map(|lock| lock.start) else { return Cow::Borrowed(row) };
-        let Some(Decision::Committed(at)) = self.decided(start) else { return Cow::Borrowed(row) };
+        let Some(Decision::Committed(at)) = self.known_decision(start) else { return Cow::Borrowed(row) };
         match commit(row, start, at, self) {
             Ok(Step::Change(committed)) => Cow::Owned(committed),
             Ok(Step::Done) | Err(_) => Cow::Borrowed(row),
         }
     }
 
-    /// Learns whether the transaction of a row's lock has committed; where it was rolled back, or is given up, takes the lock away.
-    /// What stays of a lock is that of a transaction that has committed ([`Core::forwarded`]).
-    pub(super) async fn look(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
+    /// Learns the decision on a row's lock, and removes the lock of a rolled back or abandoned transaction. The lock of a committed one stays
+    /// ([`Core::rolled_forward`]).
+    pub(super) async fn learn_decision(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
         match self.decision(key, &row, lock).await? {
             Some((Decision::Committed(at), _)) => {
-                self.roll_forward_behind(key, lock.start, at);
+                self.roll_forward_in_background(key, lock.start, at);
                 Ok(Resolved::Free(row))
             }
             Some((Decision::RolledBack, others)) => {
-                self.release_behind(Some(lock.start), others);
+                self.release_in_background(Some(lock.start), others);
                 self.resolve(key, row).await
             }
             None => Ok(Resolved::Alive),
         }
     }
 
-    /// Has a row rolled forward behind the caller's work, together with those that others have met, unless its committer is at it.
-    fn roll_forward_behind(&self, key: &Key, start: Timestamp, at: Timestamp) {
-        let mut left = lock(&self.left);
-        if left.rolling.contains(&start) || left.rows.len() >= LEFT_MAX {
+    /// Queues a row to be rolled forward in the background, unless its committer does that.
+    fn roll_forward_in_background(&self, key: &Key, start: Timestamp, at: Timestamp) {
+        let mut queue = lock(&self.roll_forward_queue);
+        if queue.rolling.contains(&start) || queue.rows.len() >= QUEUED_MAX {
             return;
         }
-        left.rows.push((key.clone(), start, at));
-        if !std::mem::replace(&mut left.is_attended, true) {
-            self.background.spawn(roll_left_forward(self.rows.clone(), Arc::clone(&self.left)));
+        queue.rows.push((key.clone(), start, at));
+        if !std::mem::replace(&mut queue.is_running, true) {
+            self.background.spawn(drain_roll_forward_queue(self.rows.clone(), Arc::clone(&self.roll_forward_queue)));
         }
     }
 
-    /// Notes that a transaction of this process has committed, and is about to roll its other rows forward.
+    /// Notes that a transaction of this process has committed, and that its committer rolls its other rows forward.
     pub(super) fn note_committed(&self, start: Timestamp, at: Timestamp) {
-        self.decide(start, Decision::Committed(at));
-        lock(&self.left).rolling.insert(start);
+        self.remember_decision(start, Decision::Committed(at));
+        lock(&self.roll_forward_queue).rolling.insert(start);
     }
 
-    /// Notes that it has done that, as far as it could.
+    /// Notes that the committer has rolled its rows forward, as far as it could.
     pub(super) fn note_rolled_forward(&self, start: Timestamp) {
-        lock(&self.left).rolling.remove(&start);
+        lock(&self.roll_forward_queue).rolling.remove(&start);
     }
 
-    /// What became of the transaction of this lock; none if that is still open. An abandoned one is rolled back: then also
-    /// which other rows the primary's lock named.
+    /// Returns the decision on the transaction of a lock, or `None` if it is open. An abandoned transaction is rolled back; then also returns the
+    /// other rows that the primary's lock named.
     async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<(Decision, Vec<Key>)>> {
         let (start, is_primary) = (lock.start, lock.primary.is_same(key));
-        if let Some(decision) = self.decided(start) {
+        if let Some(decision) = self.known_decision(start) {
             return Ok(Some((decision, Vec::new())));
         }
         let standing = match is_primary {
-            true => Standing { status: status_of(row, start), ttl: Some(lock.ttl) },
-            false => self.rows.standing(&lock.primary, start).await?,
+            true => PrimaryStatus { status: status_of(row, start), ttl: Some(lock.ttl) },
+            false => self.rows.primary_status(&lock.primary, start).await?,
         };
         let (decision, named) = match standing.status {
             Status::Committed(at) => (Decision::Committed(at), Vec::new()),
             Status::RolledBack => (Decision::RolledBack, Vec::new()),
-            Status::Locked | Status::Unheard => {
+            Status::Locked | Status::Unknown => {
                 let now = self.oracle.next().await?;
                 if !is_over(start, standing.ttl.unwrap_or(lock.ttl), now) {
                     return Ok(None);
@@ -264,22 +263,26 @@ impl Core {
                 let step = |primary: &Row| give_up(primary, lock, now);
                 match self.rows.apply(&lock.primary, Some(primary), step, unchecked).await? {
                     Ok(_) => (Decision::RolledBack, named.unwrap_or_default()),
-                    Err(RefusedStep { why: StillOpen::Committed(at), .. }) => (Decision::Committed(at), Vec::new()),
-                    Err(RefusedStep { why: StillOpen::Alive, .. }) => return Ok(None),
+                    Err(RefusedStep { why: GiveUpRefused::Committed(at), .. }) => (Decision::Committed(at), Vec::new()),
+                    Err(RefusedStep { why: GiveUpRefused::Alive, .. }) => return Ok(None),
                 }
             }
         };
-        self.decide(start, decision);
+        self.remember_decision(start, decision);
         Ok(Some((decision, named)))
     }
 
-    /// Rolls a transaction back that nobody may commit any more, or learns that it has committed. All its rows were locked.
+    /// Rolls back a transaction whose commit had an unknown outcome, or returns its commit timestamp. All its rows were locked.
     ///
     /// # Errors
-    /// Those of the store; `NoSuchTransaction` (251) if the primary knew once and has forgotten, or is gone with its collection.
-    pub(super) async fn settle(&self, primary: &Key, start: Timestamp) -> StoreResult<Option<Timestamp>> {
+    /// `NoSuchTransaction` (251) if the primary has forgotten the decision, or is gone with its collection.
+    pub(super) async fn abort_unless_committed(
+        &self,
+        primary: &Key,
+        start: Timestamp,
+    ) -> StoreResult<Option<Timestamp>> {
         let step = |row: &Row| match status_of(row, start) {
-            Status::Unheard => Err(None),
+            Status::Unknown => Err(None),
             Status::Committed(_) | Status::RolledBack | Status::Locked => rollback(row, start, true).map_err(Some),
         };
         match self.rows.apply(primary, None, step, unchecked).await? {
@@ -296,21 +299,21 @@ impl Core {
     }
 }
 
-/// Moves a version in, or takes the lock away: without a record, as the one on the primary is what counts.
-fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNeeds) -> Result<Step, Never> {
+/// Rolls a row forward or back. It leaves no rollback record, since only the primary's counts.
+fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNeeds) -> Result<Step, Infallible> {
     match decision {
         Decision::Committed(at) => commit(row, start, at, needs).or(Ok(Step::Done)),
         Decision::RolledBack => rollback(row, start, false).or(Ok(Step::Done)),
     }
 }
 
-/// Rolls rows forward that readers have met, until there are none left. What fails is found by others.
-async fn roll_left_forward(rows: Rows, left: Arc<Mutex<Left>>) {
+/// Rolls the queued rows forward until there are none left. Rows that fail are found by other readers and the cleaner.
+async fn drain_roll_forward_queue(rows: Rows, queue: Arc<Mutex<RollForwardQueue>>) {
     loop {
         let met = {
-            let mut left = lock(&left);
-            left.is_attended = !left.rows.is_empty();
-            std::mem::take(&mut left.rows)
+            let mut queue = lock(&queue);
+            queue.is_running = !queue.rows.is_empty();
+            std::mem::take(&mut queue.rows)
         };
         if met.is_empty() {
             return;
@@ -324,13 +327,10 @@ async fn roll_left_forward(rows: Rows, left: Arc<Mutex<Left>>) {
     }
 }
 
-/// Takes the locks of a transaction that was rolled back from rows, many at a time; leaves a record of it where that is said.
-/// What cannot be done is found by others, and done when its time is over.
+/// Removes the locks of a rolled back transaction from rows, in batches, and leaves a rollback record where the flag is set. Locks that stay
+/// are resolved by others when they expire.
 pub(super) async fn release(rows: &Rows, start: Timestamp, locked: Vec<(Key, bool)>) {
     let (locked, records): (Vec<_>, Vec<_>) = locked.into_iter().map(|(key, record)| ((key, None), record)).unzip();
     let step = move |place: usize, row: &Row| rollback(row, start, records[place]);
     rows.apply_everywhere(locked, step).await;
 }
-
-/// What cannot happen.
-enum Never {}

@@ -1,7 +1,7 @@
-//! A document as the protocol has it, and the protocol itself as functions from row to row. No I/O, no clock, no chance.
+//! A row, which is a document with its locks and versions, and the protocol as functions from row to row, without I/O, clock or randomness.
 //!
-//! Percolator keeps locks, data and commits in three columns of a row. Here they are one hidden field of the document, so
-//! that whoever reads the store without Handfast still sees an ordinary document, and always a committed version of it:
+//! Percolator keeps locks, data and commits in three columns of a row. Here they are one hidden field of the document, so that a plain
+//! reader of the store sees an ordinary document, and always a committed version of it:
 //!
 //! ```text
 //! { _id, <fields of the newest committed version>,
@@ -15,22 +15,21 @@
 //!          d:    <safe point from which on something of this may be forgotten: for cleaners to find the row by> } }
 //! ```
 //!
-//! A document without the field is one that nobody has changed in a transaction yet: a version from before all timestamps.
+//! A document without the field was never changed in a transaction: it is a version from before all timestamps.
 //!
 //! ```text
 //!  Bob  v c s            after   prewrite(7)                    commit(8)
 //!  10   1 5 4            10  2 5 4 lock{s 7, put 3}             3  3 8 7  old[{5 4 10}]
 //! ```
 //!
-//! Each function is given a row as it was read and says what it is to become; the engine puts that in its place on the
-//! condition that the revision is still the one that was read, in one atomic operation on one document. What somebody else
-//! did in between is met on the next reading. So a request that arrives twice, or late, changes nothing: its revision has
-//! gone by.
+//! Each function takes a row as it was read and returns its next state. The engine replaces the row on the condition that the revision is
+//! still the one that was read, in one atomic operation on one document; if another client changed it in between, the row is read again. So
+//! a request that arrives twice, or late, changes nothing: the row has another revision by then.
 //!
 //! # Rules
 //!
-//! - *The decision comes before the lock*: every function looks whether the transaction has committed or was rolled back
-//!   here before it believes a lock ([`status_of`], [`prewrite`]).
+//! - *The decision comes before the lock*: every function checks whether the transaction has committed or was rolled back
+//!   here before it looks at a lock ([`status_of`], [`prewrite`]).
 //! - *One decision*: a transaction is committed when its primary row has its version, rolled back when that row has its
 //!   record; [`commit`] and [`rollback`] refuse the opposite of what is there.
 //! - *A rollback record stays until its transaction cannot commit any more*: until its start timestamp is below the safe
@@ -40,8 +39,8 @@
 //! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
 //!   row that was collected and made again goes on above where it ended.
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
-//!   documents. Who needs one that is gone gets [`Seen::TooOld`], never another version. What a row says about the
-//!   transactions that it decided is kept (without their documents) until nobody can ask any more: the caller knows that
+//!   documents. A reader of a removed one gets [`ReadResult::TooOld`], never another version. What a row says about the
+//!   transactions that it decided is kept (without their documents) while it may be read: the caller knows that
 //!   their committers have heard and all their other locks are gone, or they are below the safe point.
 //! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
 //!   that the store cannot refuse what has been decided ([`Row::check`]).
@@ -63,21 +62,21 @@ use handfast_store::{CommitTimestamp, Namespace};
 pub use codec::FIELD;
 pub(in crate::percolator) use codec::{lock_start, millis_of};
 pub use steps::{
-    AllNeeded, Collected, HistoryNeeds, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due,
-    give_up, prewrite, read_at, renew, rollback, status_of,
+    AllNeeded, Collected, CommitRefused, GiveUpRefused, HistoryNeeds, PrewriteRefused, ReadResult, Status, Step,
+    collect, commit, due, give_up, prewrite, read_at, renew, rollback, status_of,
 };
 
-/// Old versions of a document that are kept with it.
+/// The most old versions that are kept in a row.
 pub const VERSIONS_MAX: usize = 16;
-/// Bytes of old versions that are kept with a document.
+/// The most bytes of old versions that are kept in a row.
 pub const VERSION_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of old versions beyond which those that nobody is known to read are kept only as [`VERSION_SHARE_MAX`] allows: each change
-/// of a document writes them all again.
+/// The bytes of old versions beyond which [`VERSION_SHARE_MAX`] bounds those that no known snapshot reads: each change of a document writes
+/// them all again.
 pub const VERSION_BYTES_FREE: usize = 4096;
-/// How many times the bytes of the newest version the old ones may have, beyond [`VERSION_BYTES_FREE`].
+/// The most bytes of old versions beyond [`VERSION_BYTES_FREE`], as a multiple of the bytes of the newest version.
 pub const VERSION_SHARE_MAX: usize = 2;
-/// Transactions that a row can have decided, or rolled back, and not forgotten yet. Beyond, it takes no more locks until
-/// it is collected. A record takes some 45 bytes.
+/// The most commit records, and the most rollback records, in a row. Beyond, it takes no more locks until it is collected. A record takes
+/// some 45 bytes.
 pub const RECORDS_MAX: usize = 8192;
 
 /// A moment in the order of all transactions of a store: milliseconds since 1970 in the upper 46 bits, a counter below.
@@ -88,41 +87,41 @@ impl Timestamp {
     /// Bits of the counter.
     pub const COUNTER_BITS: u32 = 18;
 
-    /// The first one of a millisecond.
+    /// Returns the first timestamp of a millisecond.
     pub fn of_millis(millis: u64) -> Self {
         Timestamp(millis << Timestamp::COUNTER_BITS)
     }
 
-    /// Its millisecond since 1970.
+    /// Returns the milliseconds since 1970.
     pub fn millis(self) -> u64 {
         self.0 >> Timestamp::COUNTER_BITS
     }
 
-    /// As BSON has it.
+    /// Converts the timestamp to BSON's type.
     pub fn stored(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
-    /// So much later; parts of a millisecond are counted as well.
+    /// Returns the timestamp that is this much later, with a resolution below a millisecond.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Timestamp(self.0.saturating_add(Timestamp::count(duration)))
     }
 
-    /// So much earlier.
+    /// Returns the timestamp that is this much earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Timestamp(self.0.saturating_sub(Timestamp::count(duration)))
     }
 
-    /// How much later this is than an earlier one.
+    /// Returns the time since an earlier timestamp.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let count = u128::from(self.0.saturating_sub(earlier.0));
         let nanos = (count * NANOS_PER_MILLI) >> Timestamp::COUNTER_BITS;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many timestamps there are in so much time.
+    /// Returns the number of timestamps in a duration.
     fn count(duration: Duration) -> u64 {
         let nanos = duration.as_nanos();
         u64::try_from((nanos << Timestamp::COUNTER_BITS) / NANOS_PER_MILLI).unwrap_or(u64::MAX)
@@ -143,23 +142,23 @@ impl From<Timestamp> for CommitTimestamp {
     }
 }
 
-/// Up to where rows may forget.
+/// The timestamps below which rows may forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafePoint {
-    /// A transaction that began before this has ended, or ends without a commit.
+    /// Each transaction that began before this has ended, or will not commit.
     pub messages: Timestamp,
-    /// Nobody reads before this, which is no later.
+    /// No snapshot before this is read. It is never later than `messages`.
     pub readers: Timestamp,
 }
 
 impl From<Timestamp> for SafePoint {
-    /// The same for both.
+    /// Returns a safe point with the same timestamp for both.
     fn from(both: Timestamp) -> Self {
         SafePoint { messages: both, readers: both }
     }
 }
 
-/// Where a row is.
+/// Identifies a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     /// The collection.
@@ -180,37 +179,37 @@ impl fmt::Display for Key {
 pub struct Row {
     /// Its `_id`.
     pub id: RawBson,
-    /// What a change of it is conditional on.
+    /// The revision that a change of the row is conditional on.
     pub revision: Revision,
     /// The newest committed version.
     pub visible: Version,
-    /// Of a transaction that is about to change it.
+    /// The lock of a transaction that is about to change the row.
     pub lock: Option<Lock>,
-    /// The versions before, newest first.
+    /// The older versions, newest first.
     pub old: Vec<Version>,
-    /// The transactions that were rolled back here, by their start.
+    /// The rollback records: starts of transactions.
     pub rolled_back: Vec<Timestamp>,
 }
 
-/// How the store has a row.
+/// The state of a row in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// Not at all.
+    /// The row does not exist.
     Missing,
-    /// As a document that no transaction has touched.
+    /// The row is a document that no transaction has touched.
     Plain,
-    /// Changed to this revision.
+    /// The row has this revision.
     At(u64),
 }
 
-/// What a transaction made of a document.
+/// A committed version of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version {
-    /// From when on it is seen.
+    /// The commit timestamp.
     pub commit: Timestamp,
     /// The start of its transaction.
     pub start: Timestamp,
-    /// Whether this row is where its transaction was decided: other rows may have to ask, or a committer who has not heard.
+    /// Whether this row was the primary of its transaction: others may still read its decision here.
     pub decides: bool,
     /// The document.
     pub body: Body,
@@ -219,78 +218,78 @@ pub struct Version {
 /// The document of a version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// As it is, with its `_id`.
+    /// The document with its `_id`.
     Document(RawDocumentBuf),
-    /// There is none.
+    /// A tombstone.
     Deleted,
-    /// It is not kept any more; that there was one still is.
+    /// A document that was removed from the history.
     Cut,
 }
 
-/// A transaction's claim on a row, with what the row is to become.
+/// A transaction's lock on a row, with the new version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lock {
     /// The start of the transaction.
     pub start: Timestamp,
-    /// The row where it is decided.
+    /// The primary row.
     pub primary: Key,
-    /// In the primary's lock: all other rows of the transaction.
+    /// In the primary's lock: the other rows of the transaction.
     pub keys: Vec<Key>,
     /// The new version.
     pub body: Body,
-    /// How long after the start it is not to be taken for abandoned.
+    /// How long after the start the transaction does not count as abandoned.
     pub ttl: Duration,
 }
 
 impl Lock {
-    /// Whether it may be taken for abandoned at this time of the oracle.
+    /// Returns whether the transaction counts as abandoned at this time of the oracle.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         is_over(self.start, self.ttl, now)
     }
 }
 
-/// What a lock says of its transaction, without what the row is to become.
+/// A lock without the new version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockHeading {
     /// The start of the transaction.
     pub start: Timestamp,
-    /// The row where it is decided.
+    /// The primary row.
     pub primary: Key,
     /// Whether the row is to be deleted.
     pub deletes: bool,
-    /// How long after the start it is not to be taken for abandoned.
+    /// How long after the start the transaction does not count as abandoned.
     pub ttl: Duration,
 }
 
 impl LockHeading {
-    /// Whether it may be taken for abandoned at this time of the oracle.
+    /// Returns whether the transaction counts as abandoned at this time of the oracle.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         is_over(self.start, self.ttl, now)
     }
 }
 
-/// What a row says of a transaction, and how long after its start its lock there is not to be taken for abandoned.
+/// The status of a transaction in a row, with the lifetime of its lock there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::percolator) struct Standing {
+pub(in crate::percolator) struct PrimaryStatus {
     pub(in crate::percolator) status: Status,
     pub(in crate::percolator) ttl: Option<Duration>,
 }
 
-impl Standing {
-    pub(in crate::percolator) const UNHEARD: Standing = Standing { status: Status::Unheard, ttl: None };
+impl PrimaryStatus {
+    pub(in crate::percolator) const UNKNOWN: PrimaryStatus = PrimaryStatus { status: Status::Unknown, ttl: None };
 
     pub(in crate::percolator) fn decided(status: Status) -> Self {
-        Standing { status, ttl: None }
+        PrimaryStatus { status, ttl: None }
     }
 }
 
-/// Whether a lock may be taken for abandoned at this time of the oracle.
+/// Returns whether a lock has expired at this time of the oracle.
 pub(in crate::percolator) fn is_over(start: Timestamp, ttl: Duration, now: Timestamp) -> bool {
     now > start.plus(ttl)
 }
 
 impl Row {
-    /// A row that is not there.
+    /// Returns a row that does not exist.
     pub fn missing(id: RawBson) -> Self {
         Row::of(id, Revision::Missing, Body::Deleted)
     }
@@ -301,12 +300,12 @@ impl Row {
         Row { id, revision, visible, lock: None, old: Vec::new(), rolled_back: Vec::new() }
     }
 
-    /// All its versions, newest first.
+    /// Returns all versions, newest first.
     pub fn versions(&self) -> impl Iterator<Item = &Version> {
         std::iter::once(&self.visible).chain(&self.old)
     }
 
-    /// The row with its next revision; the first one of a row is its maker's start.
+    /// Returns the row with its next revision. The first revision of a row is the start of the transaction that makes it.
     fn next(mut self, maker: Timestamp) -> Row {
         self.revision = match self.revision {
             Revision::At(revision) => Revision::At(revision.saturating_add(1)),

@@ -11,12 +11,12 @@ use handfast_store::{
     Result as StoreResult, StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 
-use super::row::{Key, Revision, Row, Standing, Step, Timestamp, millis_of};
+use super::row::{Key, PrimaryStatus, Revision, Row, Step, Timestamp, millis_of};
 use super::throttled::Throttled;
 
-/// Attempts at a step before a row counts as too contended: each time somebody else has changed it in between.
+/// The most attempts at a step. An attempt fails if another client has changed the row in between.
 const ATTEMPTS_MAX: usize = 64;
-/// Answers of one step that may get lost. Each is followed by a look at the row.
+/// The most answers of one step that may get lost. After each the row is read again.
 const LOST_MAX: usize = 2;
 
 /// The rows of a store.
@@ -24,17 +24,17 @@ const LOST_MAX: usize = 2;
 pub(super) struct Rows {
     /// The store, with a bounded number of requests under way.
     pub(super) store: Arc<dyn DocumentStore>,
-    /// The store itself: for what must not stand in line behind data.
+    /// The store without the bound, for requests that must not wait behind data.
     direct: Arc<dyn DocumentStore>,
 }
 
 /// A step that was refused.
 pub(super) struct RefusedStep<E> {
-    /// Why.
+    /// The reason.
     pub(super) why: E,
     /// The row that refused it.
     pub(super) row: Row,
-    /// The answer to a request of it got lost before: it may have been done, and nothing is left of it.
+    /// Whether an answer got lost before: the step may have been done without a trace.
     pub(super) was_in_doubt: bool,
 }
 
@@ -43,7 +43,7 @@ impl Rows {
         Rows { store: Arc::new(Throttled::new(Arc::clone(&store), requests_max)), direct: store }
     }
 
-    /// The row as it is now.
+    /// Reads a row.
     pub(super) async fn read(&self, key: &Key) -> StoreResult<Row> {
         match self.store.find_one(&key.namespace, by_id(key)).await? {
             Some(document) => Row::from_document(&document),
@@ -51,18 +51,21 @@ impl Rows {
         }
     }
 
-    /// What the row says of the transaction that began then, without all that is in the row.
-    pub(super) async fn standing(&self, key: &Key, start: Timestamp) -> StoreResult<Standing> {
-        let find =
-            Find { projection: Standing::projection(), limit: Some(1), ..Find::new(key.namespace.clone(), by_id(key)) };
+    /// Reads the status of a transaction in a row, without the rest of the row.
+    pub(super) async fn primary_status(&self, key: &Key, start: Timestamp) -> StoreResult<PrimaryStatus> {
+        let find = Find {
+            projection: PrimaryStatus::projection(),
+            limit: Some(1),
+            ..Find::new(key.namespace.clone(), by_id(key))
+        };
         match self.store.find_all(find).await?.first() {
-            Some(document) => Standing::from_document(document, start),
-            None => Ok(Standing::UNHEARD),
+            Some(document) => PrimaryStatus::from_document(document, start),
+            None => Ok(PrimaryStatus::UNKNOWN),
         }
     }
 
-    /// Lets the lock of the transaction that began then live longer, if it is still there, as [`renew`](super::row::renew) would:
-    /// in one request of some bytes, whatever the row holds, and not behind others.
+    /// Extends the lifetime of a transaction's lock, if it is still there, as [`renew`](super::row::renew) does: by one small request that does
+    /// not wait behind others.
     pub(super) async fn renew(&self, primary: &Key, start: Timestamp, ttl: Duration) -> StoreResult<()> {
         let mut filter = by_id(primary);
         filter.append(cstr!("_hf.lock.s"), start.stored());
@@ -71,14 +74,14 @@ impl Rows {
         only(self.direct.update(Update::new(primary.namespace.clone(), vec![statement])).await?.errors)
     }
 
-    /// Carries out a step on a row, on what is known of it or else on what is read: until it is done, or refused. Before
-    /// a changed row is written, `check` says whether it may be.
+    /// Carries out a step on a row, known or read, until it is done or refused. `check` may refuse a changed row before it is written.
     ///
-    /// After a lost answer the row is read once more and the step looked at again: it is done then, or it is tried again
-    /// on the same revision, so that it happens once however many of the requests arrive.
+    /// After a lost answer the row is read and the step computed again: it is done, or is tried again on the same revision, so that it happens
+    /// once however many of the requests arrive.
     ///
     /// # Errors
-    /// Those of the store, in doubt if a request that may still arrive would do the step; those of `check`.
+    /// `WriteConflict` (112) if others change the row again and again; errors of `check`; errors of the store, which may be applied if a request
+    /// of the step may still arrive.
     pub(super) async fn apply<E>(
         &self,
         key: &Key,
@@ -87,16 +90,17 @@ impl Rows {
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> StoreResult<Result<Row, RefusedStep<E>>> {
         let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
-        self.apply_after(key, known, (Doubt::default(), last), step, check).await
+        self.apply_after(key, known, LostAnswers::default(), last, step, check).await
     }
 
-    /// As [`Rows::apply`], after requests of the same step: with the doubts about them, and the revision that the last one was
+    /// Carries out a step as [`Rows::apply`] does, after earlier requests: with their lost answers, and the revision that the last one was
     /// conditional on.
     pub(super) async fn apply_after<E>(
         &self,
         key: &Key,
         mut known: Option<Row>,
-        (mut doubt, mut last): (Doubt, Revision),
+        mut lost: LostAnswers,
+        mut last: Revision,
         step: impl Fn(&Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> StoreResult<Result<Row, RefusedStep<E>>> {
@@ -105,7 +109,7 @@ impl Rows {
                 Some(row) => row,
                 None => match self.read(key).await {
                     Ok(row) => row,
-                    Err(error) => match doubt.after(error, last) {
+                    Err(error) => match lost.after(error, last) {
                         Some(error) => return Err(error),
                         None => continue,
                     },
@@ -114,7 +118,7 @@ impl Rows {
             let next = match step(&row) {
                 Ok(Step::Done) => return Ok(Ok(row)),
                 Ok(Step::Change(next)) => next,
-                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: doubt.is_there() })),
+                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: lost.may_be_done() })),
             };
             check(&next)?;
             last = row.revision;
@@ -122,7 +126,7 @@ impl Rows {
                 Ok(true) => return Ok(Ok(next)),
                 Ok(false) => {}
                 Err(error) => {
-                    if let Some(error) = doubt.after(error, last) {
+                    if let Some(error) = lost.after(error, last) {
                         return Err(error);
                     }
                 }
@@ -132,7 +136,7 @@ impl Rows {
         Err(StoreError::command(Code::WriteConflict, text))
     }
 
-    /// Puts a row in the place of the one of this revision; `false` if there is another one now.
+    /// Replaces the row of this revision. Returns `false` if the row has another revision.
     async fn swap(&self, key: &Key, revision: Revision, next: &Row) -> StoreResult<bool> {
         let namespace = key.namespace.clone();
         match Swap::of(key, revision, next) {
@@ -151,14 +155,14 @@ impl Rows {
         }
     }
 
-    /// Removes the row of this revision, if it is still that one.
+    /// Removes the row if it still has this revision.
     pub(super) async fn remove(&self, key: &Key, revision: Revision) -> StoreResult<()> {
         let statement = DeleteStatement { filter: of_revision(key, revision), multi: false, hint: None };
         only(self.store.delete(Delete::new(key.namespace.clone(), vec![statement])).await?.errors)
     }
 }
 
-/// What puts a row in the place of the one of a revision, and does nothing if there is another one.
+/// A write that replaces the row of a revision, and does nothing if the row has another one.
 pub(super) enum Swap {
     Insert(RawDocumentBuf),
     Update(Box<UpdateStatement>),
@@ -168,14 +172,14 @@ impl Swap {
     pub(super) fn of(key: &Key, revision: Revision, next: &Row) -> Self {
         let change = match (revision, next.hidden()) {
             (Revision::Missing, _) => return Swap::Insert(next.to_document()),
-            // What no transaction has written shows what it is: there may be another document in its place by now.
+            // A plain document has no revision: another one may have replaced it, so only the hidden field is set.
             (Revision::Plain, Some(hidden)) => rawdoc! { "$set": { "_hf": hidden } },
             _ => next.to_document(),
         };
         Swap::Update(Box::new(UpdateStatement::one(of_revision(key, revision), UpdateSpec::Document(change))))
     }
 
-    /// What it sends, about.
+    /// Returns the approximate bytes of the request.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Swap::Insert(document) => document.as_bytes().len(),
@@ -190,49 +194,49 @@ impl Swap {
     }
 }
 
-/// What became of the requests of one step.
+/// The lost answers to requests of one step.
 #[derive(Default)]
-pub(super) struct Doubt {
-    /// Answers that got lost.
+pub(super) struct LostAnswers {
+    /// The number of lost answers.
     lost: usize,
-    /// The revision that a request was conditional on which may have been carried out, or may still be.
+    /// The revision of the last request that may have been carried out, or may still be.
     of: Option<Revision>,
 }
 
-impl Doubt {
-    /// Whether a request may have been carried out, or may still be.
-    pub(super) fn is_there(&self) -> bool {
+impl LostAnswers {
+    /// Returns whether a request may have been carried out, or may still be.
+    pub(super) fn may_be_done(&self) -> bool {
         self.of.is_some()
     }
 
-    /// The error to give up with after one more; none to look at the row again.
+    /// Counts an error, and returns it if the step is to be given up. With `None` the row is read again.
     pub(super) fn after(&mut self, error: StoreError, revision: Revision) -> Option<StoreError> {
         if error.applied() == Applied::Maybe {
             self.of = Some(revision);
         }
         self.lost += 1;
         let gives_up = error.class() != ErrorClass::TransientNetwork || self.lost > LOST_MAX;
-        // One on an earlier revision has been carried out, and was seen, or never will be.
+        // A request on an earlier revision was seen to be carried out, or never will be.
         gives_up.then(|| if self.of == Some(revision) { error.in_doubt() } else { error })
     }
 }
 
-/// Rows that a transaction has locked which began up to this.
+/// Returns a filter for rows locked by a transaction that began up to this.
 pub(super) fn locked_up_to(at: Timestamp) -> RawDocumentBuf {
     rawdoc! { "_hf.lock.s": { "$lte": at.stored() } }
 }
 
-/// Rows that any transaction has locked.
+/// Returns a filter for locked rows.
 pub(super) fn locked() -> RawDocumentBuf {
     locked_up_to(Timestamp(u64::MAX))
 }
 
-/// Rows with a commit newer than this.
+/// Returns a filter for rows with a newer commit.
 pub(super) fn newer_than(at: Timestamp) -> RawDocumentBuf {
     rawdoc! { "_hf.c": { "$gt": at.stored() } }
 }
 
-/// Nothing to look at before a row is written.
+/// A check that accepts each row.
 pub(super) fn unchecked(_: &Row) -> StoreResult<()> {
     Ok(())
 }

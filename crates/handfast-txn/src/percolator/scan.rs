@@ -1,4 +1,4 @@
-//! Rows that are read page by page, and which collections have some.
+//! Reads rows in pages, and lists the collections that have rows.
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Namespace, Result as StoreResult};
@@ -6,24 +6,24 @@ use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Namespace, R
 use super::core::Core;
 use super::row::{Key, Row, Timestamp, lock_start};
 
-/// Rows that are read at a time.
+/// The bounds of a page of rows.
 pub(super) const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
-/// A document that was found, as far as it can be read.
+/// A document that was found, which may be damaged.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub(super) enum Found {
     /// A row.
     Row(Key, Row),
-    /// What Handfast has not written, or not so.
+    /// A document whose field is not what Handfast writes.
     Damaged {
-        /// The start of the transaction that may have locked it: the first of all if that cannot be read.
+        /// The start of the transaction that may have locked it; zero if that cannot be read.
         start: Timestamp,
-        /// Which document, and what is wrong with it.
+        /// The error, which names the document.
         error: StoreError,
     },
 }
 
-/// The next documents of a cursor over a collection, if there are any.
+/// Returns the next documents of a cursor over a collection.
 pub(super) async fn next_found(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<Found>>> {
     let documents = cursor.next_page(PAGE).await?.documents;
     if documents.is_empty() {
@@ -36,10 +36,10 @@ pub(super) async fn next_found(cursor: &mut dyn Cursor, namespace: &Namespace) -
     Ok(Some(documents.iter().map(found).collect()))
 }
 
-/// The next rows of a cursor over a collection, if there are any.
+/// Returns the next rows of a cursor over a collection.
 ///
 /// # Errors
-/// Those of the store; `InternalError` (1) for a document that is no row.
+/// `InternalError` (1) for a damaged document.
 pub(super) async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
     let Some(found) = next_found(cursor, namespace).await? else { return Ok(None) };
     let row = |found| match found {
@@ -50,7 +50,7 @@ pub(super) async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) ->
 }
 
 impl Core {
-    /// All collections that may have rows.
+    /// Returns all collections that may have rows.
     pub(super) async fn namespaces(&self) -> StoreResult<Vec<Namespace>> {
         let mut namespaces = Vec::new();
         for database in self.rows.store.list_databases().await? {
@@ -65,7 +65,7 @@ impl Core {
         Ok(namespaces)
     }
 
-    /// The documents of a collection that match.
+    /// Opens a cursor over the documents of a collection that match.
     pub(super) async fn scan(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<Box<dyn Cursor>> {
         self.rows.store.find(Find::new(namespace.clone(), filter.to_owned())).await
     }

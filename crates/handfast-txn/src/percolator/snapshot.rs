@@ -1,10 +1,9 @@
-//! What a transaction sees: every document as it was when the transaction began.
+//! The snapshot of a transaction: every document as of the transaction's start.
 //!
-//! A row shows its version at a time by itself ([`read_at`]), unless it has the lock of a transaction that began before:
-//! that one may have fetched its commit timestamp before ours and not have moved its version in yet. Then its primary is
-//! asked, and if it is still open, we wait.
+//! A row has its version at a timestamp ([`read_at`]), unless it has the lock of a transaction that began before: that transaction may have
+//! a commit timestamp below the snapshot without having moved its version in. Then its primary is read, and if it is open, the reader waits.
 //!
-//! The rows that were read are kept: a write begins with the row that was seen, without reading it again.
+//! The rows that were read are cached: a write of the transaction does not read them again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -18,36 +17,35 @@ use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult
 
 use super::core::{Core, LocalTime, conflict, lock};
 use super::resolver::Resolved;
-use super::row::{Body, Key, Row, Seen, Timestamp, read_at};
-use crate::Place;
-use crate::claims::place;
+use super::row::{Body, Key, ReadResult, Row, Timestamp, read_at};
+use crate::DocumentKey;
 
-/// Bytes of rows that are kept for the writes of a transaction.
+/// The most bytes of cached rows.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The first pause before a lock is looked at again; each further one is twice as long..
+/// The first pause before a locked row is read again. Each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
-/// ..up to this.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// A transaction's snapshot, and the rows that it has read.
+/// A transaction's snapshot, with the rows that it has read.
 pub(super) struct PercolatorSnapshot {
     pub(super) core: Arc<Core>,
     /// The start of the transaction.
     pub(super) at: Timestamp,
-    /// When it was asked for.
+    /// The moment when it was requested.
     pub(super) begun: LocalTime,
-    /// When whoever reads it gives up, on this process's stopwatch.
+    /// The deadline for waits of readers, on this process's monotonic clock.
     deadline: Duration,
-    /// The version of the catalog that was in force then.
+    /// The version of the catalog that was in force at the start.
     pub(super) catalog: u64,
-    /// The names of the collections that were read.
+    /// Returns the names of the collections that were read.
     names: Mutex<BTreeSet<Namespace>>,
-    known: Mutex<Known>,
+    known: Mutex<ReadRows>,
 }
 
 #[derive(Default)]
-struct Known {
-    rows: HashMap<(Namespace, Vec<u8>), Row>,
+struct ReadRows {
+    rows: HashMap<DocumentKey, Row>,
     bytes: usize,
 }
 
@@ -57,7 +55,7 @@ impl PercolatorSnapshot {
         PercolatorSnapshot { core, at, begun, deadline, catalog, names, known }
     }
 
-    /// The collection of the store that a name stands for in the snapshot; none if it stands for nothing.
+    /// Returns the stored collection that a name stands for in the snapshot.
     pub(super) async fn collection(&self, name: &Namespace) -> StoreResult<Option<Namespace>> {
         lock(&self.names).insert(name.clone());
         let catalog = self.core.catalog_of(self.catalog).await?;
@@ -69,64 +67,62 @@ impl PercolatorSnapshot {
         lock(&self.names).clone()
     }
 
-    /// Time since the transaction began, also if its machine slept.
+    /// Returns the time since the transaction began, including sleep of the machine.
     pub(super) fn age(&self) -> Duration {
         self.core.age(self.begun)
     }
 
-    /// How long after the start a lock is respected that is written now. By the stopwatch: a time of day that is set forward makes no
-    /// lock of a dead process last.
+    /// Returns the lifetime, from the start, of a lock that is written now. It goes by the monotonic clock: a time of day that is set forward
+    /// does not prolong locks of a dead process.
     pub(super) fn lock_ttl(&self) -> Duration {
         self.core.counted_since(self.begun).saturating_add(self.core.options.lock_ttl)
     }
 
-    /// The row as it was read last, if it is known.
-    pub(super) fn known(&self, key: &Key) -> Option<Row> {
-        lock(&self.known).rows.get(&place_of(key)).cloned()
+    /// Returns a row as it was read last, if it is cached.
+    pub(super) fn cached_row(&self, key: &Key) -> Option<Row> {
+        lock(&self.known).rows.get(&document_key(key)).cloned()
     }
 
-    fn learn(&self, key: &Key, row: &Row) {
+    fn cache_row(&self, key: &Key, row: &Row) {
         let mut known = lock(&self.known);
         let bytes = row.to_document().as_bytes().len();
         if known.bytes.saturating_add(bytes) <= KNOWN_BYTES_MAX {
             known.bytes += bytes;
-            known.rows.insert(place_of(key), row.clone());
+            known.rows.insert(document_key(key), row.clone());
         }
     }
 
-    /// The row as the store has it.
+    /// Reads a row from the store.
     async fn read(&self, key: &Key) -> StoreResult<Row> {
         let row = self.core.rows.read(key).await?;
-        self.core.check_kept(self).await?;
+        self.core.check_history_kept(self).await?;
         Ok(row)
     }
 
-    /// What the snapshot has of a row.
-    pub(super) async fn judged(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
-        let row = self.settled(key, row).await?;
-        match read_at(&self.core.forwarded(&row), self.at) {
-            Seen::Document(document) => Ok(Some(document.clone())),
-            Seen::Nothing => Ok(None),
-            Seen::TooOld | Seen::Locked(_) => Err(too_old(&key)),
+    /// Returns the document of a row in the snapshot.
+    pub(super) async fn visible_document(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
+        let row = self.wait_until_readable(key, row).await?;
+        match read_at(&self.core.rolled_forward(&row), self.at) {
+            ReadResult::Document(document) => Ok(Some(document.clone())),
+            ReadResult::Nothing => Ok(None),
+            ReadResult::TooOld | ReadResult::Locked(_) => Err(too_old(&key)),
         }
     }
 
-    /// The row, which was still there when it was read, once it can be read in the snapshot: waits for transactions that may
-    /// commit before that, for as long as they give signs of life. Of one that has
-    /// committed the lock may still be there ([`Core::forwarded`]).
+    /// Returns a row once it can be read in the snapshot. Waits for transactions that may commit before the snapshot, while they send heartbeats.
+    /// The lock of a committed transaction may still be there ([`Core::rolled_forward`]).
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end before the reader's deadline, or for
-    /// as long as history is kept.
-    async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
+    /// `SnapshotTooOld` (239); `WriteConflict` (112) for a transaction that does not end before the reader's deadline or within the retention.
+    async fn wait_until_readable(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
         let (mut pause, mut waited, mut is_as_given) = (PAUSE_FIRST, Duration::ZERO, true);
         loop {
-            match read_at(&self.core.forwarded(&row), self.at) {
-                Seen::Document(_) | Seen::Nothing => break,
-                Seen::TooOld => return Err(too_old(&key)),
-                Seen::Locked(_) => is_as_given = false,
+            match read_at(&self.core.rolled_forward(&row), self.at) {
+                ReadResult::Document(_) | ReadResult::Nothing => break,
+                ReadResult::TooOld => return Err(too_old(&key)),
+                ReadResult::Locked(_) => is_as_given = false,
             }
-            row = match self.core.look(key, row).await? {
+            row = match self.core.learn_decision(key, row).await? {
                 Resolved::Free(row) => row,
                 Resolved::Alive if waited >= self.core.options.retention || self.core.elapsed() >= self.deadline => {
                     let text = format_args!("{key} was locked for {waited:?} by a transaction that does not end");
@@ -141,20 +137,20 @@ impl PercolatorSnapshot {
             };
         }
         if !is_as_given {
-            self.core.check_kept(self).await?;
+            self.core.check_history_kept(self).await?;
         }
-        self.learn(key, &row);
+        self.cache_row(key, &row);
         Ok(row)
     }
 
-    /// The document with its commit timestamp.
+    /// Returns the document with its commit timestamp.
     pub(super) async fn version(&self, key: &Key) -> StoreResult<Option<(Timestamp, RawDocumentBuf)>> {
-        let row = match self.known(key) {
+        let row = match self.cached_row(key) {
             Some(row) => row,
             None => self.read(key).await?,
         };
-        let row = self.settled(key, row).await?;
-        let row = self.core.forwarded(&row);
+        let row = self.wait_until_readable(key, row).await?;
+        let row = self.core.rolled_forward(&row);
         let version = row.versions().find(|version| version.commit <= self.at);
         Ok(version.and_then(|version| match &version.body {
             Body::Document(document) => Some((version.commit, document.clone())),
@@ -162,13 +158,13 @@ impl PercolatorSnapshot {
         }))
     }
 
-    /// The documents with these `_id`s, in their order.
+    /// Returns the documents with these `_id`s, in their order.
     pub(super) async fn by_ids(&self, namespace: &Namespace, ids: Vec<RawBson>) -> StoreResult<Vec<RawDocumentBuf>> {
         let found = self.found_by_ids(namespace, ids, false).await?;
         Ok(found.into_iter().map(|found| found.document).collect())
     }
 
-    /// The documents with these `_id`s, in their order, with the store's ids of their records if that is asked for.
+    /// Returns the documents with these `_id`s, in their order, optionally with the store's record ids.
     pub(super) async fn found_by_ids(
         &self,
         namespace: &Namespace,
@@ -176,24 +172,24 @@ impl PercolatorSnapshot {
         shows_record: bool,
     ) -> StoreResult<Vec<Candidate>> {
         let keys: Vec<_> = ids.into_iter().map(|id| Key { namespace: namespace.clone(), id }).collect();
-        let known = |key: &Key| self.known(key).filter(|_| !shows_record);
+        let known = |key: &Key| self.cached_row(key).filter(|_| !shows_record);
         let unknown: RawArrayBuf = keys.iter().filter(|key| known(key).is_none()).map(|key| key.id.clone()).collect();
         let mut read = HashMap::new();
         if !unknown.is_empty() {
             let filter = rawdoc! { "_id": { "$in": unknown } };
             let find = Find { show_record_id: shows_record, ..Find::new(namespace.clone(), filter) };
             for document in self.core.rows.store.find_all(find).await? {
-                let (row, record) = with_record(document, shows_record)?;
+                let (row, record) = row_with_record_id(document, shows_record)?;
                 read.insert(encoded(row.id.as_raw_bson_ref()), (row, record));
             }
-            self.core.check_kept(self).await?;
+            self.core.check_history_kept(self).await?;
         }
         let mut found = Vec::new();
         for key in keys {
             let known = known(&key).map(|row| (row, None));
             let row = known.or_else(|| read.remove(&encoded(key.id.as_raw_bson_ref())));
             let (row, record) = row.unwrap_or_else(|| (Row::missing(key.id.clone()), None));
-            let document = self.judged(&key, row).await?;
+            let document = self.visible_document(&key, row).await?;
             found.extend(document.map(|document| Candidate { record, ..document.into() }));
         }
         Ok(found)
@@ -202,19 +198,19 @@ impl PercolatorSnapshot {
 
 impl Drop for PercolatorSnapshot {
     fn drop(&mut self) {
-        self.core.leave(self.at);
+        self.core.close_snapshot(self.at);
     }
 }
 
-fn place_of(key: &Key) -> Place {
-    place(&key.namespace, key.id.as_raw_bson_ref())
+fn document_key(key: &Key) -> DocumentKey {
+    DocumentKey::new(&key.namespace, key.id.as_raw_bson_ref())
 }
 
-/// A document of the store as a row; if that was asked for, with the id of its record, which the store puts behind its fields.
+/// Reads a row from a stored document, optionally with the record id, which the store appends to its fields.
 ///
 /// # Errors
-/// `CommandNotSupported` (115) if the store does not; `InternalError` (1) for what is no row.
-pub(super) fn with_record(document: RawDocumentBuf, shows_record: bool) -> StoreResult<(Row, Option<i64>)> {
+/// `CommandNotSupported` (115) if the store does not append it; `InternalError` (1) for a damaged row.
+pub(super) fn row_with_record_id(document: RawDocumentBuf, shows_record: bool) -> StoreResult<(Row, Option<i64>)> {
     if !shows_record {
         return Ok((Row::from_document(&document)?, None));
     }

@@ -1,8 +1,7 @@
-//! A store that has a bounded number of requests under way, however much is asked of it.
+//! A store with a bound on requests under way.
 //!
-//! A store behind a network has a bounded number of connections, and who asks for one more waits in a line. With fewer requests
-//! under way than connections, what must not wait for data (timestamps, signs of life) goes past that line: it is sent to the
-//! store itself.
+//! A store behind a network has a bounded number of connections, for which requests wait in a queue. With fewer data requests under way than
+//! connections, timestamps and heartbeats need not wait: they are sent to the store directly.
 
 use std::sync::Arc;
 
@@ -15,14 +14,13 @@ use handfast_store::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A store in front of which requests stand in line, first come, first served. What concerns collections and indexes is rare,
-/// and passes.
+/// A store in front of which data requests wait in order of arrival. Requests about collections and indexes are rare and pass.
 pub(super) struct Throttled {
     store: Arc<dyn DocumentStore>,
     free: Arc<Semaphore>,
 }
 
-/// Results whose pages are requests, too.
+/// A cursor whose pages count as requests.
 struct ThrottledCursor {
     cursor: Box<dyn Cursor>,
     free: Arc<Semaphore>,
@@ -38,7 +36,7 @@ impl Throttled {
     }
 }
 
-/// Waits for a turn, which ends with what is returned. (The semaphore is never closed.)
+/// Waits for a permit. (The semaphore is never closed.)
 async fn turn(free: &Semaphore) -> Option<SemaphorePermit<'_>> {
     free.acquire().await.ok()
 }

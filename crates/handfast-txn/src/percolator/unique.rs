@@ -1,17 +1,16 @@
-//! Unique keys as rows: each key of a unique index is a row of its own, written in the transaction of its document.
+//! Unique indexes: each key is a row of its own, written in the transaction of its document.
 //!
 //! ```text
 //! shop.users         {_id: 7, mail: "joe@.."}
 //! handfast.keys      {_id: {index: <UUID>, key: <bytes>}, owner: 7}
 //! ```
 //!
-//! Two transactions that write the same key write the same row, wherever their documents are: one of them has a conflict,
-//! runs again, and finds the other's document as the owner. A key that changes hands within a transaction is one write of
-//! its row. The bytes are those of [`Index::keys`](handfast_store::index::Index::keys): equal for values that are equal,
-//! so that what is sparse, partial, or goes through arrays is as it is in any other store.
+//! Two transactions that write the same key write the same row: one of them conflicts, runs again, and finds the other's document as the
+//! owner. A key that moves between documents in one transaction is one write of its row. The bytes are those of
+//! [`Index::keys`](handfast_store::index::Index::keys), so sparse, partial and multikey indexes work as in any other store.
 //!
-//! Invariant, in every snapshot, of an index that is ready: a document has a key if and only if the key's row names it as
-//! its owner. While it is being built: a row's owner has the key, and a document that was written since then has its rows.
+//! Invariant of a ready index, in every snapshot: a document has a key if and only if the key's row names it as owner. While the index is
+//! being built, a row's owner has the key, and a document that was written since has its rows.
 //!
 //! Source: spec: transactions, "unique indexes across shards"; Peng and Dabek, section 2.2 (an index as rows).
 
@@ -23,84 +22,86 @@ use handfast_mql::Code;
 use handfast_mql::key::encoded;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::catalog::{Catalog, IndexId, Kept, uuid};
+use super::catalog::{Catalog, EngineIndex, IndexId, uuid};
 use super::row::{Body, Key};
 use super::snapshot::PercolatorSnapshot;
 
 /// The collection of the key rows, in the engine's own database.
 pub(super) const COLLECTION: &str = "keys";
-/// Key rows that one transaction may change: the primary's lock names each, with some 150 bytes beside the key, and has no room
-/// for more.
+/// The most key rows that one transaction may change: the primary's lock names each, with some 150 bytes besides the key.
 const CHANGES_MAX: usize = 100_000;
 
 /// A key of an index.
-pub(super) type Place = (IndexId, Vec<u8>);
-
-/// What becomes of a key.
-struct Move<'a> {
-    kept: &'a Kept,
-    /// The documents that have it no more, by the keys of their `_id`s.
-    left: Vec<Vec<u8>>,
-    /// The document that has it now.
-    entered: Option<&'a RawDocument>,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct IndexKey {
+    pub(super) index: IndexId,
+    pub(super) key: Vec<u8>,
 }
 
-/// Where key rows are.
+/// How a transaction changes the owner of a key.
+struct OwnerChange<'a> {
+    kept: &'a EngineIndex,
+    /// The documents that lose the key, as the keys of their `_id`s.
+    former: Vec<Vec<u8>>,
+    new: Option<&'a RawDocument>,
+}
+
+/// Returns the collection of the key rows.
 pub(super) fn namespace() -> StoreResult<Namespace> {
     Namespace::new(super::DATABASE, COLLECTION)
 }
 
-/// Where the row of a key is.
-pub(super) fn row_of(place: &Place) -> StoreResult<Key> {
-    let key = Binary { subtype: BinarySubtype::Generic, bytes: place.1.clone() };
-    let id = RawBson::Document(rawdoc! { "index": uuid(place.0), "key": key });
+/// Returns the row key of an index key.
+pub(super) fn row_of(key: &IndexKey) -> StoreResult<Key> {
+    let bytes = Binary { subtype: BinarySubtype::Generic, bytes: key.key.clone() };
+    let id = RawBson::Document(rawdoc! { "index": uuid(key.index), "key": bytes });
     Ok(Key { namespace: namespace()?, id })
 }
 
-/// The row of a key that a document has.
-pub(super) fn taken_by(place: &Place, document: &RawDocument) -> StoreResult<(Key, Body)> {
-    let (key, owner) = (row_of(place)?, RawBson::from(insertion::id(document)?));
+/// Returns the row of a key with a document as its owner.
+pub(super) fn row_owned_by(key: &IndexKey, document: &RawDocument) -> StoreResult<(Key, Body)> {
+    let (key, owner) = (row_of(key)?, RawBson::from(insertion::id(document)?));
     let row = rawdoc! { "_id": key.id.clone(), "owner": owner };
     Ok((key, Body::Document(row)))
 }
 
-/// Who has these keys in a snapshot, with the documents' `_id`s.
+/// Returns the owners of these keys in a snapshot, as `_id`s.
 pub(super) async fn owners(
     snapshot: &PercolatorSnapshot,
-    places: impl IntoIterator<Item = &Place>,
-) -> StoreResult<HashMap<Place, RawBson>> {
-    let ids = places.into_iter().map(|place| row_of(place).map(|key| key.id)).collect::<StoreResult<Vec<_>>>()?;
+    keys: impl IntoIterator<Item = &IndexKey>,
+) -> StoreResult<HashMap<IndexKey, RawBson>> {
+    let ids = keys.into_iter().map(|key| row_of(key).map(|key| key.id)).collect::<StoreResult<Vec<_>>>()?;
     let mut owners = HashMap::new();
     if ids.is_empty() {
         return Ok(owners);
     }
     for row in snapshot.by_ids(&namespace()?, ids).await? {
-        let (place, owner) = read(&row).map_err(|why| damaged(&row, &why))?;
-        owners.insert(place, owner);
+        let (key, owner) = read(&row).map_err(|why| damaged(&row, &why))?;
+        owners.insert(key, owner);
     }
     Ok(owners)
 }
 
-/// Which index a row has a key of.
+/// Returns the index of a key row.
 pub(super) fn index_of(id: RawBsonRef<'_>) -> Option<IndexId> {
     let RawBsonRef::Document(id) = id else { return None };
     IndexId::try_from(id.get_binary("index").ok()?.bytes).ok()
 }
 
-fn read(row: &RawDocument) -> Result<(Place, RawBson), String> {
+fn read(row: &RawDocument) -> Result<(IndexKey, RawBson), String> {
     let id = row.get_document("_id").map_err(|error| error.to_string())?;
     let index = index_of(RawBsonRef::Document(id)).ok_or("it is of no index")?;
     let key = id.get_binary("key").map_err(|error| error.to_string())?.bytes;
     let owner = row.get("owner").map_err(|error| error.to_string())?.ok_or("it has no owner")?;
-    Ok(((index, key.to_vec()), owner.into()))
+    Ok((IndexKey { index, key: key.to_vec() }, owner.into()))
 }
 
-/// The key rows that go with a transaction's changes, by the unique indexes that a version of the catalog has in force.
+/// Returns the changes of key rows for a transaction's changes, by the unique indexes of a version of the catalog.
 ///
 /// # Errors
 /// `DuplicateKey` (11000) for a key that another document has in the snapshot; `CannotIndexParallelArrays` (171);
 /// `TransactionTooLarge` (257).
-pub(super) async fn changed_with(
+pub(super) async fn key_row_changes(
     snapshot: &PercolatorSnapshot,
     catalog: &Catalog,
     version: u64,
@@ -110,31 +111,31 @@ pub(super) async fn changed_with(
     for change in changes {
         of_namespace.entry(&change.0.namespace).or_default().push(change);
     }
-    let mut moves = BTreeMap::new();
+    let mut changed = BTreeMap::new();
     for (namespace, changes) in of_namespace {
         let indexes: Vec<_> = catalog.unique(namespace, version).collect();
         if !indexes.is_empty() {
             let before = before(snapshot, namespace, &changes).await?;
             for (key, body) in changes {
                 let before = before.get(&encoded(key.id.as_raw_bson_ref()));
-                indexes.iter().try_for_each(|kept| note(&mut moves, catalog, kept, before, key, body))?;
+                indexes.iter().try_for_each(|kept| note(&mut changed, catalog, kept, before, key, body))?;
             }
         }
     }
-    if moves.len() > CHANGES_MAX {
+    if changed.len() > CHANGES_MAX {
         let text = format!("the transaction changes more than {CHANGES_MAX} keys of unique indexes: write less in one");
         return Err(StoreError::command(Code::TransactionTooLarge, text));
     }
-    let owners = owners(snapshot, moves.keys()).await?;
-    let mut rows = Vec::with_capacity(moves.len());
-    for (place, moved) in moves {
-        let owner = owners.get(&place).map(|id| encoded(id.as_raw_bson_ref()));
-        rows.extend(row_after(catalog, place, &moved, owner.as_deref())?);
+    let owners = owners(snapshot, changed.keys()).await?;
+    let mut rows = Vec::with_capacity(changed.len());
+    for (key, change) in changed {
+        let owner = owners.get(&key).map(|id| encoded(id.as_raw_bson_ref()));
+        rows.extend(row_after(catalog, key, &change, owner.as_deref())?);
     }
     Ok(rows)
 }
 
-/// The documents as the snapshot has them, by the keys of their `_id`s.
+/// Reads the changed documents in the snapshot, by the keys of their `_id`s.
 async fn before(
     snapshot: &PercolatorSnapshot,
     namespace: &Namespace,
@@ -148,54 +149,54 @@ async fn before(
     Ok(before)
 }
 
-/// Notes what a change of a document does to its keys in an index.
+/// Notes the keys of an index that a change of a document adds and removes.
 fn note<'a>(
-    moves: &mut BTreeMap<Place, Move<'a>>,
+    changed: &mut BTreeMap<IndexKey, OwnerChange<'a>>,
     catalog: &Catalog,
-    kept: &'a Kept,
+    kept: &'a EngineIndex,
     before: Option<&RawDocumentBuf>,
     key: &Key,
     body: &'a Body,
 ) -> StoreResult<()> {
-    // What the index could not hold, if it is still being built, has no keys in it.
+    // A document that an index being built cannot hold has no keys in it.
     let old = before.and_then(|before| kept.index.keys(before).ok()).unwrap_or_default().keys;
     let after = match body {
         Body::Document(document) => Some(&**document),
         Body::Deleted | Body::Cut => None,
     };
     let new = after.map(|after| kept.index.keys(after)).transpose()?.unwrap_or_default().keys;
-    let empty = || Move { kept, left: Vec::new(), entered: None };
-    for left in old.difference(&new) {
-        let moved = moves.entry((kept.id, left.clone())).or_insert_with(empty);
-        moved.left.push(encoded(key.id.as_raw_bson_ref()));
+    let empty = || OwnerChange { kept, former: Vec::new(), new: None };
+    for lost in old.difference(&new) {
+        let change = changed.entry(IndexKey { index: kept.id, key: lost.clone() }).or_insert_with(empty);
+        change.former.push(encoded(key.id.as_raw_bson_ref()));
     }
-    for entered in new.difference(&old) {
-        let moved = moves.entry((kept.id, entered.clone())).or_insert_with(empty);
-        if let (Some(_), Some(after)) = (moved.entered, after) {
-            return Err(catalog.duplicate(kept, after, entered));
+    for gained in new.difference(&old) {
+        let change = changed.entry(IndexKey { index: kept.id, key: gained.clone() }).or_insert_with(empty);
+        if let (Some(_), Some(after)) = (change.new, after) {
+            return Err(catalog.duplicate(kept, after, gained));
         }
-        moved.entered = after;
+        change.new = after;
     }
     Ok(())
 }
 
-/// What becomes of the row of a key, which has this owner now; nothing, if it stays.
+/// Returns the change of a key's row with this present owner; `None` if it stays.
 fn row_after(
     catalog: &Catalog,
-    place: Place,
-    moved: &Move<'_>,
+    key: IndexKey,
+    change: &OwnerChange<'_>,
     owner: Option<&[u8]>,
 ) -> StoreResult<Option<(Key, Body)>> {
-    let has_left = |owner: &[u8]| moved.left.iter().any(|left| left == owner);
-    match (moved.entered, owner) {
-        (Some(document), Some(owner)) if !has_left(owner) && owner != encoded(insertion::id(document)?) => {
-            Err(catalog.duplicate(moved.kept, document, &place.1))
+    let has_lost_it = |owner: &[u8]| change.former.iter().any(|former| former == owner);
+    match (change.new, owner) {
+        (Some(document), Some(owner)) if !has_lost_it(owner) && owner != encoded(insertion::id(document)?) => {
+            Err(catalog.duplicate(change.kept, document, &key.key))
         }
-        (Some(document), _) => taken_by(&place, document).map(Some),
-        // While the index is built, two documents may have had the key: it stays with the one that has its row.
-        (None, Some(owner)) if !has_left(owner) => Ok(None),
-        // Also of a row that is not there yet: whoever builds the index may be about to write it.
-        (None, _) => Ok(Some((row_of(&place)?, Body::Deleted))),
+        (Some(document), _) => row_owned_by(&key, document).map(Some),
+        // While the index is being built, two documents may have had the key: the owner of its row keeps it.
+        (None, Some(owner)) if !has_lost_it(owner) => Ok(None),
+        // Also for a row that does not exist yet: the builder of the index may be about to write it.
+        (None, _) => Ok(Some((row_of(&key)?, Body::Deleted))),
     }
 }
 

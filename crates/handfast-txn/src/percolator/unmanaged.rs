@@ -1,20 +1,20 @@
-//! A store for those who change documents without the engine, which keeps them away from the engine's documents.
+//! A store for programs that change documents without the engine. It refuses the engine's collections.
 //!
-//! A write beside the engine leaves the versions in a document (`_hf`) as they were. A transaction that has read the document before
-//! then commits over it, and what was written is lost:
+//! A write that passes the engine by leaves the versions in a document (`_hf`) unchanged. A transaction that has read the document before
+//! then commits over it, and the write is lost:
 //!
 //! ```text
 //! transaction of the engine   read Ann 50                         commit Ann 40, shop 10
 //! a write to the store                     Ann 50 - 30, Bob + 30                          80 in all, 50 before
 //! ```
 //!
-//! So whatever changes single documents of a store that the engine may use too (the patterns of `handfast-patterns`) looks first
-//! ([`ensure_unmanaged`]), or uses the store through [`Unmanaged`]. A collection is the engine's if the oracle is there, and the collection
-//! has a document or an index with the field `_hf`. Reads are refused, too: of a document with a lock they would show the version before
-//! the newest one. Others of the same database are not: a program may have its accounts in transactions, and its jobs beside them.
+//! So a program that changes single documents of such a store (the patterns of `handfast-patterns`) checks first ([`ensure_unmanaged`]), or
+//! uses the store through [`Unmanaged`]. A collection is the engine's if the oracle exists, and the collection has a document or an index
+//! with the field `_hf`. Reads are refused, too: of a locked document they may show an old version. Other collections of the same database
+//! are not refused: a program may have its accounts in transactions, and its jobs without.
 //!
-//! The oracle is one look at one document, and without it that is all. With it, a collection that has no index on `_hf` is gone through.
-//! A collection counts as another's once it was found to be so: an engine that comes to it later is not noticed.
+//! Without an oracle the check is one find. With it, a collection without an index on `_hf` is scanned. The result is remembered: an engine
+//! that uses the collection later is not noticed.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,10 +32,10 @@ use handfast_store::{
 
 use super::{DATABASE, ORACLE, own_indexes};
 
-/// Fails if the engine writes to a collection of this store.
+/// Refuses a collection of this store that the engine writes to.
 ///
 /// # Errors
-/// `IllegalOperation` (20) if it does; those of the store.
+/// `IllegalOperation` (20) for such a collection.
 pub async fn ensure_unmanaged<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> StoreResult<()> {
     let oracle = Namespace::new(DATABASE, ORACLE)?;
     if store.find_one(&oracle, rawdoc! { "_id": ORACLE }).await?.is_none() {
@@ -66,15 +66,15 @@ fn managed(namespace: &Namespace) -> StoreError {
     StoreError::command(Code::IllegalOperation, text)
 }
 
-/// A store of which the engine's collections are refused. See the module's documentation.
+/// A store that refuses the engine's collections. See the module's documentation.
 pub struct Unmanaged {
     store: Arc<dyn DocumentStore>,
-    /// The collections that were looked at.
+    /// The collections that were checked.
     unmanaged: Mutex<HashSet<Namespace>>,
 }
 
 impl Unmanaged {
-    /// Around a store.
+    /// Returns a decorator around a store.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
         Unmanaged { store, unmanaged: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! Collections and indexes inside of a transaction: it can make what nobody else has yet.
+//! Collections and indexes in a transaction, which can create those that do not exist yet.
 
 use std::sync::Arc;
 
@@ -14,10 +14,9 @@ use super::{Inner, Open, unsupported_in};
 use crate::Indexes;
 
 impl Inner {
-    /// The indexes of a collection, `_id_` first: those of the newest catalog, or those that the transaction makes.
-    /// None if there is no such collection.
+    /// Returns the indexes of a collection, `_id_` first, from the newest catalog or the transaction; `None` if there is no such collection.
     pub(super) async fn indexes(&self, namespace: &Namespace) -> StoreResult<Option<Vec<IndexSpec>>> {
-        let own = self.open(|open| Ok(open.own.creation(namespace).map(|creation| with_id(&creation.indexes))))?;
+        let own = self.open(|open| Ok(open.writes.creation(namespace).map(|creation| with_id(&creation.indexes))))?;
         if own.is_some() {
             return Ok(own);
         }
@@ -25,20 +24,20 @@ impl Inner {
             Ok(indexes) => Ok(Some(indexes.into_iter().map(|index| index.spec).collect())),
             Err(error) if error.code() == Code::NamespaceNotFound => {
                 // A document that is written makes its collection.
-                self.open(|open| Ok(open.own.has_documents(namespace).then(|| with_id(&[]))))
+                self.open(|open| Ok(open.writes.has_documents(namespace).then(|| with_id(&[]))))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Those besides `_id_` that have to be looked at before a document gets this new state.
+    /// Returns the indexes besides `_id_` to check before a document gets this new state.
     pub(super) async fn indexes_of_write(
         &self,
         namespace: &Namespace,
         after: Option<&RawDocument>,
     ) -> StoreResult<Indexes> {
         let (known, is_made) =
-            self.open(|open| Ok((open.own.indexes(namespace), open.own.creation(namespace).is_some())))?;
+            self.open(|open| Ok((open.writes.indexes(namespace), open.writes.creation(namespace).is_some())))?;
         match (known, self.shared.engine.catalog().needed_indexes(namespace, after)) {
             (Some(made), _) if is_made => Ok(made),
             (_, Some(needed)) => Ok(needed),
@@ -51,7 +50,7 @@ impl Inner {
                 let compiled = specs.into_iter().skip(1).map(|spec| Index::compile(spec).map(Arc::new));
                 let indexes = compiled.collect::<StoreResult<Indexes>>()?;
                 self.open(|open| {
-                    open.own.learn_indexes(namespace, Arc::clone(&indexes));
+                    open.writes.cache_indexes(namespace, Arc::clone(&indexes));
                     Ok(())
                 })?;
                 Ok(indexes)
@@ -67,7 +66,7 @@ impl Inner {
         self.check_gone(namespace).await?;
         let uuid = self.shared.sources.uuid();
         let creation = Creation { namespace: namespace.clone(), options, indexes: Vec::new(), uuid };
-        self.open(|open| open.own.create(creation, &self.options))
+        self.open(|open| open.writes.create(creation, &self.options))
     }
 
     pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
@@ -84,26 +83,25 @@ impl Inner {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let counts = (count(before), count(specs.len()));
         if self.is_in_store(&namespace).await? {
-            // Documents that others have, or may be writing, would have to be indexed at the commit.
+            // The commit would have to index documents of other transactions.
             return if counts.0 == counts.1 { Ok(counts) } else { Err(unsupported_in("createIndexes", &namespace)) };
         }
         self.check_gone(&namespace).await?;
         self.open(|open| {
             specs.remove(0);
-            let made = open.own.creation(&namespace);
+            let made = open.writes.creation(&namespace);
             let (options, uuid) = match made {
                 Some(creation) => (creation.options.clone(), creation.uuid),
                 None => (CollectionOptions::default(), self.shared.sources.uuid()),
             };
-            open.own.create(Creation { namespace, options, indexes: specs, uuid }, &self.options)
+            open.writes.create(Creation { namespace, options, indexes: specs, uuid }, &self.options)
         })?;
         Ok(counts)
     }
 
-    /// A collection that others do not have any more, but the snapshot does, cannot be made: the transaction would see
-    /// its documents come and go.
+    /// Refuses to create a collection that was dropped after the snapshot: the transaction would see its documents come and go.
     async fn check_gone(&self, namespace: &Namespace) -> StoreResult<()> {
-        let is_made = |open: &mut Open| Ok((open.own.creation(namespace).is_some(), open.snapshot()));
+        let is_made = |open: &mut Open| Ok((open.writes.creation(namespace).is_some(), open.snapshot()));
         let (is_made, snapshot) = self.open(is_made)?;
         if is_made {
             return Ok(());
@@ -116,7 +114,7 @@ impl Inner {
         Err(StoreError::command(Code::WriteConflict, text))
     }
 
-    /// Whether others have the collection.
+    /// Returns whether the store has the collection.
     async fn is_in_store(&self, namespace: &Namespace) -> StoreResult<bool> {
         match self.shared.engine.catalog().list_indexes(namespace).await {
             Ok(_) => Ok(true),
@@ -128,12 +126,12 @@ impl Inner {
     pub(super) async fn list(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
         let mut collections = self.shared.engine.catalog().list_collections(database).await?;
         self.open(|open| {
-            for namespace in open.own.namespaces().into_iter().filter(|made| made.database() == database) {
+            for namespace in open.writes.namespaces().into_iter().filter(|made| made.database() == database) {
                 let name = namespace.collection().to_owned();
                 if !collections.iter().any(|info| info.name == name) {
-                    let made = open.own.creation(&namespace);
+                    let made = open.writes.creation(&namespace);
                     let options = made.map(|creation| creation.options.clone()).unwrap_or_default();
-                    // One that a document makes gets its id with the commit.
+                    // A collection that its first document creates gets its id at the commit.
                     let uuid = made.map_or([0; 16], |creation| creation.uuid);
                     collections.push(CollectionInfo { name, options, uuid });
                 }
@@ -146,7 +144,7 @@ impl Inner {
 
     pub(super) async fn databases(&self) -> StoreResult<Vec<String>> {
         let mut names = self.shared.engine.catalog().list_databases().await?;
-        let own = self.open(|open| Ok(open.own.namespaces()))?;
+        let own = self.open(|open| Ok(open.writes.namespaces()))?;
         names.extend(own.into_iter().map(|namespace| namespace.database().to_owned()));
         names.sort();
         names.dedup();

@@ -1,5 +1,4 @@
-//! A find in a transaction that has written to the collection: what the snapshot has, with the transaction's own documents
-//! in their places.
+//! A find in a transaction that has written to the collection: the results of the snapshot, merged with the written documents.
 //!
 //! ```text
 //! snapshot, sorted      1  2  3  4  5        2 was changed, 4 deleted, 9 is new: hidden in the snapshot's results,
@@ -21,20 +20,20 @@ use handfast_store::{
     blocking_if, insertion,
 };
 
-use super::own::{Writes, id_key};
-use crate::ending::{Ending, Matches};
-use crate::hinted::Hinted;
+use super::write_buffer::{CollectionWrites, id_key};
+use crate::hinted_index::HintedIndex;
+use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How much of the snapshot's results is read ahead.
+/// How many results of the snapshot are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
 
-/// Own documents that are looked at where others wait; more are, on a thread of their own.
+/// The most written documents that are matched on the caller's thread. More are matched on a blocking thread.
 const INLINE_DOCUMENTS_MAX: usize = 100;
 
-/// Opens a cursor over both; there is no snapshot of a collection that the transaction made.
+/// Opens a cursor over the results of both; `snapshot` is `None` for a collection that the transaction creates.
 pub(super) async fn open(
     snapshot: Option<&dyn Snapshot>,
-    writes: Writes,
+    writes: CollectionWrites,
     indexes: &[IndexSpec],
     request: Find,
     sources: &Sources,
@@ -47,7 +46,7 @@ pub(super) async fn open(
     let stop = selection.context().interrupt.stop_on_drop();
     let loops = may_take_long(&request.filter) || may_take_long(&request.projection);
     let candidates = candidates(&selection, &writes);
-    let hinted = Hinted::of(&request, indexes)?;
+    let hinted = HintedIndex::of(&request, indexes)?;
     let own = blocking_if(loops || candidates.len() > INLINE_DOCUMENTS_MAX, {
         let (selection, request) = (Arc::clone(&selection), request.clone());
         move || own_matches(&selection, &candidates, hinted.as_ref(), &request)
@@ -57,7 +56,7 @@ pub(super) async fn open(
     let base = Find {
         projection: RawDocumentBuf::new(),
         skip: 0,
-        // Each own document hides one of the snapshot's at most.
+        // Each written document hides at most one of the snapshot.
         limit: request.limit.map(|limit| limit.saturating_add(request.skip).saturating_add(hidden)),
         ..request.clone()
     };
@@ -65,25 +64,25 @@ pub(super) async fn open(
         Some(snapshot) => snapshot.find(base).await?,
         None => Box::new(IteratorCursor::new(std::iter::empty())),
     };
-    let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
+    let base = SnapshotMatches { cursor, ready: VecDeque::new(), exhausted: false };
     let own_first = is_backwards(&request);
-    let merged = Merged { base, writes, own, own_first, selection: Arc::clone(&selection) };
-    Ok(Box::new(Ending::new(merged, selection, &request, stop)))
+    let merged = MergedMatches { base, writes, own, own_first, selection: Arc::clone(&selection) };
+    Ok(Box::new(LimitCursor::new(merged, selection, &request, stop)))
 }
 
-/// The written documents that can match: those that the filter names by `_id`, or all.
-fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>> {
+/// Returns the written documents that can match: those that the filter names by `_id`, or all.
+fn candidates(selection: &Selection, writes: &CollectionWrites) -> Vec<Arc<RawDocumentBuf>> {
     match named_keys(selection.filter()) {
         Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
         None => writes.values().filter_map(|written| written.document.clone()).collect(),
     }
 }
 
-/// The own documents that match, in order, each with its key in the sort.
+/// Returns the written documents that match, in order, each with its sort key.
 fn own_matches(
     selection: &Selection,
     candidates: &[Arc<RawDocumentBuf>],
-    hinted: Option<&Hinted>,
+    hinted: Option<&HintedIndex>,
     request: &Find,
 ) -> StoreResult<VecDeque<(Vec<u8>, RawDocumentBuf)>> {
     let mut matches = Vec::new();
@@ -105,7 +104,7 @@ fn own_matches(
     Ok(matches.into())
 }
 
-/// Whether the newest documents are to come first: `{$natural: -1}`.
+/// Returns whether the newest documents come first: `{$natural: -1}`.
 fn is_backwards(request: &Find) -> bool {
     let Some(Hint::Key(key)) = &request.hint else { return false };
     match key.get("$natural").ok().flatten() {
@@ -116,24 +115,24 @@ fn is_backwards(request: &Find) -> bool {
     }
 }
 
-struct Merged {
-    base: Base,
-    writes: Writes,
+struct MergedMatches {
+    base: SnapshotMatches,
+    writes: CollectionWrites,
     own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
-    /// Without a sort: the transaction's own documents come before the others.
+    /// Without a sort: the written documents come first.
     own_first: bool,
     selection: Arc<Selection>,
 }
 
-/// The snapshot's results, those that the transaction has written left out.
-struct Base {
+/// The results of the snapshot, without the documents that the transaction has written.
+struct SnapshotMatches {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
     exhausted: bool,
 }
 
-impl Base {
-    async fn peek(&mut self, hidden: &Writes) -> StoreResult<Option<&RawDocumentBuf>> {
+impl SnapshotMatches {
+    async fn peek(&mut self, hidden: &CollectionWrites) -> StoreResult<Option<&RawDocumentBuf>> {
         loop {
             while let Some(document) = self.ready.front() {
                 if !hidden.contains_key(&id_key(insertion::id(document)?)) {
@@ -152,7 +151,7 @@ impl Base {
 }
 
 #[async_trait]
-impl Matches for Merged {
+impl MatchSource for MergedMatches {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
         let sort = self.selection.sort();
         let first = self.base.peek(&self.writes).await?;
@@ -169,17 +168,17 @@ impl Matches for Merged {
     }
 }
 
-/// A cursor of a transaction: a conflict that it meets ends the transaction.
-pub(super) struct Watched {
+/// A cursor of a transaction. A conflict that it meets rolls the transaction back.
+pub(super) struct TransactionCursor {
     pub(super) cursor: Box<dyn Cursor>,
     pub(super) transaction: Arc<super::Inner>,
 }
 
 #[async_trait]
-impl Cursor for Watched {
+impl Cursor for TransactionCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
         self.transaction.open(|_| Ok(()))?;
         let page = self.cursor.next_page(limit).await;
-        self.transaction.judge(page)
+        self.transaction.end_on_conflict(page)
     }
 }

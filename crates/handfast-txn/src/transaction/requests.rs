@@ -1,4 +1,4 @@
-//! A transaction under the contract of a store.
+//! The contract of a store for a transaction.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use handfast_store::{
     UpdateOutcome, aggregation,
 };
 
-use super::merged::{self, Watched};
-use super::reads::everything;
+use super::merged::{self, TransactionCursor};
+use super::read_set::everything;
 use super::{Inner, Transaction, unsupported, unsupported_in};
 
 impl Inner {
-    /// Opens a cursor over what the transaction sees.
+    /// Opens a cursor over the documents that the transaction sees.
     pub(super) async fn find(self: &Arc<Self>, request: Find) -> Result<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
-            let document = self.judge(self.get(&request.namespace, id).await)?;
+            let document = self.end_on_conflict(self.get(&request.namespace, id).await)?;
             let cursor = Box::new(IteratorCursor::new(document.map(Ok).into_iter()));
-            return Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }));
+            return Ok(Box::new(TransactionCursor { cursor, transaction: Arc::clone(self) }));
         }
         let (snapshot, writes, is_made) = self.open(|open| {
             self.note_read(open, || read_of(&request));
-            let is_made = open.own.creation(&request.namespace).is_some();
-            Ok((open.snapshot(), open.own.of(&request.namespace), is_made))
+            let is_made = open.writes.creation(&request.namespace).is_some();
+            Ok((open.snapshot(), open.writes.of(&request.namespace), is_made))
         })?;
         let cursor = if writes.is_empty() && !is_made {
             snapshot.find(request).await
@@ -44,11 +44,11 @@ impl Inner {
             let snapshot = (!is_made).then_some(&*snapshot);
             merged::open(snapshot, writes, &indexes, request, &self.shared.sources).await
         };
-        let cursor = self.judge(cursor)?;
-        Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }))
+        let cursor = self.end_on_conflict(cursor)?;
+        Ok(Box::new(TransactionCursor { cursor, transaction: Arc::clone(self) }))
     }
 
-    /// Calls a function with each document that a find gives, until it says that this is enough.
+    /// Calls a function with each document of a find, until it returns `false`.
     async fn each(self: &Arc<Self>, find: Find, mut visit: impl FnMut(RawDocumentBuf) -> Result<bool>) -> Result<()> {
         let mut cursor = self.find(find).await?;
         loop {
@@ -65,8 +65,8 @@ impl Inner {
     }
 }
 
-/// A find of one `_id` has read that document; any other one, all that match. What a filter with a time or chance in it
-/// finds cannot be asked again later: it has read the collection.
+/// Returns what a find reads: one document for a filter by `_id`, else all that match. A filter that depends on time or chance cannot be
+/// repeated, so it reads the whole collection.
 fn read_of(find: &Find) -> Read {
     if let Some(id) = id_alone(&find.filter) {
         return Read::Document(find.namespace.clone(), RawBson::from(id));
@@ -79,7 +79,7 @@ fn read_of(find: &Find) -> Read {
     Read::Matching { namespace, filter, variables: find.variables.clone() }
 }
 
-/// Inside of a transaction only its commit is done once.
+/// Refuses a ticket: in a transaction only the commit carries one.
 fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {
     let text = "a request inside of a transaction carries no ticket: the commit does";
     ticket.map_or(Ok(()), |_| Err(Error::command(Code::InvalidOptions, text)))
@@ -148,14 +148,14 @@ impl DocumentStore for Transaction {
         Ok(values.finish())
     }
 
-    /// As the store would carry it out, without the transaction's own writes.
+    /// Explains how the store would carry the request out, without the transaction's own writes.
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
         self.inner.open(|_| Ok(()))?;
         self.inner.shared.engine.catalog().explain(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        self.inner.in_turn(self.inner.add_indexes(request)).await
+        self.inner.run_write(self.inner.add_indexes(request)).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
@@ -167,7 +167,7 @@ impl DocumentStore for Transaction {
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        self.inner.in_turn(self.inner.create(namespace, options)).await
+        self.inner.run_write(self.inner.create(namespace, options)).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
@@ -194,7 +194,7 @@ impl DocumentStore for Transaction {
         Err(unsupported("dropDatabase"))
     }
 
-    /// Counted in what the transaction sees; what is on the disk is not known before the commit.
+    /// Counts what the transaction sees. Sizes on disk are unknown before the commit.
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         let Some(indexes) = self.inner.indexes(namespace).await? else { return Ok(CollectionStats::default()) };
         let index_bytes = indexes.into_iter().map(|spec| (spec.name, 0)).collect();
@@ -208,7 +208,7 @@ impl DocumentStore for Transaction {
         Ok(stats)
     }
 
-    /// Nothing to do: the commit says when it is acknowledged.
+    /// Does nothing: the durability of the commit counts.
     async fn flush(&self) -> Result<()> {
         self.inner.open(|_| Ok(()))
     }

@@ -1,8 +1,8 @@
 //! Requests that write, statement by statement.
 //!
-//! A statement with a ticket is done once: its result is a document that is written with the others, so that both are
-//! committed, or neither. Whoever sends it again finds the result in his snapshot; if two send it at the same time, both
-//! write that document, and one of them runs again.
+//! A statement with a ticket is done once: its result is a document that is written with the others, so that both are committed, or
+//! neither. A repeated request finds the result in its snapshot. Of two requests at the same time both write that document, and one of
+//! them runs again.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use handfast_store::{
 use super::{Inner, Transaction};
 use crate::error::is_transient;
 
-/// Documents of an insert that are looked up together.
+/// How many documents of an insert are looked up together.
 const LOOKED_UP_TOGETHER: usize = 1000;
 
 impl Transaction {
@@ -47,7 +47,7 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Runs update statements, each once if the request has a ticket.
@@ -72,7 +72,7 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Runs delete statements, each once if the request has a ticket.
@@ -94,36 +94,35 @@ impl Transaction {
             }
             Ok(outcome)
         };
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 
     /// Changes or removes one document, once if the request has a ticket.
     pub(crate) async fn find_and_modify_once(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
         let work = self.inner.once(request.ticket, self.inner.run_find_and_modify(&request));
-        self.inner.in_turn(work).await
+        self.inner.run_write(work).await
     }
 }
 
 impl Inner {
-    /// Has the snapshot read documents together that are about to be looked up one by one, if each of these would be a request of
-    /// its own.
+    /// Reads documents into the snapshot's cache with one request, if looking them up one by one would take a request each.
     async fn look_up(&self, namespace: &Namespace, documents: &[RawDocumentBuf]) -> Result<()> {
         if documents.len() < 2 || self.shared.engine.plain().is_some() {
             return Ok(());
         }
-        // What can be no `_id` is refused when its turn comes.
+        // A value that cannot be an `_id` is refused when its document is inserted.
         let ids = documents.iter().flat_map(|document| document.get("_id")).flatten();
         let ids = ids.filter(|id| !matches!(id, RawBsonRef::RegularExpression(_) | RawBsonRef::Array(_)));
         let ids: RawArrayBuf = ids.map(RawBson::from).collect();
         let snapshot = self.open(|open| Ok(open.snapshot()))?;
         match snapshot.find(Find::new(namespace.clone(), rawdoc! { "_id": { "$in": ids } })).await {
             Err(error) if is_transient(&error) || error.class() == ErrorClass::Outage => Err(error),
-            // Which of them it is shows when its turn comes.
+            // The insert of the document at fault returns the error.
             Err(_) | Ok(_) => Ok(()),
         }
     }
 
-    /// Does a write, unless its ticket was used: then it is answered as it was.
+    /// Does a write, unless its ticket was used: then it returns the recorded result.
     async fn once<T: Recorded>(
         self: &Arc<Self>,
         ticket: Option<Ticket>,
@@ -145,7 +144,7 @@ impl Inner {
             if let Err(error) = &kept
                 && !is_transient(error)
             {
-                // The write is among the transaction's already, and must not be committed without this.
+                // The write is buffered already, and must not be committed without its record.
                 self.refuse(error);
             }
             kept?;
@@ -168,7 +167,7 @@ impl Inner {
     }
 }
 
-/// The document with an `_id`. One that cannot be stored is left for its turn.
+/// Returns the document with an `_id`. A document that cannot be stored is returned as it is: its insert returns the error.
 fn identified(document: RawDocumentBuf, ids: &dyn IdSource) -> RawDocumentBuf {
     match document.get("_id") {
         Ok(None) => insertion::prepare(document.clone(), ids).unwrap_or(document),
@@ -176,8 +175,8 @@ fn identified(document: RawDocumentBuf, ids: &dyn IdSource) -> RawDocumentBuf {
     }
 }
 
-/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it; so does
-/// a store that is out of reach, which has not refused anything.
+/// Returns whether a request goes on after one of its statements. A conflict, or a store that is out of reach, ends the request and the
+/// transaction.
 fn after<T>(result: Result<T>, index: usize, ordered: bool, errors: &mut Vec<WriteError>) -> Result<ControlFlow<()>> {
     let Err(error) = result else { return Ok(ControlFlow::Continue(())) };
     if is_transient(&error) || error.class() == ErrorClass::Outage {

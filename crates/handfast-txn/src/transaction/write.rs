@@ -1,4 +1,4 @@
-//! How a transaction changes documents: it finds them as it sees them, claims them, and keeps the new state.
+//! The writes of a transaction: it finds the documents in its view, claims them, and buffers their new state.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use handfast_store::{
 };
 
 use super::Inner;
-use super::own::{Write, id_key, identity};
+use super::write_buffer::{DocumentChange, id_key, identity};
 use crate::Holder;
 
-/// How many documents of a statement are looked at in one go.
+/// How many documents of a statement are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
 impl Inner {
@@ -36,11 +36,11 @@ impl Inner {
         self.write(namespace, None, Some(document)).await
     }
 
-    /// A document as the transaction sees it.
+    /// Returns a document as the transaction sees it.
     pub(super) async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
         let (own, snapshot) = self.open(|open| {
             self.note_read(open, || Read::Document(namespace.clone(), id.into()));
-            Ok((open.own.get(namespace, &id_key(id)), open.snapshot()))
+            Ok((open.writes.get(namespace, &id_key(id)), open.snapshot()))
         })?;
         match own {
             Some(written) => Ok(written.document.map(Arc::unwrap_or_clone)),
@@ -48,7 +48,7 @@ impl Inner {
         }
     }
 
-    /// Writes the new state of a document, or that it is gone. `before` is how the transaction sees it.
+    /// Writes the new state of a document, or its deletion. `before` is its state as the transaction sees it.
     async fn write(
         &self,
         namespace: &Namespace,
@@ -59,7 +59,7 @@ impl Inner {
         self.put(namespace, before, after).await
     }
 
-    /// As [`Inner::write`], of a document that may be larger than those of users.
+    /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.
     pub(super) async fn put(
         &self,
         namespace: &Namespace,
@@ -70,11 +70,11 @@ impl Inner {
         let Some(any) = after.as_deref().or(before.as_deref()) else { return Ok(()) };
         let (id, key) = identity(any)?;
         let claims = self.open(|open| {
-            let is_new = open.own.get(namespace, &key).is_none();
+            let is_new = open.writes.get(namespace, &key).is_none();
             Ok(is_new.then(|| (Arc::clone(&open.claims), open.snapshot())))
         })?;
         if let Some((claims, snapshot)) = claims {
-            // Without a write of its own, what the transaction sees is what the snapshot has.
+            // Before its first write of a document, the transaction sees what the snapshot has.
             claims.claim(namespace, id.as_raw_bson_ref(), before.as_deref(), &*snapshot).await?;
         }
         let indexes = self.indexes_of_write(namespace, after.as_deref()).await?;
@@ -84,10 +84,10 @@ impl Inner {
                 self.check_index(namespace, index, before.as_deref(), after).await?;
             }
         }
-        self.open(|open| open.own.write(namespace, &indexes, Write { id, before, after }, &self.options))
+        self.open(|open| open.writes.write(namespace, &indexes, DocumentChange { id, before, after }, &self.options))
     }
 
-    /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
+    /// Checks a document's new state against an index, as far as this transaction can see. The commit checks again.
     async fn check_index(
         &self,
         namespace: &Namespace,
@@ -103,8 +103,8 @@ impl Inner {
         }
         for taken in new.difference(&old) {
             let (holder, snapshot, own) = self.open(|open| {
-                let holder = open.own.holder(namespace, index, taken).cloned();
-                Ok((holder, open.snapshot(), open.own.of(namespace)))
+                let holder = open.writes.holder(namespace, index, taken).cloned();
+                Ok((holder, open.snapshot(), open.writes.of(namespace)))
             })?;
             if holder.is_some_and(|holder| holder != key) {
                 return Err(index.duplicate(namespace, after, taken));
@@ -118,7 +118,7 @@ impl Inner {
             for id in found {
                 let other = id_key(id.as_raw_bson_ref());
                 if other != key && !own.contains_key(&other) {
-                    // The caller learns that it is there.
+                    // The error shows the caller that the document exists: that is a read.
                     self.open(|open| {
                         self.note_read(open, || Read::Document(namespace.clone(), id));
                         Ok(())
@@ -130,7 +130,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs a statement, and calls a function with what became of each document.
+    /// Runs an update statement, and calls a function with the result for each document.
     pub(super) async fn run_update(
         self: &Arc<Self>,
         request: &Update,
@@ -145,8 +145,8 @@ impl Inner {
         let loops = loops_in_statement(statement);
         self.claim_named(namespace, &statement.filter).await?;
         let mut found = match id_alone(&statement.filter) {
-            Some(id) if statement.hint.is_none() => Found::Document(self.get(namespace, id).await?),
-            _ => Found::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
+            Some(id) if statement.hint.is_none() => MatchedDocuments::Document(self.get(namespace, id).await?),
+            _ => MatchedDocuments::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
         };
         let mut any = false;
         while let Some(documents) = found.next_step().await? {
@@ -173,7 +173,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs a statement, and counts the documents.
+    /// Runs a delete statement, and counts the deleted documents.
     pub(super) async fn run_delete(
         self: &Arc<Self>,
         request: &Delete,
@@ -201,10 +201,10 @@ impl Inner {
         self: &Arc<Self>,
         request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Arc::new(CompiledFindAndModify::compile(request)?);
+        let compiled = Arc::new(CompiledFindAndModify::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();
-        let loops = loops_in_claim(request);
+        let loops = loops_in_find_and_modify(request);
         let namespace = &request.namespace;
         let find = Find {
             sort: request.sort.clone(),
@@ -217,67 +217,67 @@ impl Inner {
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);
-        let claimed = blocking_if(loops, move || claimed(&claim, found, &*ids, &context)).await?;
-        // The answer is made: nothing is changed without one.
-        match claimed.write {
-            Some(ClaimedWrite::Insert(document)) => self.insert_prepared(namespace, document).await?,
-            Some(ClaimedWrite::Change { before, after }) => self.write(namespace, Some(before), after).await?,
+        let effect = blocking_if(loops, move || evaluate(&compiled, found, &*ids, &context)).await?;
+        // The answer is computed first: an error there changes nothing.
+        match effect.write {
+            Some(DocumentEffect::Insert(document)) => self.insert_prepared(namespace, document).await?,
+            Some(DocumentEffect::Change { before, after }) => self.write(namespace, Some(before), after).await?,
             None => {}
         }
-        Ok(claimed.outcome)
+        Ok(effect.outcome)
     }
 }
 
-/// What a find-and-modify answers, and what it writes.
+/// The answer of a find-and-modify, and its write.
 #[derive(Default)]
-struct Claimed {
+struct FindAndModifyEffect {
     outcome: FindAndModifyOutcome,
-    write: Option<ClaimedWrite>,
+    write: Option<DocumentEffect>,
 }
 
-enum ClaimedWrite {
+enum DocumentEffect {
     Insert(RawDocumentBuf),
     Change { before: RawDocumentBuf, after: Option<RawDocumentBuf> },
 }
 
-fn claimed(
-    claim: &CompiledFindAndModify,
+fn evaluate(
+    compiled: &CompiledFindAndModify,
     found: Option<RawDocumentBuf>,
     ids: &dyn IdSource,
     context: &Context,
-) -> StoreResult<Claimed> {
-    match (found, claim.change()) {
+) -> StoreResult<FindAndModifyEffect> {
+    match (found, compiled.change()) {
         (Some(before), None) => {
-            let outcome = claim.changed(before.clone(), None, context)?;
-            Ok(Claimed { outcome, write: Some(ClaimedWrite::Change { before, after: None }) })
+            let outcome = compiled.changed(before.clone(), None, context)?;
+            Ok(FindAndModifyEffect { outcome, write: Some(DocumentEffect::Change { before, after: None }) })
         }
         (Some(before), Some(change)) => {
-            let Some(applied) = change.apply(&before, context)? else { return Ok(Claimed::default()) };
-            let outcome = claim.changed(before.clone(), Some(applied.document.clone()), context)?;
+            let Some(applied) = change.apply(&before, context)? else { return Ok(FindAndModifyEffect::default()) };
+            let outcome = compiled.changed(before.clone(), Some(applied.document.clone()), context)?;
             let after = Some(applied.document);
-            let write = applied.modified.then_some(ClaimedWrite::Change { before, after });
-            Ok(Claimed { outcome, write })
+            let write = applied.modified.then_some(DocumentEffect::Change { before, after });
+            Ok(FindAndModifyEffect { outcome, write })
         }
         (None, Some(change)) if change.is_upsert() => {
             let document = change.insertion(ids, context)?;
-            let outcome = claim.upserted(&document, context)?;
-            Ok(Claimed { outcome, write: Some(ClaimedWrite::Insert(document)) })
+            let outcome = compiled.upserted(&document, context)?;
+            Ok(FindAndModifyEffect { outcome, write: Some(DocumentEffect::Insert(document)) })
         }
-        (None, _) => Ok(Claimed::default()),
+        (None, _) => Ok(FindAndModifyEffect::default()),
     }
 }
 
-/// What a statement finds.
-enum Found {
+/// The documents that match a statement.
+enum MatchedDocuments {
     Document(Option<RawDocumentBuf>),
     Cursor(Box<dyn Cursor>),
 }
 
-impl Found {
+impl MatchedDocuments {
     async fn next_step(&mut self) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
         match self {
-            Found::Document(document) => Ok(document.take().map(|document| vec![document])),
-            Found::Cursor(cursor) => next_step(&mut **cursor).await,
+            MatchedDocuments::Document(document) => Ok(document.take().map(|document| vec![document])),
+            MatchedDocuments::Cursor(cursor) => next_step(&mut **cursor).await,
         }
     }
 }
@@ -296,7 +296,7 @@ fn loops_in_statement(statement: &UpdateStatement) -> bool {
     may_take_long(&statement.filter) || loops_in_change(&statement.update, &statement.array_filters)
 }
 
-fn loops_in_claim(request: &FindAndModify) -> bool {
+fn loops_in_find_and_modify(request: &FindAndModify) -> bool {
     let in_change = match &request.modification {
         Modification::Remove => false,
         Modification::Update { update, array_filters, .. } => loops_in_change(update, array_filters),
@@ -312,13 +312,13 @@ fn loops_in_change(update: &UpdateSpec, array_filters: &[RawDocumentBuf]) -> boo
     in_update || array_filters.iter().any(|filter| may_take_long(filter))
 }
 
-/// The next documents of a statement.
+/// Returns the next documents of a statement.
 async fn next_step(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
     let documents = cursor.next_page(STEP).await?.documents;
     Ok((!documents.is_empty()).then_some(documents))
 }
 
-/// The `_id`s of the documents of a snapshot that have a key of this document in a unique index.
+/// Returns the `_id`s of the documents of a snapshot that share a key of a unique index with this document.
 async fn holders(
     snapshot: &dyn Snapshot,
     namespace: &Namespace,
@@ -328,11 +328,11 @@ async fn holders(
 ) -> StoreResult<Vec<RawBson>> {
     let found = index.tuples(document)?;
     let Some(tuple) = found.tuples.iter().find(|tuple| index.encode(tuple) == key) else { return Ok(Vec::new()) };
-    // Finds the holders, and perhaps others: an array that holds the value as a whole, or null for what is missing.
+    // The filter may match further documents: an array with the value as an element, or null for a missing field.
     let mut filter = RawDocumentBuf::new();
     for ((name, _), value) in index.spec().key.iter().flatten().zip(tuple) {
         let value = match value {
-            // What the index has for an empty array.
+            // The index has this value for an empty array.
             Some(RawBsonRef::Undefined) => rawdoc! { "$eq": RawArrayBuf::new() },
             value => rawdoc! { "$eq": value.unwrap_or(RawBsonRef::Null) },
         };

@@ -84,7 +84,7 @@ async fn every_operation_of_who_cleans_up_meets_every_fault() {
     assert!(cases > 200, "{cases}");
 }
 
-/// A commit that takes longer than a lock lives gives signs of life, and is not taken for abandoned.
+/// A commit that takes longer than a lock lives sends heartbeats, and is not taken for abandoned.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_takes_long_is_let_alone() {
     let bank = Bank::of_the_seed().await;
@@ -94,7 +94,7 @@ async fn a_commit_that_takes_long_is_let_alone() {
     let first = lifetime().await;
     for _ in 0..4 {
         bank.clock.advance(Duration::from_secs(3));
-        // The request for the timestamp stays under way; signs of life get through.
+        // The request for the timestamp stays under way; heartbeats get through.
         for _ in 0..40 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             for (number, operation) in payment.store.frozen_operations() {

@@ -1,5 +1,5 @@
-//! Wrong clocks: each process has a time of day and a stopwatch of its own, over one store. The time of day is slow, or is set forward or
-//! back; the stopwatch stands still while its machine is suspended.
+//! Wrong clocks: each process has a time of day and a monotonic clock of its own, over one store. The time of day is slow, or is set forward or
+//! back; the monotonic clock stands still while its machine is suspended.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap()
 }
 
-/// A machine whose time of day is so many seconds ahead of the store's, and whose stopwatch stands at zero.
+/// A machine whose time of day is so many seconds ahead of the store's, and whose monotonic clock stands at zero.
 fn machine(bank: &Bank, ahead: i64) -> (Sources, Arc<ManualClock>) {
     let (sources, clock) = Sources::manual(2);
     clock.set(moved(bank.sources.clock.now(), ahead));
@@ -133,7 +133,7 @@ async fn a_step_forward_loses_no_documents() {
     }
 }
 
-/// A reader on a machine that was suspended counts as old by its time of day, although its stopwatch stood still.
+/// A reader on a machine that was suspended counts as old by its time of day, although its monotonic clock stood still.
 #[tokio::test]
 async fn a_suspended_reader_is_old() {
     let bank = bank().await;
@@ -278,7 +278,7 @@ async fn a_step_of_days_forgets_no_request() {
     assert_eq!(bank.records().await, 1);
 }
 
-/// Records go when they are as old as is said, by the stopwatches of those who clean: also if none of them lives that long.
+/// Records go when they are as old as is said, by the monotonic clocks of those who clean: also if none of them lives that long.
 #[tokio::test]
 async fn records_are_forgotten_by_processes_that_are_restarted() {
     let bank = bank().await;
@@ -311,7 +311,7 @@ async fn a_step_back_keeps_no_lock_alive() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// The oracle's time goes on with the stopwatch of who moves it, however small the steps are, where the time of day stands.
+/// The oracle's time goes on with the monotonic clock of who moves it, however small the steps are, where the time of day stands.
 #[tokio::test]
 async fn the_time_of_the_oracle_goes_on_after_a_step_back() {
     let bank = bank().await;

@@ -47,7 +47,7 @@ struct Pool {
     released: Notify,
     /// Updates of other documents than the first of many do not arrive.
     loses_updates: AtomicBool,
-    /// Signs of life do not arrive.
+    /// Heartbeats do not arrive.
     loses_signs: AtomicBool,
     requests: AtomicU64,
 }
@@ -195,16 +195,16 @@ async fn commit_while_data_waits(connections: usize) -> (Result<(), Error>, u64)
 
 /// All connections that a transaction may use are taken by its data, for longer than a lock lives.
 #[tokio::test(start_paused = true)]
-async fn signs_of_life_are_not_queued_behind_data() {
+async fn heartbeats_are_not_queued_behind_data() {
     let (committed, count) = commit_while_data_waits(4).await;
     committed.unwrap();
     assert_eq!(count, MANY as u64);
 }
 
-/// Where the store itself queues signs of life behind data, because it has no connection besides those for data, the transaction is
+/// Where the store itself queues heartbeats behind data, because it has no connection besides those for data, the transaction is
 /// taken for abandoned.
 #[tokio::test(start_paused = true)]
-async fn signs_of_life_that_are_queued_behind_data_are_caught() {
+async fn heartbeats_that_are_queued_behind_data_are_caught() {
     let (committed, count) = commit_while_data_waits(3).await;
     assert!(matches!(committed, Err(Error::Conflict(_))), "{committed:?}");
     assert_eq!(count, 0);

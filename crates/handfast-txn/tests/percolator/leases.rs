@@ -18,7 +18,7 @@ const RETENTION: Duration = Duration::from_secs(60);
 /// A snapshot of this age needs a lease.
 const OLD: Duration = Duration::from_secs(31);
 const LEASE_TTL: Duration = Duration::from_secs(40);
-/// Less than a lease lives, and more often than it takes for a sign of life to be late.
+/// Less than a lease lives, and more often than it takes for a heartbeat to be late.
 const STEP: Duration = Duration::from_secs(20);
 
 fn options() -> PercolatorOptions {
@@ -178,7 +178,7 @@ async fn a_lease_reaches_back_to_the_oldest_snapshot() {
 async fn the_lease_of_a_dead_process_expires() {
     let (bank, reader, cleaner, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
-    // No sign of life from here on.
+    // No heartbeat from here on.
     bank.let_pass(RETENTION).await;
     cleaner.clean().await.unwrap();
     bank.clock.advance(LEASE_TTL - Duration::from_millis(1));
@@ -191,13 +191,13 @@ async fn the_lease_of_a_dead_process_expires() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// A lease is not taken for dead because a clock says so: a collector looks on for the whole time, by its own stopwatch.
+/// A lease is not taken for dead because a clock says so: a collector looks on for the whole time, by its own monotonic clock.
 #[tokio::test]
 async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
     let (bank, reader, _, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     bank.let_pass(RETENTION).await;
-    // Its stopwatch has run for a day, and its clock is as far ahead as is allowed.
+    // Its monotonic clock has run for a day, and its clock is as far ahead as is allowed.
     let (ahead, clock): (Sources, Arc<ManualClock>) = Sources::manual(2);
     clock.advance(Duration::from_secs(86_400));
     clock.set(DateTime::from_millis(bank.sources.clock.now().timestamp_millis() + 1_900));
@@ -337,7 +337,7 @@ async fn a_lease_is_taken_while_a_collector_looks() {
     assert!(number > 10, "{number}");
 }
 
-/// A process takes a lease, reads, gives signs of life, reads again, and gives it up, while others change what it reads, and
+/// A process takes a lease, reads, sends heartbeats, reads again, and gives it up, while others change what it reads, and
 /// clean. Returns what it read.
 async fn life(bank: &Bank, reader: &Percolator, between: impl AsyncFn(u32)) -> Vec<StoreResult<Vec<String>>> {
     let cleaner = process(bank);

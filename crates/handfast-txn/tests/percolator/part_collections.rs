@@ -94,7 +94,7 @@ async fn a_lease_keeps_history_in_both_stores() {
     assert_eq!(first.count_matching(&leases, rawdoc! {}).await.unwrap(), 1);
     assert_eq!(second.count_matching(&leases, rawdoc! {}).await.unwrap(), 0);
 
-    // Nobody gives a sign of life any more: it is forgotten in both.
+    // Nobody sends a heartbeat any more: it is forgotten in both.
     for _ in 0..20 {
         world.clock.advance(RETENTION / 3);
         cleaner.clean().await.unwrap();

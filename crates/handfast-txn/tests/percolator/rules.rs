@@ -266,7 +266,7 @@ async fn expiry_does_not_compare_the_clocks_of_two_clients() {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment(&bank);
     payment.until(&bank, both_locked).await;
-    // A cleaner whose own clock is a little ahead, and whose stopwatch has run for a day.
+    // A cleaner whose own clock is a little ahead, and whose monotonic clock has run for a day.
     let (ahead, clock) = Sources::manual(2);
     clock.advance(Duration::from_secs(86_400));
     clock.set(DateTime::from_millis(1_000));

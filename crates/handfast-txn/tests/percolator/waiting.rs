@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::*;
 
-/// Somebody has locked Bob, and gives a sign of life each second, by all clocks.
+/// Somebody has locked Bob, and sends a heartbeat each second, by all clocks.
 struct Locked {
     bank: Arc<Bank>,
     signs: JoinHandle<()>,
@@ -59,7 +59,7 @@ fn rich() -> Find {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_find_waits_while_there_are_signs_of_life() {
+async fn a_plain_find_waits_while_there_are_heartbeats() {
     let locked = Locked::new().await;
     let database = locked.bank.process();
     let find = tokio::spawn(async move { database.find_all(rich()).await });
@@ -71,7 +71,7 @@ async fn a_plain_find_waits_while_there_are_signs_of_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_without_signs_of_life_is_resolved() {
+async fn a_lock_without_heartbeats_is_resolved() {
     let locked = Locked::new().await;
     locked.signs.abort();
     locked.bank.clock.advance(LOCK_TIME);

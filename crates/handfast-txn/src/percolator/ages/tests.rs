@@ -32,7 +32,7 @@ fn an_age_is_what_was_known_and_what_was_counted_since() {
     let mut fresh = AgeWatch::default();
     let fourth = pass(&third, &mut fresh, Timestamp(13), secs(90_000));
     assert_eq!((fourth.older_than(secs(600)), fourth.older_than(secs(601))), (Timestamp(7), Timestamp(0)));
-    // What a stopwatch has counted is added, and not counted twice.
+    // What a monotonic clock has counted is added, and not counted twice.
     let fifth = pass(&fourth, &mut fresh, Timestamp(15), secs(90_600));
     assert_eq!((fifth.older_than(secs(1_200)), fifth.older_than(secs(1_201))), (Timestamp(7), Timestamp(0)));
 }
@@ -63,13 +63,15 @@ fn no_age_is_too_great() {
             let gone_by = chance(100);
             real += gone_by;
             // A machine that sleeps counts nothing.
-            processes.iter_mut().for_each(|(_, stopwatch)| *stopwatch += if chance(10) == 0 { 0 } else { gone_by });
+            processes
+                .iter_mut()
+                .for_each(|(_, elapsed_secs)| *elapsed_secs += if chance(10) == 0 { 0 } else { gone_by });
             let at = Timestamp(step * 3);
             given_out.insert(at, real);
             let which = chance(3) as usize;
-            let (watch, stopwatch) = &mut processes[which];
+            let (watch, elapsed_secs) = &mut processes[which];
             let late = chance(20) == 0;
-            let next = pass(if late { &read_before } else { &stored }, watch, at, secs(*stopwatch));
+            let next = pass(if late { &read_before } else { &stored }, watch, at, secs(*elapsed_secs));
             match chance(10) {
                 0 => {}
                 1 => (processes[which].0, read_before) = (AgeWatch::default(), stored.clone()),
@@ -100,7 +102,7 @@ fn marks_are_few_and_near_any_age() {
                 if elapsed > age * 2 {
                     let found = elapsed.saturating_sub(secs(stored.older_than(age).0.saturating_sub(1)));
                     assert!(
-                        found >= age && found <= age + age / PART + interval,
+                        found >= age && found <= age + age / MARK_GAP_SHARE + interval,
                         "{found:?} for {age:?} after {elapsed:?}"
                     );
                 }

@@ -34,9 +34,9 @@ fn a_lease_is_taken_once_and_can_reach_further_back() {
     assert!(leases.is_same(&taken(&[(ONE, 3)])));
 }
 
-/// What a lease has let go is forgotten: a sign of life does not bring it back.
+/// What a lease has let go is forgotten: a heartbeat does not bring it back.
 #[test]
-fn a_sign_of_life_reaches_no_further_back() {
+fn a_renewal_reaches_no_further_back() {
     let mut leases = taken(&[(ONE, 7)]);
     assert!(!leases.renew(OTHER, Timestamp(9)));
     assert!(!leases.renew(ONE, Timestamp(6)));
@@ -85,14 +85,14 @@ fn they_are_read_as_they_were_written() {
 }
 
 /// A look at the leases that takes no time.
-fn looked(watched: &mut Watched, leases: &Leases, seconds: u64) -> usize {
+fn looked(watched: &mut LeaseWatch, leases: &Leases, seconds: u64) -> usize {
     let now = Duration::from_secs(seconds);
     watched.dead(leases, now, now).len()
 }
 
 #[test]
-fn whoever_gives_no_sign_of_life_for_the_whole_time_is_dead() {
-    let (mut watched, mut leases) = (Watched::default(), taken(&[(ONE, 7)]));
+fn whoever_gives_no_renewal_for_the_whole_time_is_dead() {
+    let (mut watched, mut leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     let looks = [1_000, 1_001, 1_059, 1_060, 1_061].map(|now| looked(&mut watched, &leases, now));
     assert_eq!(looks, [0, 0, 0, 1, 1]);
     // It does live.
@@ -104,7 +104,7 @@ fn whoever_gives_no_sign_of_life_for_the_whole_time_is_dead() {
 /// The time between two looks counts from the end of the first one to the beginning of the second.
 #[test]
 fn a_slow_answer_makes_nobody_dead() {
-    let (mut watched, leases) = (Watched::default(), taken(&[(ONE, 7)]));
+    let (mut watched, leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     let at = Duration::from_secs;
     assert!(watched.dead(&leases, at(0), at(50)).is_empty());
     assert!(watched.dead(&leases, at(60), at(120)).is_empty());
@@ -113,7 +113,7 @@ fn a_slow_answer_makes_nobody_dead() {
 
 #[test]
 fn what_is_gone_is_not_remembered() {
-    let (mut watched, leases) = (Watched::default(), taken(&[(ONE, 7)]));
+    let (mut watched, leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     assert_eq!(looked(&mut watched, &leases, 0), 0);
     assert_eq!(looked(&mut watched, &taken(&[]), 30), 0);
     assert_eq!(looked(&mut watched, &leases, 60), 0);

@@ -2,8 +2,12 @@ use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::Namespace;
 
-use super::{Mapping, Meaning};
+use super::{Mapping, Meaning, SeenName};
 use crate::percolator::row::Timestamp;
+
+fn seen_name<'n>(name: &'n Namespace, meaning: &'n Meaning) -> SeenName<'n> {
+    SeenName { name, meaning }
+}
 
 fn named(text: &str) -> Namespace {
     let (database, collection) = text.split_once('.').unwrap();
@@ -18,7 +22,7 @@ fn example() -> Mapping {
     assert!(mapping.drop(&items, &Meaning::Collection(items.clone()), 5));
     mapping.create(&items, 6).unwrap();
     let (from, to) = (mapping.newest(&items), mapping.newest(&attic));
-    assert!(mapping.rename((&items, &from), (&attic, &to), false, 7));
+    assert!(mapping.rename(seen_name(&items, &from), seen_name(&attic, &to), false, 7));
     mapping
 }
 
@@ -72,9 +76,9 @@ fn changes_are_safe_to_repeat() {
     assert_eq!(mapping, once);
     let seen = mapping.newest(&items);
     let nothing = mapping.newest(&attic);
-    assert!(mapping.rename((&items, &seen), (&attic, &nothing), false, 6));
+    assert!(mapping.rename(seen_name(&items, &seen), seen_name(&attic, &nothing), false, 6));
     let once = mapping.clone();
-    assert!(mapping.rename((&items, &seen), (&attic, &nothing), false, 7), "done before");
+    assert!(mapping.rename(seen_name(&items, &seen), seen_name(&attic, &nothing), false, 7), "done before");
     assert_eq!(mapping, once);
     let seen_attic = mapping.newest(&attic);
     assert!(mapping.drop(&attic, &seen_attic, 8));
@@ -83,7 +87,7 @@ fn changes_are_safe_to_repeat() {
     assert_eq!(mapping, once);
     mapping.create(&attic, 10).unwrap();
     assert!(!mapping.drop(&attic, &seen_attic, 11), "that is another collection");
-    assert!(!mapping.rename((&attic, &seen_attic), (&items, &Meaning::Nothing), false, 11));
+    assert!(!mapping.rename(seen_name(&attic, &seen_attic), seen_name(&items, &Meaning::Nothing), false, 11));
 }
 
 /// What was retired goes, and a name is forgotten, when a mark of a version after that is below the safe point: not before.
@@ -110,7 +114,7 @@ fn what_nobody_needs_is_forgotten() {
 fn a_name_is_kept_while_its_collection_is_used_under_another() {
     let (items, attic) = (named("shop.items"), named("shop.attic"));
     let mut mapping = Mapping::default();
-    assert!(mapping.rename((&items, &Meaning::Unlisted), (&attic, &Meaning::Unlisted), false, 1));
+    assert!(mapping.rename(seen_name(&items, &Meaning::Unlisted), seen_name(&attic, &Meaning::Unlisted), false, 1));
     mapping.mark(1, Timestamp(5));
     mapping.forget(Timestamp(6), &[], &[]);
     assert_eq!(mapping.newest(&items), Meaning::Nothing);

@@ -1,15 +1,15 @@
-//! A query that shows more than can be remembered goes on by `_id`, range after range.
+//! A query by ranges of `_id`, for results that are too many to remember.
 //!
 //! ```text
 //! the query, sorted by _id       1 2 .. 1000                1001 1002 .. 2000              .. 9999
 //! newer ones                     up to 1000                 above 1000, up to 2000         above 2000
 //! ```
 //!
-//! After each page of the query, the rows between its first and its last `_id` are looked at that have a commit newer than the
-//! snapshot: only this page may have shown them. What was shown before the query went on like this is still remembered.
+//! After each page of the query, the rows of its range of `_id`s with a commit newer than the snapshot are read: only this page may have
+//! returned them. Results from before the query went on like this are still remembered.
 //!
-//! What becomes newer behind a range was in its page. What becomes newer before its page was read, and does not match any
-//! more, is found behind the page.
+//! A row that becomes newer after its range was in its page. A row that becomes newer before its page was read, and no longer matches, is
+//! found after the page.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -19,26 +19,26 @@ use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Find, Result as StoreResult, insertion};
 
-use super::scan::{Pages, Seen, judged, newer};
+use super::scan::{Pages, SeenIds, newer, visible_candidate};
 use crate::percolator::row::Timestamp;
-use crate::percolator::snapshot::{PercolatorSnapshot, with_record};
+use crate::percolator::snapshot::{PercolatorSnapshot, row_with_record_id};
 
 /// A query by ranges of `_id`s.
-pub(super) struct Ranges {
+pub(super) struct RangeScan {
     find: Find,
-    /// Shown before.
-    shown: Seen,
+    /// The results from before.
+    shown: SeenIds,
     /// The query itself, sorted.
     pages: Pages,
-    /// What is left of the page that is being gone through, and the keys of all that is in it.
+    /// The rest of the present page, and the keys of all its documents.
     page: VecDeque<RawDocumentBuf>,
     of_page: HashSet<Vec<u8>>,
-    /// The newer rows of its range, sorted, and the key of the one before.
+    /// The newer rows of the range, sorted, and the key of the last one.
     newer: Option<Pages>,
     newer_before: Vec<u8>,
-    /// The last one of the page before..
+    /// The last document of the page before.
     after: Option<Bound>,
-    /// ..and of this one. At the end there is none: the last range is open.
+    /// The last document of this page; `None` in the last range, which is open.
     last: Option<Bound>,
 }
 
@@ -55,11 +55,11 @@ impl Bound {
     }
 }
 
-impl Ranges {
-    pub(super) async fn open(snapshot: &PercolatorSnapshot, find: &Find, shown: Seen) -> StoreResult<Self> {
-        // What a hint leaves out is left out of what is shown.
+impl RangeScan {
+    pub(super) async fn open(snapshot: &PercolatorSnapshot, find: &Find, shown: SeenIds) -> StoreResult<Self> {
+        // A hint is applied to the results.
         let find = Find { sort: rawdoc! { "_id": 1 }, hint: None, min: None, max: None, ..find.clone() };
-        let mut ranges = Ranges {
+        let mut ranges = RangeScan {
             pages: Pages::open(snapshot, find.clone()).await?,
             find,
             shown,
@@ -87,17 +87,17 @@ impl Ranges {
                     }
                 },
             };
-            let (row, record) = with_record(stored, self.find.show_record_id)?;
+            let (row, record) = row_with_record_id(stored, self.find.show_record_id)?;
             if self.shown.has(&encoded(row.id.as_raw_bson_ref())) {
                 continue;
             }
-            if let Some(found) = judged(snapshot, &self.find, row, record).await? {
+            if let Some(found) = visible_candidate(snapshot, &self.find, row, record).await? {
                 return Ok(Some(found));
             }
         }
     }
 
-    /// Goes on to the next page; after the last one, to what is behind it.
+    /// Reads the next page, and sets its range.
     async fn next_range(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
         self.page = self.pages.next_page(snapshot).await?.unwrap_or_default();
         self.of_page.clear();
@@ -112,7 +112,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// The next row of the range that is newer, and not in the page.
+    /// Returns the next newer row of the range that is not in the page.
     async fn next_newer(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
         let newer = match &mut self.newer {
             Some(newer) => newer,
@@ -129,7 +129,7 @@ impl Ranges {
                 return Ok(None);
             }
             let is_within = self.after.as_ref().is_none_or(|after| key > after.key);
-            // One that was changed while the store looked may come twice, one behind the other.
+            // A row that was changed during the query may be found twice in sequence.
             if is_within && !self.of_page.contains(&key) && key != self.newer_before {
                 self.newer_before = key;
                 return Ok(Some(stored));
@@ -139,7 +139,7 @@ impl Ranges {
     }
 }
 
-/// The newer rows of a range, or of more where the language has no words for it: it compares values of one kind only.
+/// Returns a find of the newer rows of a range, or of all if the bounds are of different types, which the language does not compare.
 fn newer_between(find: &Find, at: Timestamp, after: &Option<Bound>, last: &Option<Bound>) -> Find {
     let mut find = Find { sort: rawdoc! { "_id": 1 }, ..newer(find, at) };
     if let (Some(after), Some(last)) = (after, last)
@@ -150,7 +150,7 @@ fn newer_between(find: &Find, at: Timestamp, after: &Option<Bound>, last: &Optio
     find
 }
 
-/// Which other values a value is compared with.
+/// Returns the group of types that the language compares a value with.
 fn kind(id: &RawBson) -> Option<u8> {
     match id {
         RawBson::Int32(_) | RawBson::Int64(_) => Some(0),

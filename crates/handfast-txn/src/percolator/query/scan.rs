@@ -1,6 +1,6 @@
-//! The three parts of a query, one after the other, each of which may find the same rows.
+//! The three phases of a query, each of which may find the same rows.
 //!
-//! What was shown is remembered, up to a bound. When there is more, the query goes on in another way ([`Ranges`]).
+//! The `_id`s that were found are remembered up to a bound. Beyond, the query goes on by ranges ([`RangeScan`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,45 +11,45 @@ use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Cursor, Find, Namespace, Result as StoreResult};
 
-use super::ranges::Ranges;
-use super::{Judged, READ_AHEAD};
+use super::ranges::RangeScan;
+use super::{CandidateSource, READ_AHEAD};
 use crate::percolator::row::{Key, Row, Timestamp};
 use crate::percolator::rows::{locked_up_to, newer_than};
-use crate::percolator::snapshot::{PercolatorSnapshot, with_record};
+use crate::percolator::snapshot::{PercolatorSnapshot, row_with_record_id};
 
-/// What an `_id` that is remembered takes beside its own bytes, about.
+/// The approximate memory of a remembered `_id` besides its bytes.
 const SEEN_OVERHEAD_BYTES: usize = 64;
 
-/// The parts of a query, in their order.
+/// The phases of a query in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ScanPhase {
     Locked,
     Matching,
     Newer,
 }
 
-/// Documents that the store finds.
+/// A source of the documents that the store finds in all phases.
 pub(super) struct Scan {
     snapshot: Arc<PercolatorSnapshot>,
-    /// What the store is asked for, without what is done with its results.
+    /// The find for the store, without sort, projection and limit.
     find: Find,
-    part: Part,
+    phase: ScanPhase,
     pages: Pages,
-    /// The rows that it has come to.
-    seen: Seen,
-    /// What goes on where that is too much.
-    rest: Option<Ranges>,
+    /// The rows that were found.
+    seen: SeenIds,
+    /// The rest of the query by ranges, if too many rows were found.
+    rest: Option<RangeScan>,
 }
 
-/// Keys of `_id`s.
+/// The keys of `_id`s that were found.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenIds {
     keys: HashSet<Vec<u8>>,
     bytes: usize,
 }
 
-impl Seen {
-    /// Whether it was not there before.
+impl SeenIds {
+    /// Adds a key, and returns whether it is new.
     fn insert(&mut self, key: Vec<u8>) -> bool {
         let bytes = key.len() + SEEN_OVERHEAD_BYTES;
         let is_new = self.keys.insert(key);
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// Documents of the store, as they come.
+/// The results of a find on the store, in pages.
 pub(super) struct Pages {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
@@ -75,7 +75,7 @@ impl Pages {
         Ok(Pages { cursor, ready: VecDeque::new(), is_exhausted: false })
     }
 
-    /// The next page, of documents that were still there when they were read; none at the end.
+    /// Returns the next page, or `None` at the end. The history was complete when it was read.
     pub(super) async fn next_page(
         &mut self,
         snapshot: &PercolatorSnapshot,
@@ -84,17 +84,17 @@ impl Pages {
             return Ok(None);
         }
         let page = self.cursor.next_page(READ_AHEAD).await?;
-        snapshot.core.check_kept(snapshot).await?;
+        snapshot.core.check_history_kept(snapshot).await?;
         self.is_exhausted = page.exhausted;
         Ok(Some(page.documents.into()))
     }
 
-    /// Whether there is no further page.
+    /// Returns whether there is no further page.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// The next document that is locked, after what can be resolved of its page has been.
+    /// Returns the next locked document, after the locks of its page were resolved where possible.
     async fn next_locked(
         &mut self,
         snapshot: &PercolatorSnapshot,
@@ -103,14 +103,14 @@ impl Pages {
     ) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
             match self.next_page(snapshot).await? {
-                Some(page) => self.ready = snapshot.core.without_resolved(namespace, page, keeps_order).await?,
+                Some(page) => self.ready = snapshot.core.resolve_page(namespace, page, keeps_order).await?,
                 None => return Ok(None),
             }
         }
         Ok(self.ready.pop_front())
     }
 
-    /// The next document.
+    /// Returns the next document.
     pub(super) async fn next(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
             match self.next_page(snapshot).await? {
@@ -123,7 +123,7 @@ impl Pages {
 }
 
 impl Scan {
-    /// Asks the store for a filter that is weaker than the request's.
+    /// Begins a scan with a filter that is weaker than the request's.
     pub(super) async fn open(
         snapshot: Arc<PercolatorSnapshot>,
         request: &Find,
@@ -139,52 +139,52 @@ impl Scan {
             return_key: false,
             ..request.clone()
         };
-        let part = Part::Locked;
-        let pages = Pages::open(&snapshot, of_part(part, &find, snapshot.at)).await?;
-        Ok(Scan { snapshot, find, part, pages, seen: Seen::default(), rest: None })
+        let phase = ScanPhase::Locked;
+        let pages = Pages::open(&snapshot, phase_find(phase, &find, snapshot.at)).await?;
+        Ok(Scan { snapshot, find, phase, pages, seen: SeenIds::default(), rest: None })
     }
 
-    /// The next document of any part.
+    /// Returns the next document of any phase.
     async fn next_stored(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
         loop {
-            let stored = match self.part {
-                Part::Locked if !self.find.show_record_id => {
+            let stored = match self.phase {
+                ScanPhase::Locked if !self.find.show_record_id => {
                     self.pages.next_locked(&self.snapshot, &self.find.namespace, self.find.hint.is_some()).await?
                 }
-                Part::Locked | Part::Matching | Part::Newer => self.pages.next(&self.snapshot).await?,
+                ScanPhase::Locked | ScanPhase::Matching | ScanPhase::Newer => self.pages.next(&self.snapshot).await?,
             };
             if stored.is_some() {
                 return Ok(stored);
             }
-            let next = match self.part {
-                Part::Locked => Part::Matching,
-                Part::Matching => Part::Newer,
-                Part::Newer => return Ok(None),
+            let next = match self.phase {
+                ScanPhase::Locked => ScanPhase::Matching,
+                ScanPhase::Matching => ScanPhase::Newer,
+                ScanPhase::Newer => return Ok(None),
             };
-            self.pages = Pages::open(&self.snapshot, of_part(next, &self.find, self.snapshot.at)).await?;
-            self.part = next;
+            self.pages = Pages::open(&self.snapshot, phase_find(next, &self.find, self.snapshot.at)).await?;
+            self.phase = next;
         }
     }
 }
 
 #[async_trait]
-impl Judged for Scan {
+impl CandidateSource for Scan {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         loop {
             if let Some(rest) = &mut self.rest {
                 return rest.next(&self.snapshot).await;
             }
-            // What is locked may be shown in a version that the store does not know yet: these rows come first, and all of them.
-            if self.part != Part::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
-                self.rest = Some(Ranges::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
+            // Locked rows may have a version that the store does not show yet: all of them come first.
+            if self.phase != ScanPhase::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
+                self.rest = Some(RangeScan::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
                 continue;
             }
             let Some(stored) = self.next_stored().await? else { return Ok(None) };
-            let (row, record) = with_record(stored, self.find.show_record_id)?;
+            let (row, record) = row_with_record_id(stored, self.find.show_record_id)?;
             if !self.seen.insert(encoded(row.id.as_raw_bson_ref())) {
                 continue;
             }
-            let found = judged(&self.snapshot, &self.find, row, record).await?;
+            let found = visible_candidate(&self.snapshot, &self.find, row, record).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -192,30 +192,30 @@ impl Judged for Scan {
     }
 }
 
-/// What the snapshot has of a row.
-pub(super) async fn judged(
+/// Returns the candidate for a row in the snapshot.
+pub(super) async fn visible_candidate(
     snapshot: &PercolatorSnapshot,
     find: &Find,
     row: Row,
     record: Option<i64>,
 ) -> StoreResult<Option<Candidate>> {
     let key = Key { namespace: find.namespace.clone(), id: row.id.clone() };
-    let document = snapshot.judged(&key, row).await?;
+    let document = snapshot.visible_document(&key, row).await?;
     Ok(document.map(|document| Candidate { record, ..document.into() }))
 }
 
-/// What is asked of the store for a part.
-fn of_part(part: Part, find: &Find, at: Timestamp) -> Find {
-    match part {
-        Part::Matching => find.clone(),
-        Part::Locked => {
+/// Returns the find of a phase.
+fn phase_find(phase: ScanPhase, find: &Find, at: Timestamp) -> Find {
+    match phase {
+        ScanPhase::Matching => find.clone(),
+        ScanPhase::Locked => {
             Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), locked_up_to(at)) }
         }
-        Part::Newer => newer(find, at),
+        ScanPhase::Newer => newer(find, at),
     }
 }
 
-/// The rows with a commit newer than this.
+/// Returns a find of the rows with a newer commit.
 pub(super) fn newer(find: &Find, than: Timestamp) -> Find {
     Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), newer_than(than)) }
 }

@@ -7,13 +7,13 @@ use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentB
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::{Body, Key, Lock, LockHeading, Revision, Row, Standing, Status, Timestamp, Version, due};
+use super::{Body, Key, Lock, LockHeading, PrimaryStatus, Revision, Row, Status, Timestamp, Version, due};
 
-/// The field that holds what the protocol keeps in a document.
+/// The hidden field of a document, with its lock and versions.
 pub const FIELD: &str = "_hf";
 
 impl Row {
-    /// A document of the store as a row.
+    /// Reads a row from a stored document.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
@@ -27,7 +27,7 @@ impl Row {
         read(&id, document, hidden).map_err(|why| damaged(&why))
     }
 
-    /// The document of the store.
+    /// Returns the stored document.
     pub fn to_document(&self) -> RawDocumentBuf {
         let mut stored = RawDocumentBuf::new();
         match &self.visible.body {
@@ -45,7 +45,7 @@ impl Row {
         stored
     }
 
-    /// What is kept in [`FIELD`] of the document; none if no transaction has written it.
+    /// Returns the value of [`FIELD`]; `None` if no transaction has written the row.
     pub(in crate::percolator) fn hidden(&self) -> Option<RawDocumentBuf> {
         let Revision::At(revision) = self.revision else { return None };
         let mut hidden = rawdoc! { "v": number(revision) };
@@ -75,14 +75,13 @@ impl Row {
         Some(hidden)
     }
 
-    /// The `_id` of the visible version, if it is equal to the row's and spelled otherwise: a store does not change an `_id`.
+    /// Returns the `_id` of the visible version if it has another spelling than the row's: a store does not change an `_id`.
     fn respelled_id(&self) -> Option<RawBsonRef<'_>> {
         let Body::Document(document) = &self.visible.body else { return None };
         document.get("_id").ok().flatten().filter(|id| !is_spelled_like(*id, self.id.as_raw_bson_ref()))
     }
 
-    /// Whether the store takes the row as it is: in the place of another one, which MongoDB asks more of than of a document that is
-    /// inserted.
+    /// Checks that the store accepts the row as a replacement, for which MongoDB has stricter rules than for an insert.
     ///
     /// # Errors
     /// `BSONObjectTooLarge` (10334), `Overflow` (15) for too many levels, `DollarPrefixedFieldName` (52).
@@ -108,7 +107,7 @@ fn too_large(stored: &RawDocument) -> StoreError {
     StoreError::command(Code::BSONObjectTooLarge, text)
 }
 
-/// Whether two values have the same bytes: -0.0 and 0.0 are equal, and do not.
+/// Returns whether two values have the same bytes. -0.0 and 0.0 are equal but differ.
 fn is_spelled_like(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
     match (one, other) {
         (RawBsonRef::Double(one), RawBsonRef::Double(other)) => one.to_bits() == other.to_bits(),
@@ -117,12 +116,12 @@ fn is_spelled_like(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
 }
 
 impl LockHeading {
-    /// What a document must have of a row to be read as a heading.
+    /// Returns the projection of the fields of a heading.
     pub(in crate::percolator) fn projection() -> RawDocumentBuf {
         rawdoc! { "_hf.lock.s": 1, "_hf.lock.primary": 1, "_hf.lock.op": 1, "_hf.lock.ttl": 1 }
     }
 
-    /// The `_id` of a row and the heading of its lock, if it has one.
+    /// Reads the `_id` of a row and the heading of its lock, if it has one.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
@@ -133,30 +132,30 @@ impl LockHeading {
     }
 }
 
-impl Standing {
-    /// What a document must have of a row to be read as this.
+impl PrimaryStatus {
+    /// Returns the projection of the fields of a status.
     pub(in crate::percolator) fn projection() -> RawDocumentBuf {
         rawdoc! {
             "_hf.c": 1, "_hf.s": 1, "_hf.old.c": 1, "_hf.old.s": 1, "_hf.rb": 1, "_hf.lock.s": 1, "_hf.lock.ttl": 1,
         }
     }
 
-    /// What the document's row says of the transaction that began then.
+    /// Reads the status of a transaction from a stored row.
     ///
     /// # Errors
     /// `InternalError` (1) if the field is not what Handfast writes.
     pub(in crate::percolator) fn from_document(document: &RawDocument, start: Timestamp) -> StoreResult<Self> {
         let id = RawBson::from(insertion::id(document)?);
-        read_standing(document, start).map_err(|why| damaged(&id, &why))
+        read_status(document, start).map_err(|why| damaged(&id, &why))
     }
 }
 
-/// As [`status_of`](super::status_of) reads a row: the decision first, the lock after it.
-fn read_standing(document: &RawDocument, start: Timestamp) -> Read<Standing> {
-    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(Standing::UNHEARD) };
+/// Reads a status as [`status_of`](super::status_of) does: a decision comes before a lock.
+fn read_status(document: &RawDocument, start: Timestamp) -> Decoded<PrimaryStatus> {
+    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(PrimaryStatus::UNKNOWN) };
     let hidden = hidden.as_document().ok_or("it is no document")?;
     let of_start = |version: &RawDocument| Ok::<_, String>(timestamp(version, "s")? == start);
-    let committed = |version: &RawDocument| Ok(Standing::decided(Status::Committed(timestamp(version, "c")?)));
+    let committed = |version: &RawDocument| Ok(PrimaryStatus::decided(Status::Committed(timestamp(version, "c")?)));
     if of_start(hidden)? {
         return committed(hidden);
     }
@@ -168,30 +167,30 @@ fn read_standing(document: &RawDocument, start: Timestamp) -> Read<Standing> {
     }
     for record in array(hidden, "rb")?.into_iter().flatten() {
         if record.map_err(text)?.as_i64() == Some(start.stored()) {
-            return Ok(Standing::decided(Status::RolledBack));
+            return Ok(PrimaryStatus::decided(Status::RolledBack));
         }
     }
     let lock = hidden.get("lock").map_err(text)?.and_then(RawBsonRef::as_document);
     match lock {
-        Some(lock) if of_start(lock)? => Ok(Standing { status: Status::Locked, ttl: Some(ttl_of(lock)?) }),
-        _ => Ok(Standing::UNHEARD),
+        Some(lock) if of_start(lock)? => Ok(PrimaryStatus { status: Status::Locked, ttl: Some(ttl_of(lock)?) }),
+        _ => Ok(PrimaryStatus::UNKNOWN),
     }
 }
 
-/// The start of the transaction that has locked a document, also if nothing else of its row can be read.
+/// Reads the start of the transaction that has locked a document, also if the rest of the row is damaged.
 pub(in crate::percolator) fn lock_start(document: &RawDocument) -> Option<Timestamp> {
     let lock = document.get_document(FIELD).ok()?.get_document("lock").ok()?;
     timestamp(lock, "s").ok()
 }
 
-fn read_heading(document: &RawDocument) -> Read<Option<LockHeading>> {
+fn read_heading(document: &RawDocument) -> Decoded<Option<LockHeading>> {
     let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(None) };
     let hidden = hidden.as_document().ok_or("it is no document")?;
     let lock = hidden.get("lock").map_err(text)?;
     lock.map(|lock| heading(lock.as_document().ok_or("the lock is no document")?)).transpose()
 }
 
-fn heading(lock: &RawDocument) -> Read<LockHeading> {
+fn heading(lock: &RawDocument) -> Decoded<LockHeading> {
     let deletes = match lock.get_str("op").map_err(text)? {
         "put" => false,
         "delete" => true,
@@ -202,11 +201,11 @@ fn heading(lock: &RawDocument) -> Read<LockHeading> {
     Ok(LockHeading { start: timestamp(lock, "s")?, primary: key(primary)?, deletes, ttl })
 }
 
-fn ttl_of(lock: &RawDocument) -> Read<Duration> {
+fn ttl_of(lock: &RawDocument) -> Decoded<Duration> {
     Ok(Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?))
 }
 
-/// A lifetime as BSON has it.
+/// Converts a lifetime to BSON's type.
 pub(in crate::percolator) fn millis_of(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
@@ -250,9 +249,9 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-type Read<T> = Result<T, String>;
+type Decoded<T> = Result<T, String>;
 
-fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row> {
+fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Decoded<Row> {
     let mut visible = RawDocumentBuf::new();
     let respelled = hidden.get("id").map_err(text)?;
     for element in document {
@@ -290,12 +289,12 @@ fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row>
     })
 }
 
-fn version(entry: &RawDocument, body: Body) -> Read<Version> {
+fn version(entry: &RawDocument, body: Body) -> Decoded<Version> {
     let (commit, start) = (timestamp(entry, "c")?, timestamp(entry, "s")?);
     Ok(Version { commit, start, decides: flag(entry, "p")?, body })
 }
 
-fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
+fn lock(value: RawBsonRef<'_>) -> Decoded<Lock> {
     let RawBsonRef::Document(lock) = value else { return Err("the lock is no document".into()) };
     let mut keys = Vec::new();
     for entry in array(lock, "keys")?.into_iter().flatten() {
@@ -309,7 +308,7 @@ fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
     Ok(Lock { start, primary, keys, body, ttl })
 }
 
-fn key(value: RawBsonRef<'_>) -> Read<Key> {
+fn key(value: RawBsonRef<'_>) -> Decoded<Key> {
     let RawBsonRef::Document(key) = value else { return Err("a key is no document".into()) };
     let namespace = key.get_str("ns").map_err(text)?;
     let (database, collection) = namespace.split_once('.').ok_or("a key has no namespace")?;
@@ -317,16 +316,16 @@ fn key(value: RawBsonRef<'_>) -> Read<Key> {
     Ok(Key { namespace: Namespace::new(database, collection).map_err(text)?, id: id.into() })
 }
 
-fn timestamp(document: &RawDocument, name: &str) -> Read<Timestamp> {
+fn timestamp(document: &RawDocument, name: &str) -> Decoded<Timestamp> {
     let value = document.get_i64(name).map_err(text)?;
     Ok(Timestamp(u64::try_from(value).map_err(text)?))
 }
 
-fn flag(document: &RawDocument, name: &str) -> Read<bool> {
+fn flag(document: &RawDocument, name: &str) -> Decoded<bool> {
     Ok(document.get(name).map_err(text)?.and_then(RawBsonRef::as_bool).unwrap_or(false))
 }
 
-fn array<'a>(document: &'a RawDocument, name: &str) -> Read<Option<&'a RawArray>> {
+fn array<'a>(document: &'a RawDocument, name: &str) -> Decoded<Option<&'a RawArray>> {
     match document.get(name).map_err(text)? {
         None => Ok(None),
         Some(RawBsonRef::Array(array)) => Ok(Some(array)),

@@ -11,20 +11,20 @@ use super::{
     VERSION_SHARE_MAX, VERSIONS_MAX, Version,
 };
 
-/// What a step makes of a row.
+/// The result of a step on a row.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub enum Step {
-    /// It is as it is to be: the step was done before.
+    /// The step was done before.
     Done,
-    /// It is to become this.
+    /// The next state of the row.
     Change(Row),
 }
 
-/// Why a prewrite is refused.
+/// The reason why a prewrite is refused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refused {
+pub enum PrewriteRefused {
     /// The transaction has committed, at this time.
     Committed(Timestamp),
     /// The transaction was rolled back.
@@ -38,50 +38,44 @@ pub enum Refused {
 }
 
 /// Locks a row for a transaction, with its new version in the lock.
-///
-/// # Errors
-/// See [`Refused`].
-pub fn prewrite(row: &Row, lock: &Lock) -> Result<Step, Refused> {
+pub fn prewrite(row: &Row, lock: &Lock) -> Result<Step, PrewriteRefused> {
     match status_of(row, lock.start) {
-        Status::Committed(at) => return Err(Refused::Committed(at)),
-        Status::RolledBack => return Err(Refused::RolledBack),
+        Status::Committed(at) => return Err(PrewriteRefused::Committed(at)),
+        Status::RolledBack => return Err(PrewriteRefused::RolledBack),
         Status::Locked => return Ok(Step::Done),
-        Status::Unheard => {}
+        Status::Unknown => {}
     }
     if row.visible.commit >= lock.start {
-        return Err(Refused::Conflict(row.visible.commit));
+        return Err(PrewriteRefused::Conflict(row.visible.commit));
     }
     if let Some(other) = &row.lock {
-        return Err(Refused::Locked(Box::new(other.clone())));
+        return Err(PrewriteRefused::Locked(Box::new(other.clone())));
     }
     if row.old.len() >= RECORDS_MAX || row.rolled_back.len() >= RECORDS_MAX {
-        return Err(Refused::Full);
+        return Err(PrewriteRefused::Full);
     }
     Ok(Step::Change(Row { lock: Some(lock.clone()), ..row.clone() }.next(lock.start)))
 }
 
-/// Why a commit is refused.
+/// The reason why a commit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotCommitted {
+pub enum CommitRefused {
     /// The transaction was rolled back.
     RolledBack,
-    /// It has no lock here, and no decision.
+    /// The transaction has no lock here, and no decision.
     NoLock,
 }
 
-/// Moves the version of a transaction's lock in and takes the lock away. On the primary this is the commit point. The
-/// caller says what of the history is still needed.
-///
-/// # Errors
-/// See [`NotCommitted`].
-pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNeeds) -> Result<Step, NotCommitted> {
+/// Moves the version of a transaction's lock in and removes the lock. On the primary this is the commit point. `needs` tells which history
+/// is still needed.
+pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNeeds) -> Result<Step, CommitRefused> {
     match status_of(row, start) {
         Status::Committed(_) => return Ok(Step::Done),
-        Status::RolledBack => return Err(NotCommitted::RolledBack),
-        Status::Locked | Status::Unheard => {}
+        Status::RolledBack => return Err(CommitRefused::RolledBack),
+        Status::Locked | Status::Unknown => {}
     }
     let mut row = row.clone();
-    let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(NotCommitted::NoLock) };
+    let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(CommitRefused::NoLock) };
     // A row of the same `_id` in another collection is taken for the primary too, which costs some bytes.
     let decides = compare(lock.primary.id.as_raw_bson_ref(), row.id.as_raw_bson_ref()).is_eq();
     let visible = Version { commit: at, start, decides, body: lock.body };
@@ -90,16 +84,16 @@ pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNee
     Ok(Step::Change(row.next(start)))
 }
 
-/// What is still needed of a row's history, as far as the process knows that changes the row.
+/// The history of a row that is still needed, as far as the process knows that changes the row.
 pub trait HistoryNeeds {
-    /// Whether no lock of the transaction that began then is left anywhere: then a row may forget that it decided it.
+    /// Returns whether a transaction has no locks left in any row: then its primary may forget the decision.
     fn is_finished(&self, start: Timestamp) -> bool;
 
-    /// The oldest snapshot that is read. Other processes may read older ones.
+    /// Returns the oldest snapshot that this process reads. Others may read older ones.
     fn oldest_reader(&self) -> Timestamp;
 }
 
-/// Needs that keep the whole history.
+/// Needs of the whole history.
 #[derive(Clone, Copy, Debug)]
 pub struct AllNeeded;
 
@@ -113,8 +107,8 @@ impl HistoryNeeds for AllNeeded {
     }
 }
 
-/// Keeps the newest versions and those that a snapshot reads. Of each other one it keeps only the record that its transaction was
-/// decided here, while somebody may ask for it.
+/// Keeps the newest versions and those that a snapshot reads. Of other versions of a primary it keeps the commit record without the
+/// document, while it may be needed.
 fn cut(old: &mut Vec<Version>, newest: &Version, needs: &dyn HistoryNeeds) {
     let share = newest.body.bytes().saturating_mul(VERSION_SHARE_MAX).max(VERSION_BYTES_FREE);
     let oldest_reader = needs.oldest_reader();
@@ -129,7 +123,7 @@ fn cut(old: &mut Vec<Version>, newest: &Version, needs: &dyn HistoryNeeds) {
             && (place == 1 || is_read || bytes <= share)
             && version.body != Body::Cut;
         if !is_kept {
-            // What is older than what was cut must not be taken for its successor.
+            // Versions older than a removed one must be removed too: a reader would take them for it.
             (place, bytes, version.body) = (usize::MAX - 1, usize::MAX, Body::Cut);
         }
         is_kept || (version.decides && !needs.is_finished(version.start))
@@ -137,7 +131,7 @@ fn cut(old: &mut Vec<Version>, newest: &Version, needs: &dyn HistoryNeeds) {
 }
 
 impl Body {
-    /// Bytes of its document.
+    /// Returns the bytes of the document.
     pub(in crate::percolator) fn bytes(&self) -> usize {
         match self {
             Body::Document(document) => document.as_bytes().len(),
@@ -146,16 +140,16 @@ impl Body {
     }
 }
 
-/// Takes a transaction's lock away, and with `record` leaves word that it was rolled back.
+/// Removes a transaction's lock, and with `record` leaves a rollback record.
 ///
 /// # Errors
-/// When it has committed.
+/// The commit timestamp if the transaction has committed.
 pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
     let is_locked = match status_of(row, start) {
         Status::Committed(at) => return Err(at),
         Status::RolledBack => return Ok(Step::Done),
         Status::Locked => true,
-        Status::Unheard => false,
+        Status::Unknown => false,
     };
     if !is_locked && !record {
         return Ok(Step::Done);
@@ -170,36 +164,33 @@ pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Times
     Ok(Step::Change(row.next(start)))
 }
 
-/// Why a transaction is not given up.
+/// The reason why a transaction is not given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StillOpen {
-    /// It has committed, at this time.
+pub enum GiveUpRefused {
+    /// The transaction has committed, at this time.
     Committed(Timestamp),
     /// It may still commit.
     Alive,
 }
 
-/// Rolls the primary back, with a record, if the transaction of a lock that was found, there or on another row, is
-/// abandoned at this time of the oracle. Where no lock fits in either, there is nothing to keep from locking the row.
-///
-/// # Errors
-/// See [`StillOpen`].
-pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+/// Rolls the primary back with a record if the transaction of a lock, found there or on another row, is abandoned at this time of the oracle.
+/// No record is needed in a row that is too large for any lock.
+pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, GiveUpRefused> {
     let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
     let status = status_of(primary, found.start);
-    if matches!(status, Status::Locked | Status::Unheard) && !lock.is_expired(now) {
-        return Err(StillOpen::Alive);
+    if matches!(status, Status::Locked | Status::Unknown) && !lock.is_expired(now) {
+        return Err(GiveUpRefused::Alive);
     }
-    let step = rollback(primary, found.start, true).map_err(StillOpen::Committed)?;
+    let step = rollback(primary, found.start, true).map_err(GiveUpRefused::Committed)?;
     Ok(match (status, step) {
-        // In the place of a lock a record always fits.
-        (Status::Unheard, Step::Change(recorded)) => fitted(primary, recorded),
+        // A record is smaller than the lock that it replaces.
+        (Status::Unknown, Step::Change(recorded)) => fitted(primary, recorded),
         (_, step) => step,
     })
 }
 
-/// A row with a record of a rollback, as the store takes it: without the history if that has to make room. Where a record does
-/// not fit because no transaction can lock the row, ever, none is needed.
+/// Returns the step that adds a rollback record to a row, without the history if the row would be too large. No record is needed if the row
+/// is too large for any lock.
 fn fitted(row: &Row, recorded: Row) -> Step {
     if recorded.check().is_ok() {
         return Step::Change(recorded);
@@ -216,8 +207,7 @@ fn fitted(row: &Row, recorded: Row) -> Step {
     }
 }
 
-/// Whether a lock fits into a row, as it is or as it is to be when it has forgotten all it can: the smallest one that there is.
-/// Until somebody has locked the row, its document does not change.
+/// Returns whether the smallest lock fits into a row without its history. Without a lock the document of the row cannot change.
 fn can_be_locked(row: &Row) -> bool {
     let Ok(namespace) = Namespace::new("a", "b") else { return true };
     let (start, primary) = (Timestamp::default(), Key { namespace, id: RawBson::MinKey });
@@ -226,15 +216,12 @@ fn can_be_locked(row: &Row) -> bool {
     Row { lock: Some(smallest), old, rolled_back, ..row.clone() }.next(start).check().is_ok()
 }
 
-/// Lets a transaction's lock live longer.
-///
-/// # Errors
-/// See [`NotCommitted`].
-pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, NotCommitted> {
+/// Extends the lifetime of a transaction's lock.
+pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, CommitRefused> {
     match status_of(row, start) {
         Status::Committed(_) => return Ok(Step::Done),
-        Status::RolledBack => return Err(NotCommitted::RolledBack),
-        Status::Unheard => return Err(NotCommitted::NoLock),
+        Status::RolledBack => return Err(CommitRefused::RolledBack),
+        Status::Unknown => return Err(CommitRefused::NoLock),
         Status::Locked => {}
     }
     let mut row = row.clone();
@@ -245,20 +232,20 @@ pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, NotComm
     Ok(Step::Change(row.next(start)))
 }
 
-/// What a row knows of a transaction.
+/// The status of a transaction in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It has committed, at this time.
     Committed(Timestamp),
     /// It was rolled back.
     RolledBack,
-    /// It has a lock.
+    /// It has a lock in the row.
     Locked,
-    /// Nothing.
-    Unheard,
+    /// The row has no trace of it.
+    Unknown,
 }
 
-/// What a row knows of a transaction: the decision first, the lock after it.
+/// Returns the status of a transaction in a row. A decision comes before a lock.
 pub fn status_of(row: &Row, start: Timestamp) -> Status {
     if let Some(version) = row.versions().find(|version| version.start == start) {
         return Status::Committed(version.commit);
@@ -268,53 +255,52 @@ pub fn status_of(row: &Row, start: Timestamp) -> Status {
     }
     match &row.lock {
         Some(lock) if lock.start == start => Status::Locked,
-        _ => Status::Unheard,
+        _ => Status::Unknown,
     }
 }
 
-/// What a reader sees of a row.
+/// The result of reading a row at a timestamp.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen<'a> {
-    /// This document.
+pub enum ReadResult<'a> {
+    /// The document at that time.
     Document(&'a RawDocumentBuf),
-    /// No document.
+    /// There was no document.
     Nothing,
-    /// It depends on whether the transaction of this lock has committed, and when.
+    /// The result depends on the transaction of this lock.
     Locked(&'a Lock),
-    /// What was there then is not kept any more.
+    /// The version is no longer kept.
     TooOld,
 }
 
-/// What a reader at a time sees: the newest version that is not newer, unless a transaction that began before may still
-/// commit before.
-pub fn read_at(row: &Row, at: Timestamp) -> Seen<'_> {
+/// Reads a row at a timestamp: the newest version up to it, unless a transaction that began before may still commit before it.
+pub fn read_at(row: &Row, at: Timestamp) -> ReadResult<'_> {
     if let Some(lock) = &row.lock
         && lock.start <= at
     {
-        return Seen::Locked(lock);
+        return ReadResult::Locked(lock);
     }
     match row.versions().find(|version| version.commit <= at).map(|version| &version.body) {
-        Some(Body::Document(document)) => Seen::Document(document),
-        Some(Body::Deleted) => Seen::Nothing,
-        Some(Body::Cut) | None => Seen::TooOld,
+        Some(Body::Document(document)) => ReadResult::Document(document),
+        Some(Body::Deleted) => ReadResult::Nothing,
+        Some(Body::Cut) | None => ReadResult::TooOld,
     }
 }
 
-/// What is left of a row of which nobody needs what is below the safe point.
+/// The result of collecting a row.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub enum Collected {
-    /// All of it.
+    /// The row has nothing to forget.
     Same,
-    /// This.
+    /// The next state of the row.
     Change(Row),
-    /// Nothing: it is to be removed.
+    /// The row is to be removed.
     Nothing,
 }
 
-/// Forgets what is below the safe point. Before, all locks of transactions have been resolved, in all rows, of which nothing
-/// arrives any more: the versions that are forgotten here are what those locks ask for.
+/// Removes history below the safe point. All locks below the safe point have to be resolved before, in all rows: the commit records that are
+/// removed here decide them.
 pub fn collect(row: &Row, safe: SafePoint) -> Collected {
     if matches!(row.revision, Revision::Missing | Revision::Plain)
         || row.lock.as_ref().is_some_and(|lock| lock.start < safe.messages)
@@ -327,26 +313,25 @@ pub fn collect(row: &Row, safe: SafePoint) -> Collected {
         None => row.old.len(),
     };
     left.old.truncate(needed);
-    // Readers who are let down by these are let down without them.
+    // Commit records without documents serve no reader.
     let is_evidence = |version: &Version| version.body == Body::Cut && version.commit <= safe.messages;
     while left.old.pop_if(|version| is_evidence(version)).is_some() {}
     left.rolled_back.retain(|start| *start >= safe.messages);
     let is_gone = left.visible.body == Body::Deleted && left.visible.commit <= safe.readers;
     let is_idle = left.lock.is_none() && left.old.is_empty() && left.rolled_back.is_empty();
-    // What made the row can still be sent once more so long as its start, the row's first revision, is above.
-    let is_settled = matches!(left.revision, Revision::At(revision) if revision < safe.messages.0);
-    if is_gone && is_idle && is_settled {
+    // A copy of the request that made the row may still arrive while its start, the row's first revision, is above.
+    let cannot_be_repeated = matches!(left.revision, Revision::At(revision) if revision < safe.messages.0);
+    if is_gone && is_idle && cannot_be_repeated {
         return Collected::Nothing;
     }
     if left == *row { Collected::Same } else { Collected::Change(left.next(safe.messages)) }
 }
 
-/// The safe point from which on [`collect`] may find something to forget in a row, if ever: what a cleaner looks rows up by.
-/// Never later than when it does. A row of which all is forgotten that can be up to a safe point is due above that, or not
-/// at all.
+/// Returns the safe point from which on [`collect`] may find something to forget in a row: a cleaner looks rows up by it. It is never too
+/// late. After a collection a row is due above that safe point, or not at all.
 pub fn due(row: &Row) -> Option<Timestamp> {
     let after = |at: u64| Timestamp(at.saturating_add(1));
-    // The oldest version goes when the one that came after it is old enough; what was cut, when it is so itself.
+    // The oldest version is removed when its successor is old enough; one without a document, when it is so itself.
     let oldest = row.old.last().filter(|oldest| oldest.body == Body::Cut).map(|oldest| oldest.commit);
     let before_it = row.old.len().checked_sub(1).and_then(|place| row.versions().nth(place));
     let history = oldest.or(before_it.map(|version| version.commit));
@@ -361,7 +346,7 @@ pub fn due(row: &Row) -> Option<Timestamp> {
 }
 
 impl Key {
-    /// Whether both are the same row.
+    /// Returns whether both identify the same row.
     pub fn is_same(&self, other: &Key) -> bool {
         self.namespace == other.namespace && compare(self.id.as_raw_bson_ref(), other.id.as_raw_bson_ref()).is_eq()
     }

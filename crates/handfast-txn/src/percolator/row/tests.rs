@@ -93,20 +93,20 @@ fn a_standing_says_what_the_row_says() {
     let mut seen = Vec::new();
     for document in documents {
         for start in [4, 7, 9].map(Timestamp) {
-            let standing = Standing::from_document(&document, start).unwrap();
+            let standing = PrimaryStatus::from_document(&document, start).unwrap();
             let lock = row(document.clone()).lock.filter(|lock| lock.start == start);
             assert_eq!(standing.status, status_of(&row(document.clone()), start), "{document:?} at {start}");
             assert_eq!(standing.ttl, lock.map(|lock| lock.ttl));
             seen.push(standing.status);
         }
     }
-    let all = [Status::Committed(Timestamp(8)), Status::RolledBack, Status::Locked, Status::Unheard];
+    let all = [Status::Committed(Timestamp(8)), Status::RolledBack, Status::Locked, Status::Unknown];
     assert!(all.iter().all(|status| seen.contains(status)));
 }
 
 /// Sent without the rest of the row.
 #[tokio::test]
-async fn a_sign_of_life_makes_of_a_row_what_the_step_does() {
+async fn a_renewal_makes_of_a_row_what_the_step_does() {
     let store = std::sync::Arc::new(MemoryStore::new(Sources::seeded(1)));
     let rows = crate::percolator::rows::Rows::new(store.clone(), 1);
     let longer = TTL * 2;
@@ -153,37 +153,37 @@ fn a_row_that_is_made_begins_at_its_maker_s_start() {
 
 #[test]
 fn prewrites() {
-    let check = |document: RawDocumentBuf, start, expected: Result<bool, Refused>| {
+    let check = |document: RawDocumentBuf, start, expected: Result<bool, PrewriteRefused>| {
         let found = prewrite(&row(document.clone()), &put(start, 0)).map(|step| step != Step::Done);
         assert_eq!(found, expected, "{start} on {document:?}");
     };
     check(bob(10), 1, Ok(true));
     check(committed(), 6, Ok(true));
-    check(committed(), 5, Err(Refused::Conflict(Timestamp(5))));
-    check(committed(), 4, Err(Refused::Committed(Timestamp(5))));
-    check(committed(), 3, Err(Refused::Conflict(Timestamp(5))));
+    check(committed(), 5, Err(PrewriteRefused::Conflict(Timestamp(5))));
+    check(committed(), 4, Err(PrewriteRefused::Committed(Timestamp(5))));
+    check(committed(), 3, Err(PrewriteRefused::Conflict(Timestamp(5))));
     check(locked(), 7, Ok(false));
-    check(locked(), 9, Err(Refused::Locked(Box::new(put(7, 3)))));
+    check(locked(), 9, Err(PrewriteRefused::Locked(Box::new(put(7, 3)))));
     // A lock does not hide that a newer version is there.
-    check(locked(), 3, Err(Refused::Conflict(Timestamp(5))));
-    check(moved(), 7, Err(Refused::Committed(Timestamp(8))));
+    check(locked(), 3, Err(PrewriteRefused::Conflict(Timestamp(5))));
+    check(moved(), 7, Err(PrewriteRefused::Committed(Timestamp(8))));
     check(moved(), 9, Ok(true));
-    check(given_up(), 7, Err(Refused::RolledBack));
+    check(given_up(), 7, Err(PrewriteRefused::RolledBack));
     check(given_up(), 6, Ok(true));
 }
 
 #[test]
 fn commits() {
-    let check = |document: RawDocumentBuf, start, expected: Result<bool, NotCommitted>| {
+    let check = |document: RawDocumentBuf, start, expected: Result<bool, CommitRefused>| {
         let found = commit(&row(document.clone()), Timestamp(start), Timestamp(20), &NoneFinished);
         assert_eq!(found.map(|step| step != Step::Done), expected, "{start} on {document:?}");
     };
     check(locked(), 7, Ok(true));
     check(moved(), 7, Ok(false));
-    check(given_up(), 7, Err(NotCommitted::RolledBack));
-    check(committed(), 7, Err(NotCommitted::NoLock));
+    check(given_up(), 7, Err(CommitRefused::RolledBack));
+    check(committed(), 7, Err(CommitRefused::NoLock));
     // Of another one.
-    check(locked(), 9, Err(NotCommitted::NoLock));
+    check(locked(), 9, Err(CommitRefused::NoLock));
 }
 
 #[test]
@@ -203,23 +203,23 @@ fn rollbacks() {
 #[test]
 fn abandoned_transactions() {
     // The lock of Bob lives for 5 s after 7; that of Joe says the same.
-    let check = |document: RawDocumentBuf, now: Timestamp, expected: Result<bool, StillOpen>| {
+    let check = |document: RawDocumentBuf, now: Timestamp, expected: Result<bool, GiveUpRefused>| {
         let found = give_up(&row(document.clone()), &put(7, 9), now).map(|step| step != Step::Done);
         assert_eq!(found, expected, "at {now} on {document:?}");
     };
     let end = Timestamp(7).plus(TTL);
     let later = Timestamp(end.0 + 1);
-    check(locked(), end, Err(StillOpen::Alive));
+    check(locked(), end, Err(GiveUpRefused::Alive));
     check(locked(), later, Ok(true));
     // The primary's own lock counts, which may have been renewed.
     let Ok(Step::Change(renewed)) = renew(&row(locked()), Timestamp(7), TTL * 2) else { panic!() };
-    check(renewed.to_document(), later, Err(StillOpen::Alive));
+    check(renewed.to_document(), later, Err(GiveUpRefused::Alive));
     // Not locked yet: it may be about to be.
-    check(committed(), end, Err(StillOpen::Alive));
+    check(committed(), end, Err(GiveUpRefused::Alive));
     check(committed(), later, Ok(true));
     // Decided, whatever the time is.
     for now in [Timestamp(8), later] {
-        check(moved(), now, Err(StillOpen::Committed(Timestamp(8))));
+        check(moved(), now, Err(GiveUpRefused::Committed(Timestamp(8))));
         check(given_up(), now, Ok(false));
     }
 }
@@ -262,7 +262,7 @@ fn rollbacks_where_there_is_little_room() {
     let Step::Change(next) = given_up(&row_with_room(0, &hidden)) else { panic!() };
     next.check().unwrap();
     assert_eq!(status_of(&next, Timestamp(4)), Status::Committed(Timestamp(5)));
-    assert_eq!((read_at(&next, Timestamp(5)), read_at(&next, Timestamp(4))), (Seen::TooOld, Seen::TooOld));
+    assert_eq!((read_at(&next, Timestamp(5)), read_at(&next, Timestamp(4))), (ReadResult::TooOld, ReadResult::TooOld));
     // A document that no commit could put back in its place.
     assert_eq!(given_up(&row(rawdoc! { "_id": "Bob", "$to": "Joe" })), Step::Done);
 }
@@ -276,8 +276,8 @@ fn rolling_back_one_leaves_the_lock_of_another() {
 #[test]
 fn every_rollback_is_remembered_not_only_the_last() {
     let Ok(Step::Change(next)) = rollback(&row(given_up()), Timestamp(9), true) else { panic!() };
-    assert_eq!(prewrite(&next, &put(7, 3)), Err(Refused::RolledBack));
-    assert_eq!(prewrite(&next, &put(9, 3)), Err(Refused::RolledBack));
+    assert_eq!(prewrite(&next, &put(7, 3)), Err(PrewriteRefused::RolledBack));
+    assert_eq!(prewrite(&next, &put(9, 3)), Err(PrewriteRefused::RolledBack));
 }
 
 #[test]
@@ -285,8 +285,8 @@ fn reads() {
     let check = |document: RawDocumentBuf, at, expected: Option<i64>| {
         let row = row(document);
         match (read_at(&row, Timestamp(at)), expected) {
-            (Seen::Document(document), Some(balance)) => assert_eq!(document, &bob(balance), "{at}"),
-            (Seen::Locked(lock), None) => assert_eq!(lock.start, Timestamp(7), "{at}"),
+            (ReadResult::Document(document), Some(balance)) => assert_eq!(document, &bob(balance), "{at}"),
+            (ReadResult::Locked(lock), None) => assert_eq!(lock.start, Timestamp(7), "{at}"),
             (found, _) => panic!("at {at}: {found:?}, not {expected:?}"),
         }
     };
@@ -299,8 +299,8 @@ fn reads() {
     check(moved(), 8, Some(3));
     check(given_up(), 9, Some(10));
     // What was there before the first version that is kept nobody can tell.
-    assert_eq!(read_at(&row(committed()), Timestamp(4)), Seen::TooOld);
-    assert_eq!(read_at(&missing(), Timestamp(4)), Seen::Nothing);
+    assert_eq!(read_at(&row(committed()), Timestamp(4)), ReadResult::TooOld);
+    assert_eq!(read_at(&missing(), Timestamp(4)), ReadResult::Nothing);
 }
 
 #[test]
@@ -333,12 +333,12 @@ fn history_is_bounded_and_decisions_are_kept() {
     for start in starts() {
         assert_eq!(status_of(&row, Timestamp(start)), Status::Committed(Timestamp(start + 1)));
     }
-    assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
-    assert_eq!(read_at(&row, Timestamp(68)), Seen::Document(&bob(66)));
+    assert_eq!(read_at(&row, Timestamp(12)), ReadResult::TooOld);
+    assert_eq!(read_at(&row, Timestamp(68)), ReadResult::Document(&bob(66)));
 
     let row = after_commits(missing(), starts(), &NOTHING);
     assert_eq!(row.old.len(), VERSIONS_MAX);
-    assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
+    assert_eq!(read_at(&row, Timestamp(12)), ReadResult::TooOld);
 }
 
 #[test]
@@ -359,11 +359,11 @@ fn the_decision_about_a_single_document_is_kept_too() {
 fn a_row_full_of_records_takes_no_more_locks() {
     let mut row = missing();
     row.old = vec![row.visible.clone(); RECORDS_MAX];
-    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(Refused::Full));
+    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(PrewriteRefused::Full));
     row.old.clear();
     assert!(prewrite(&row, &put(1 << 40, 0)).is_ok());
     row.rolled_back = vec![Timestamp(1); RECORDS_MAX];
-    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(Refused::Full));
+    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(PrewriteRefused::Full));
 }
 
 #[test]
@@ -378,8 +378,8 @@ fn collections() {
 
     // What was cut is not read wrongly.
     let Collected::Change(left) = collect(&three(), Timestamp(21).into()) else { panic!() };
-    assert_eq!(read_at(&left, Timestamp(20)), Seen::TooOld);
-    assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
+    assert_eq!(read_at(&left, Timestamp(20)), ReadResult::TooOld);
+    assert_eq!(read_at(&left, Timestamp(21)), ReadResult::Document(&bob(20)));
 
     // Records of rollbacks, from the safe point on.
     let kept = |safe| match collect(&row(given_up()), Timestamp(safe).into()) {
@@ -402,8 +402,8 @@ fn readers_keep_versions_and_not_evidence() {
     let three = after_commits(missing(), [10, 20, 30].into_iter(), &NoneFinished);
     let Collected::Change(left) = collect(&three, safe(21)) else { panic!() };
     assert_eq!(left.versions().count(), 2);
-    assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
-    assert_eq!(read_at(&left, Timestamp(20)), Seen::TooOld);
+    assert_eq!(read_at(&left, Timestamp(21)), ReadResult::Document(&bob(20)));
+    assert_eq!(read_at(&left, Timestamp(20)), ReadResult::TooOld);
 
     let Collected::Change(left) = collect(&row(given_up()), safe(0)) else { panic!() };
     assert_eq!((left.rolled_back, left.old.len()), (vec![], 0));
@@ -419,7 +419,7 @@ fn readers_keep_versions_and_not_evidence() {
     let Ok(Step::Change(locked)) = prewrite(&three, &lock) else { panic!() };
     let Ok(Step::Change(gone)) = commit(&locked, Timestamp(40), Timestamp(41), &NoneFinished) else { panic!() };
     let Collected::Change(left) = collect(&gone, safe(40)) else { panic!() };
-    assert_eq!(read_at(&left, Timestamp(40)), Seen::Document(&bob(30)));
+    assert_eq!(read_at(&left, Timestamp(40)), ReadResult::Document(&bob(30)));
     assert_eq!(collect(&gone, safe(41)), Collected::Nothing);
 }
 
@@ -429,7 +429,7 @@ fn a_tombstone_goes_when_nobody_can_need_it() {
     let Ok(Step::Change(locked)) = prewrite(&row(moved()), &lock) else { panic!() };
     let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &NoneFinished) else { panic!() };
     assert_eq!(gone.to_document().iter().count(), 2);
-    assert_eq!(read_at(&gone, Timestamp(21)), Seen::Nothing);
+    assert_eq!(read_at(&gone, Timestamp(21)), ReadResult::Nothing);
     assert!(matches!(collect(&gone, Timestamp(20).into()), Collected::Change(_)));
     assert_eq!(collect(&gone, Timestamp(21).into()), Collected::Nothing);
     // One whose maker may still send the request that made it stays.
@@ -505,7 +505,7 @@ proptest! {
         let mut current = if begins_missing { missing() } else { row(bob(0)) };
         let mut now = 1_000;
         let mut commits = [None::<Timestamp>; 6];
-        let mut decided = [Status::Unheard; 6];
+        let mut decided = [Status::Unknown; 6];
         let mut readings: Vec<(Timestamp, Option<RawDocumentBuf>)> = Vec::new();
         let mut safe = Timestamp(0);
         let mut kept = None;
@@ -553,19 +553,19 @@ proptest! {
             }
             for (at, seen) in &readings {
                 match read_at(&current, *at) {
-                    Seen::Document(document) => prop_assert_eq!(Some(document), seen.as_ref()),
-                    Seen::Nothing => prop_assert!(seen.is_none()),
+                    ReadResult::Document(document) => prop_assert_eq!(Some(document), seen.as_ref()),
+                    ReadResult::Nothing => prop_assert!(seen.is_none()),
                     // Fewer versions than are kept, whoever reads them.
-                    Seen::TooOld => prop_assert!(kept.is_none_or(|kept| *at < kept)),
-                    Seen::Locked(lock) => prop_assert!(lock.start <= *at),
+                    ReadResult::TooOld => prop_assert!(kept.is_none_or(|kept| *at < kept)),
+                    ReadResult::Locked(lock) => prop_assert!(lock.start <= *at),
                 }
             }
             // Somebody reads now: later commits are later.
             now += 1;
             match read_at(&current, Timestamp(now)) {
-                Seen::Document(document) => readings.push((Timestamp(now), Some(document.clone()))),
-                Seen::Nothing => readings.push((Timestamp(now), None)),
-                Seen::Locked(_) | Seen::TooOld => {}
+                ReadResult::Document(document) => readings.push((Timestamp(now), Some(document.clone()))),
+                ReadResult::Nothing => readings.push((Timestamp(now), None)),
+                ReadResult::Locked(_) | ReadResult::TooOld => {}
             }
         }
     }

@@ -39,7 +39,7 @@ fn old_documents_are_bounded_by_their_bytes() {
         let body = Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(bytes) });
         let row = after_versions(missing(), (0..20).map(|_| body.clone()));
         assert_eq!(row.old.iter().filter(|version| version.body != Body::Cut).count(), kept, "of {bytes} bytes");
-        assert_eq!(read_at(&row, Timestamp(25)), Seen::TooOld);
+        assert_eq!(read_at(&row, Timestamp(25)), ReadResult::TooOld);
     }
 }
 
@@ -50,8 +50,8 @@ fn versions_that_are_read_are_kept() {
     // The version of 151 is seen at 155, and there are five after it.
     let row = read(155);
     assert_eq!(row.old.len(), 5);
-    assert!(matches!(read_at(&row, Timestamp(155)), Seen::Document(_)));
-    assert_eq!(read_at(&row, Timestamp(150)), Seen::TooOld);
+    assert!(matches!(read_at(&row, Timestamp(155)), ReadResult::Document(_)));
+    assert_eq!(read_at(&row, Timestamp(150)), ReadResult::TooOld);
     // As many as are kept of small ones.
     assert_eq!(read(11).old.len(), VERSIONS_MAX);
 }
@@ -61,5 +61,5 @@ fn the_version_before_the_newest_is_kept_though_it_is_larger() {
     let of_bytes = |bytes| Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(bytes) });
     let row = after_versions(missing(), [100_000, 200_000, 10].map(of_bytes));
     assert_eq!(row.old.len(), 1);
-    assert_eq!(read_at(&row, Timestamp(21)), Seen::Document(&document_of(&of_bytes(200_000))));
+    assert_eq!(read_at(&row, Timestamp(21)), ReadResult::Document(&document_of(&of_bytes(200_000))));
 }

@@ -1,7 +1,6 @@
-//! What a serializable transaction has read, for the commit to look at again.
+//! The read set of a serializable transaction, which the commit validates.
 //!
-//! It is remembered by document and by filter as long as that is little; beyond, the whole collection counts as read: a
-//! conflict too many, never one too few.
+//! It lists documents and filters up to a bound. Beyond the bound the whole collection counts as read, which can only add conflicts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,28 +8,28 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::{Namespace, Read};
 
-/// Different filters on one collection that are remembered.
+/// The most filters that are listed for a collection.
 const FILTERS_MAX: usize = 64;
-/// Bytes of the filters on one collection, with their variables.
+/// The most bytes of the filters of a collection, with their variables.
 const FILTER_BYTES_MAX: usize = 1024 * 1024;
-/// Documents of one collection that are remembered by `_id`.
+/// The most documents that are listed for a collection by `_id`.
 const DOCUMENTS_MAX: usize = 10_000;
-/// Bytes of their `_id`s.
+/// The most bytes of these `_id`s.
 const ID_BYTES_MAX: usize = 1024 * 1024;
 
-/// What was read, by collection.
+/// The reads of a transaction by collection.
 #[derive(Default)]
-pub(super) struct Reads {
-    by_namespace: HashMap<Namespace, OfNamespace>,
+pub(super) struct ReadSet {
+    by_namespace: HashMap<Namespace, CollectionReads>,
 }
 
-enum OfNamespace {
-    Some(Listed),
+enum CollectionReads {
+    Listed(ListedReads),
     Everything,
 }
 
 #[derive(Default)]
-struct Listed {
+struct ListedReads {
     documents: BTreeMap<Vec<u8>, RawBson>,
     id_bytes: usize,
     /// Filters with their variables.
@@ -38,16 +37,16 @@ struct Listed {
     filter_bytes: usize,
 }
 
-impl Reads {
+impl ReadSet {
     pub(super) fn note(&mut self, read: Read) {
         let namespace = match &read {
             Read::Document(namespace, _) | Read::Matching { namespace, .. } => namespace.clone(),
         };
-        let of = self.by_namespace.entry(namespace).or_insert_with(|| OfNamespace::Some(Listed::default()));
-        if let OfNamespace::Some(listed) = of {
+        let of = self.by_namespace.entry(namespace).or_insert_with(|| CollectionReads::Listed(ListedReads::default()));
+        if let CollectionReads::Listed(listed) = of {
             listed.note(read);
             if listed.is_too_much() {
-                *of = OfNamespace::Everything;
+                *of = CollectionReads::Everything;
             }
         }
     }
@@ -56,8 +55,8 @@ impl Reads {
         let mut list = Vec::new();
         for (namespace, of) in self.by_namespace {
             match of {
-                OfNamespace::Everything => list.push(everything(namespace)),
-                OfNamespace::Some(Listed { documents, filters, .. }) => {
+                CollectionReads::Everything => list.push(everything(namespace)),
+                CollectionReads::Listed(ListedReads { documents, filters, .. }) => {
                     list.extend(documents.into_values().map(|id| Read::Document(namespace.clone(), id)));
                     let matching =
                         |(filter, variables)| Read::Matching { namespace: namespace.clone(), filter, variables };
@@ -69,7 +68,7 @@ impl Reads {
     }
 }
 
-impl Listed {
+impl ListedReads {
     fn note(&mut self, read: Read) {
         match read {
             Read::Document(_, id) => {
@@ -97,7 +96,7 @@ impl Listed {
     }
 }
 
-/// All documents of a collection.
+/// Returns a read of all documents of a collection.
 pub(super) fn everything(namespace: Namespace) -> Read {
     Read::Matching { namespace, filter: RawDocumentBuf::new(), variables: RawDocumentBuf::new() }
 }
@@ -117,7 +116,7 @@ mod tests {
     }
 
     fn kept(reads: impl IntoIterator<Item = Read>) -> Vec<Read> {
-        let mut all = Reads::default();
+        let mut all = ReadSet::default();
         reads.into_iter().for_each(|read| all.note(read));
         all.into_list()
     }

@@ -1,5 +1,4 @@
-//! A find that names an index: which of the documents that a store does not judge itself the index holds, within the find's
-//! bounds, and by which key.
+//! The index that a find names by a hint: whether it holds a document within the find's bounds, and by which key.
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
@@ -7,17 +6,17 @@ use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
 use handfast_store::selection::check_bounds;
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
 
-/// The index that a hint names.
-pub(crate) struct Hinted {
+/// The index that a hint names, with the bounds of the find.
+pub(crate) struct HintedIndex {
     index: Index,
-    /// The first key that is wanted.
+    /// The inclusive lower bound.
     min: Option<Vec<u8>>,
-    /// The first one that is not wanted any more.
+    /// The exclusive upper bound.
     max: Option<Vec<u8>>,
 }
 
-impl Hinted {
-    /// Of a find on a collection with these indexes; none if the hint leaves out no document and its keys do not matter.
+impl HintedIndex {
+    /// Returns the hinted index of a find; `None` if it holds every document and its keys do not matter.
     ///
     /// # Errors
     /// `BadValue` (2) for a hint to no index, 51173 for bounds without a hint, 51174 for bounds that are not the index's, 51175
@@ -45,10 +44,10 @@ impl Hinted {
         {
             return Err(StoreError::command(Code(51175), "min must be less than max"));
         }
-        Ok(Some(Hinted { index, min, max }))
+        Ok(Some(HintedIndex { index, min, max }))
     }
 
-    /// The first key within the bounds that the index holds of a document, if it holds one.
+    /// Returns the first key of a document within the bounds.
     ///
     /// # Errors
     /// See [`Index::keys`].
@@ -59,7 +58,7 @@ impl Hinted {
         Ok(self.index.keys(document)?.keys.into_iter().find(is_wanted))
     }
 
-    /// A key of a document, as `returnKey` shows it.
+    /// Returns a key of a document as `returnKey` shows it.
     ///
     /// # Errors
     /// See [`Index::keys`].

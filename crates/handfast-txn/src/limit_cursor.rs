@@ -1,4 +1,4 @@
-//! The end of a cursor over what a transaction sees: skip and limit, what is shown of a document, and pages.
+//! A cursor that applies skip, limit and projection to matching documents, and returns them in pages.
 
 use std::sync::Arc;
 
@@ -11,33 +11,32 @@ use handfast_store::page::PageBuilder;
 use handfast_store::selection::{Candidate, Selection};
 use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Page, Result as StoreResult, blocking_if};
 
-/// Where documents come from that match.
+/// A source of matching documents.
 #[async_trait]
-pub(crate) trait Matches: Send {
-    /// The next one, in the order that was asked for.
+pub(crate) trait MatchSource: Send {
+    /// Returns the next document in the order of the request.
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>>;
 }
 
-/// A cursor over documents that match.
-pub(crate) struct Ending<M> {
+/// A cursor over matching documents with skip, limit and projection.
+pub(crate) struct LimitCursor<M> {
     matches: M,
     selection: Arc<Selection>,
-    /// What is asked for may take any time.
+    /// The filter or the projection may take long.
     loops: bool,
     to_skip: u64,
     left: u64,
-    /// Ready, but too large for the page before.
+    /// A document that did not fit into the page before.
     next: Option<RawDocumentBuf>,
-    /// A page is being read. If it is still so when the next one is asked for, whoever asked had gone away, and what was read
-    /// for him went with him.
+    /// A page is being read. If still set at the next call, the future of the call before was dropped together with the documents it had read.
     is_under_way: bool,
     _stop: StopOnDrop,
 }
 
-impl<M: Matches> Ending<M> {
-    /// Over what a find has found. When the cursor is dropped, what is computed for it ends.
+impl<M: MatchSource> LimitCursor<M> {
+    /// Returns a cursor over the matches of a find. Dropping the cursor stops its computation.
     pub(crate) fn new(matches: M, selection: Arc<Selection>, find: &Find, stop: StopOnDrop) -> Self {
-        Ending {
+        LimitCursor {
             matches,
             loops: may_take_long(&find.filter) || may_take_long(&find.projection),
             to_skip: find.skip,
@@ -49,10 +48,7 @@ impl<M: Matches> Ending<M> {
         }
     }
 
-    /// The next document, which stays the next one.
-    ///
-    /// # Errors
-    /// Those of reading it.
+    /// Returns the next document without taking it.
     pub(crate) async fn peek(&mut self) -> StoreResult<Option<&RawDocumentBuf>> {
         while self.next.is_none() && self.left > 0 {
             let Some(found) = self.matches.next_match().await? else {
@@ -83,9 +79,9 @@ impl<M: Matches> Ending<M> {
 }
 
 #[async_trait]
-impl<M: Matches> Cursor for Ending<M> {
+impl<M: MatchSource> Cursor for LimitCursor<M> {
     /// # Errors
-    /// Those of reading; `CursorKilled` (237) after a page that was broken off.
+    /// `CursorKilled` (237) after a page whose future was dropped; errors of the source.
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
         if self.is_under_way {
             let text = "the cursor lost documents, as the reader went away while a page was read: query again";

@@ -1,4 +1,4 @@
-//! Documents of the engine's own that are changed as a whole, by compare-and-set on their version.
+//! The engine's own documents that are replaced by compare-and-set on their version.
 //!
 //! ```text
 //! handfast.catalog   { _id: "catalog", v: 7, .. }         { v: 7 } is replaced by { v: 8 }, or not at all
@@ -18,71 +18,72 @@ use handfast_store::{
 use super::core::conflict;
 use super::rows::Rows;
 
-/// Attempts at a change: others have made another one each time, or an answer got lost.
+/// The most attempts at a change. An attempt fails if another process was first, or an answer got lost.
 const ATTEMPTS_MAX: usize = 64;
 
-/// A document that is changed as a whole. The default is what there is before the first change, in version 0.
-pub(super) trait Whole: Default + Send + Sync + 'static {
-    /// The name of its collection, and its `_id` there.
+/// A document that is replaced as a whole. The default is its state before the first change, version 0.
+pub(super) trait VersionedDocument: Default + Send + Sync + 'static {
+    /// The name of its collection, and its `_id`.
     const NAME: &'static str;
 
-    /// Which change of it this is.
+    /// Returns the number of changes before.
     fn version(&self) -> u64;
 
-    /// The version after this one, not changed yet.
+    /// Returns a copy with the next version.
     fn next(&self) -> Self;
 
-    /// Whether both say the same, whatever their versions.
+    /// Returns whether both are equal but for their versions.
     fn is_same(&self, other: &Self) -> bool;
 
-    /// From its document.
+    /// Reads a stored document.
     ///
     /// # Errors
     /// `InternalError` (1) if it is not what Handfast writes.
     fn from_document(document: &RawDocument) -> StoreResult<Self>;
 
-    /// Its document, with [`Whole::NAME`] as `_id` and the version as `v`.
+    /// Returns the stored document, with [`VersionedDocument::NAME`] as `_id` and the version as `v`.
     fn to_document(&self) -> RawDocumentBuf;
 }
 
 impl Rows {
-    /// The document as it is in the store.
-    pub(super) async fn whole<W: Whole>(&self) -> StoreResult<W> {
-        let found = self.store.find_one(&namespace::<W>()?, rawdoc! { "_id": W::NAME }).await?;
-        found.map_or(Ok(W::default()), |document| W::from_document(&document))
+    /// Reads the document from the store.
+    pub(super) async fn read_versioned<D: VersionedDocument>(&self) -> StoreResult<D> {
+        let found = self.store.find_one(&namespace::<D>()?, rawdoc! { "_id": D::NAME }).await?;
+        found.map_or(Ok(D::default()), |document| D::from_document(&document))
     }
 
-    /// Changes the document; returns it as it is then. The function may be called several times, on what is there then: also
-    /// on what it has made of it before, if the answer to that got lost. What it leaves as it is is not written.
+    /// Changes the document, and returns its new state. The function may be called several times, also on its own earlier change if the answer to
+    /// that got lost. An unchanged document is not written.
     ///
     /// # Errors
-    /// Those of the store: it may be changed. Those of the function.
-    pub(super) async fn change_whole<W: Whole, T>(
+    /// `WriteConflict` (112) if other processes change it again and again; errors of the function. After an error of the store it may be
+    /// changed.
+    pub(super) async fn change_versioned<D: VersionedDocument, T>(
         &self,
-        change: impl Fn(&mut W) -> StoreResult<T> + Send + Sync,
-    ) -> StoreResult<(T, W)> {
+        change: impl Fn(&mut D) -> StoreResult<T> + Send + Sync,
+    ) -> StoreResult<(T, D)> {
         for _ in 0..ATTEMPTS_MAX {
-            let before: W = self.whole().await?;
+            let before: D = self.read_versioned().await?;
             let mut next = before.next();
             let answer = change(&mut next)?;
             if next.is_same(&before) {
                 return Ok((answer, before));
             }
-            if self.replace_whole(before.version(), &next).await? {
+            if self.replace_versioned(before.version(), &next).await? {
                 return Ok((answer, next));
             }
         }
-        Err(conflict(format_args!("{}.{} was changed by others again and again", super::DATABASE, W::NAME)))
+        Err(conflict(format_args!("{}.{} was changed by others again and again", super::DATABASE, D::NAME)))
     }
 
-    /// Puts a version in the place of the one before; `false` if another one is there, or if the answer got lost.
-    async fn replace_whole<W: Whole>(&self, before: u64, next: &W) -> StoreResult<bool> {
-        let (namespace, document) = (namespace::<W>()?, next.to_document());
+    /// Replaces a version. Returns `false` if the stored version is another one, or if the answer got lost.
+    async fn replace_versioned<D: VersionedDocument>(&self, before: u64, next: &D) -> StoreResult<bool> {
+        let (namespace, document) = (namespace::<D>()?, next.to_document());
         let result = if before == 0 {
             let outcome = self.store.insert(Insert::new(namespace, vec![document])).await;
             outcome.map(|outcome| (outcome.inserted > 0, outcome.errors))
         } else {
-            let filter = rawdoc! { "_id": W::NAME, "v": signed(before) };
+            let filter = rawdoc! { "_id": D::NAME, "v": signed(before) };
             let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
             let outcome = self.store.update(Update::new(namespace, vec![statement])).await;
             outcome.map(|outcome| (outcome.matched > 0, outcome.errors))
@@ -97,19 +98,19 @@ impl Rows {
     }
 }
 
-fn namespace<W: Whole>() -> Result<Namespace, StoreError> {
-    Namespace::new(super::DATABASE, W::NAME)
+fn namespace<D: VersionedDocument>() -> Result<Namespace, StoreError> {
+    Namespace::new(super::DATABASE, D::NAME)
 }
 
-/// A number as BSON has it.
+/// Converts a number to BSON's type.
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A number of a document.
+/// Reads a number of a document.
 ///
 /// # Errors
-/// Why it is none.
+/// A text if it is not a number.
 pub(super) fn number(document: &RawDocument, name: &str) -> Result<u64, String> {
     let value = document.get_i64(name).map_err(|error| error.to_string())?;
     u64::try_from(value).map_err(|error| format!("'{name}': {error}"))
