@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bson::{DateTime, RawBsonRef, RawDocumentBuf};
 use handfast_history::Expectation;
 use handfast_mql::Code;
-use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
+use handfast_sim::{DatabaseClient, Isolation, MinimumCounts, Order, RunOptions, Workload, WorkloadKind, run};
 use handfast_store::{
     CommitTimestamp, Cursor, DocumentStore, Durability, Error as StoreError, Find, MemoryStore, Namespace, Random,
     Read, Result as StoreResult, SeededRandom, Snapshot, Sources,
@@ -68,20 +68,20 @@ const LATER: u32 = 20;
 async fn every_mutant_is_caught_by_name() {
     let mut escaped = Vec::new();
     for &(mutant, kind, isolation, name) in CATCHES {
-        let outcome = judged(mutant, kind, isolation).await;
+        let outcome = run_judged(mutant, kind, isolation).await;
         let kinds = outcome.verdict.report.kinds();
         if !kinds.contains(&name) {
             escaped.push(format!("{mutant:?} by {outcome}: no {name} among {kinds:?}"));
         }
         escaped.extend(outcome.verdict.disagreement().map(|text| format!("{mutant:?} by {outcome}: {text}")));
         // The same without the mutation: it is that which is caught, and not the engine around it.
-        let sound = judged(Mutant::Sound, kind, isolation).await;
+        let sound = run_judged(Mutant::Sound, kind, isolation).await;
         assert!(sound.verdict.is_clean(), "{sound}");
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 
-async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> handfast_sim::Outcome {
+async fn run_judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> handfast_sim::RunReport {
     let seed = 11;
     let sources = Sources::seeded(seed);
     let store = Arc::new(MemoryStore::new(sources.clone()));
@@ -94,7 +94,7 @@ async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> han
         processes: 8,
         committed: COMMITTED,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors::default(),
+        minimum: MinimumCounts::default(),
     };
     run(Workload::new(kind), Arc::new(client), sources, options).await.unwrap()
 }

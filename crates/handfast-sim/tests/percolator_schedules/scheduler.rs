@@ -26,42 +26,42 @@ const CLEANER_ALONE: usize = 60;
 const SLEEP: usize = 90;
 /// ..or wait so often that nothing more comes of it.
 const NAP_MAX: u32 = 100;
-/// Turns in which everybody who can go on does.
+/// RoundRobinClient in which everybody who can go on does.
 const TURNS: u32 = 12;
-/// Turns without a request before a schedule counts as stuck: pauses at locks are shorter.
+/// RoundRobinClient without a request before a schedule counts as stuck: pauses at locks are shorter.
 const IDLE_MAX: u32 = 5_000;
 
 /// What happens besides requests that are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub(crate) enum Disturbance {
     /// Nothing.
-    Calm,
+    None,
     /// Time passes: locks run out while their owners live.
-    Slow,
+    ExpiringLocks,
     /// And requests and answers are lost, late and doubled.
-    Lossy,
+    LostRequests,
     /// And processes crash, and come back; and a long time passes after that.
-    Deadly,
+    Crashes,
     /// And each process has its own clocks: its time of day is slow or fast, and is set back and forward; its stopwatch stops
     /// while its machine sleeps.
-    Astray,
+    WrongClocks,
 }
 
-impl Weather {
-    fn is(self, weather: Weather) -> bool {
-        self as u8 >= weather as u8
+impl Disturbance {
+    fn includes(self, disturbance: Disturbance) -> bool {
+        self as u8 >= disturbance as u8
     }
 }
 
 pub(crate) type Gate = Faulty<dyn DocumentStore>;
 
-/// What the conductor may do.
-pub(crate) struct Conductor {
+/// What the scheduler may do.
+pub(crate) struct Scheduler {
     pub(crate) gates: Vec<Arc<Gate>>,
     /// Of each process, and of the store; or one for all.
     pub(crate) clocks: Vec<Arc<ManualClock>>,
     pub(crate) random: SeededRandom,
-    pub(crate) weather: Weather,
+    pub(crate) disturbance: Disturbance,
     ticks: u32,
     /// A request that is held up, up to when.
     held: Option<(usize, u64, usize)>,
@@ -73,19 +73,24 @@ pub(crate) struct Conductor {
     pub(crate) requests: u64,
     pub(crate) faults: u64,
     /// Clocks that were set, and machines that slept.
-    pub(crate) astray: u64,
+    pub(crate) clock_faults: u64,
     /// All that was done, a word each.
     pub(crate) trace: String,
 }
 
-impl Conductor {
-    pub(crate) fn new(gates: Vec<Arc<Gate>>, clocks: Vec<Arc<ManualClock>>, seed: u64, weather: Weather) -> Self {
+impl Scheduler {
+    pub(crate) fn new(
+        gates: Vec<Arc<Gate>>,
+        clocks: Vec<Arc<ManualClock>>,
+        seed: u64,
+        disturbance: Disturbance,
+    ) -> Self {
         let random = SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
-        Conductor {
+        Scheduler {
             gates,
             clocks,
             random,
-            weather,
+            disturbance,
             ticks: 0,
             held: None,
             alone: 0,
@@ -93,7 +98,7 @@ impl Conductor {
             steps: 0,
             requests: 0,
             faults: 0,
-            astray: 0,
+            clock_faults: 0,
             trace: String::new(),
         }
     }
@@ -103,15 +108,15 @@ impl Conductor {
     }
 
     /// Goes on until it is done.
-    pub(crate) async fn conduct(&mut self, is_done: impl Fn() -> bool, on_restart: impl AsyncFn()) {
+    pub(crate) async fn run(&mut self, is_done: impl Fn() -> bool, on_restart: impl AsyncFn()) {
         let mut idle = 0;
         loop {
-            settle().await;
+            yield_to_all().await;
             if is_done() {
                 return;
             }
-            let mut awake = (0..self.gates.len()).filter(|place| !self.is_asleep(*place));
-            if awake.all(|place| self.gates[place].frozen() == 0) {
+            let mut awake = (0..self.gates.len()).filter(|process| !self.is_asleep(*process));
+            if awake.all(|process| self.gates[process].frozen() == 0) {
                 idle += 1;
                 assert!(idle < IDLE_MAX, "stuck after {}", self.trace);
                 if idle > NAP_MAX {
@@ -122,114 +127,114 @@ impl Conductor {
             }
             idle = 0;
             self.steps += 1;
-            let (place, number) = self.choose();
-            self.step(place, number, &on_restart).await;
+            let (process, number) = self.choose();
+            self.step(process, number, &on_restart).await;
         }
     }
 
-    fn is_asleep(&self, place: usize) -> bool {
-        self.asleep.is_some_and(|(at, until)| at == place && self.steps <= until)
+    fn is_asleep(&self, process: usize) -> bool {
+        self.asleep.is_some_and(|(at, until)| at == process && self.steps <= until)
     }
 
     /// A request that waits: of any process with the same chance, but for those that are held up.
     fn choose(&mut self) -> (usize, u64) {
         let (steps, held) = (self.steps, self.held);
-        let is_held = |place: usize, number: u64| {
-            held.is_some_and(|(at, of, until)| (at, of) == (place, number) && until >= steps)
+        let is_held = |process: usize, number: u64| {
+            held.is_some_and(|(at, of, until)| (at, of) == (process, number) && until >= steps)
         };
-        let is_free = |place: usize, number: u64| !is_held(place, number) && !self.is_asleep(place);
+        let is_free = |process: usize, number: u64| !is_held(process, number) && !self.is_asleep(process);
         let mut waiting: Vec<(usize, Vec<u64>)> = Vec::new();
-        for (place, gate) in self.gates.iter().enumerate() {
+        for (process, gate) in self.gates.iter().enumerate() {
             let numbers = gate.frozen_operations().into_iter().map(|(number, _)| number);
-            let numbers: Vec<_> = numbers.filter(|number| is_free(place, *number)).collect();
+            let numbers: Vec<_> = numbers.filter(|number| is_free(process, *number)).collect();
             if !numbers.is_empty() {
-                waiting.push((place, numbers));
+                waiting.push((process, numbers));
             }
         }
         let cleaner = self.gates.len() - 1;
-        if steps < self.alone && waiting.iter().any(|(place, _)| *place == cleaner) {
-            waiting.retain(|(place, _)| *place == cleaner);
+        if steps < self.alone && waiting.iter().any(|(process, _)| *process == cleaner) {
+            waiting.retain(|(process, _)| *process == cleaner);
         }
-        let Some((place, numbers)) = waiting.get(self.below(waiting.len())) else {
+        let Some((process, numbers)) = waiting.get(self.below(waiting.len())) else {
             // Only the one that is held up.
-            return self.held.take().map(|(place, number, _)| (place, number)).unwrap_or_default();
+            return self.held.take().map(|(process, number, _)| (process, number)).unwrap_or_default();
         };
         let number = numbers[self.below(numbers.len())];
-        let place = *place;
+        let process = *process;
         let is_over = held.is_none_or(|(_, _, until)| until < steps);
         if is_over && self.below(HELD_ONE_IN) == 0 {
-            self.held = Some((place, number, steps + HELD_FOR.0 + self.below(HELD_FOR.1 - HELD_FOR.0)));
+            self.held = Some((process, number, steps + HELD_FOR.0 + self.below(HELD_FOR.1 - HELD_FOR.0)));
             self.note("hold");
             return self.choose();
         }
-        (place, number)
+        (process, number)
     }
 
-    async fn step(&mut self, place: usize, number: u64, on_restart: &impl AsyncFn()) {
+    async fn step(&mut self, process: usize, number: u64, on_restart: &impl AsyncFn()) {
         match self.below(100) {
-            0..6 if self.weather.is(Weather::Slow) && self.ticks < TICKS_MAX => {
+            0..6 if self.disturbance.includes(Disturbance::ExpiringLocks) && self.ticks < TICKS_MAX => {
                 self.ticks += 1;
                 self.pass(LOCK_TIME);
                 self.note("tick");
             }
-            6..10 if self.weather.is(Weather::Lossy) => {
+            6..10 if self.disturbance.includes(Disturbance::LostRequests) => {
                 let faults =
                     [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate, Fault::RepeatLater];
-                self.release(place, number, Some(faults[self.below(faults.len())]));
+                self.release(process, number, Some(faults[self.below(faults.len())]));
             }
-            10..12 if self.weather.is(Weather::Lossy) => {
+            10..12 if self.disturbance.includes(Disturbance::LostRequests) => {
                 let late = self.below(self.gates.len());
                 self.gates[late].deliver_late().await;
                 self.note(&format!("late{late}"));
             }
-            12..14 if self.weather.is(Weather::Deadly) => self.crash(place, on_restart).await,
-            14 if self.weather.is(Weather::Deadly) => self.long_after(on_restart).await,
-            15..17 if self.weather.is(Weather::Astray) => self.set_a_clock(),
-            17 if self.weather.is(Weather::Astray) => self.sleep(place).await,
-            _ => self.release(place, number, None),
+            12..14 if self.disturbance.includes(Disturbance::Crashes) => self.crash(process, on_restart).await,
+            14 if self.disturbance.includes(Disturbance::Crashes) => self.crash_all_for_long(on_restart).await,
+            15..17 if self.disturbance.includes(Disturbance::WrongClocks) => self.set_clock(),
+            17 if self.disturbance.includes(Disturbance::WrongClocks) => self.sleep(process).await,
+            _ => self.release(process, number, None),
         }
     }
 
-    fn release(&mut self, place: usize, number: u64, fault: Option<Fault>) {
-        let operation = self.gates[place].frozen_operations().into_iter().find(|(of, _)| *of == number);
-        self.gates[place].release_one(number, fault);
+    fn release(&mut self, process: usize, number: u64, fault: Option<Fault>) {
+        let operation = self.gates[process].frozen_operations().into_iter().find(|(of, _)| *of == number);
+        self.gates[process].release_one(number, fault);
         self.requests += 1;
         self.faults += u64::from(fault.is_some());
         let operation = operation.map(|(_, operation)| operation.to_string()).unwrap_or_default();
         match fault {
-            None => self.note(&format!("{place}:{operation}")),
-            Some(fault) => self.note(&format!("{place}:{operation}!{fault:?}")),
+            None => self.note(&format!("{process}:{operation}")),
+            Some(fault) => self.note(&format!("{process}:{operation}!{fault:?}")),
         }
     }
 
     /// A process crashes, and comes back.
-    async fn crash(&mut self, place: usize, on_restart: &impl AsyncFn()) {
-        self.note(&format!("crash{place}"));
-        self.take_down(place);
-        settle().await;
+    async fn crash(&mut self, process: usize, on_restart: &impl AsyncFn()) {
+        self.note(&format!("crash{process}"));
+        self.take_down(process);
+        yield_to_all().await;
         on_restart().await;
-        self.gates[place].restart();
+        self.gates[process].restart();
     }
 
     /// What a process has under way is lost, as is whatever it tries before it is back.
-    fn take_down(&mut self, place: usize) {
+    fn take_down(&mut self, process: usize) {
         self.faults += 1;
         // The first takes the store from the process; all others meet that.
-        for (number, _) in self.gates[place].frozen_operations() {
+        for (number, _) in self.gates[process].frozen_operations() {
             let fault = if self.below(2) == 0 { Fault::CrashBefore } else { Fault::CrashAfter };
-            self.gates[place].release_one(number, Some(fault));
+            self.gates[process].release_one(number, Some(fault));
         }
     }
 
     /// Everybody crashes, and comes back after everything has run out. What was late has arrived before.
-    async fn long_after(&mut self, on_restart: &impl AsyncFn()) {
+    async fn crash_all_for_long(&mut self, on_restart: &impl AsyncFn()) {
         self.note("long");
         // Nothing may be under way for that long: also what is tried again.
         while self.gates.iter().any(|gate| gate.frozen() > 0) {
-            for place in 0..self.gates.len() {
-                self.take_down(place);
+            for process in 0..self.gates.len() {
+                self.take_down(process);
             }
-            settle().await;
+            yield_to_all().await;
         }
         for gate in &self.gates {
             gate.deliver_late().await;
@@ -251,37 +256,37 @@ impl Conductor {
     }
 
     /// Somebody sets the time of day of a process, wrong or right. That of the store is right.
-    fn set_a_clock(&mut self) {
+    fn set_clock(&mut self) {
         let Some((store, processes)) = self.clocks.split_last() else { return };
-        let place = self.below(processes.len());
+        let process = self.below(processes.len());
         let wrong = WRONG_BY_SECONDS[self.below(WRONG_BY_SECONDS.len())];
-        processes[place].set(DateTime::from_millis(store.now().timestamp_millis() + wrong * 1_000));
-        self.astray += 1;
-        self.note(&format!("set{place}:{wrong}"));
+        processes[process].set(DateTime::from_millis(store.now().timestamp_millis() + wrong * 1_000));
+        self.clock_faults += 1;
+        self.note(&format!("set{process}:{wrong}"));
     }
 
     /// The machine of a process sleeps for a long time, with what it is about to send. Its stopwatch does not count that.
-    async fn sleep(&mut self, place: usize) {
-        self.note(&format!("sleep{place}"));
+    async fn sleep(&mut self, process: usize) {
+        self.note(&format!("sleep{process}"));
         // What was sent arrives in time, or never.
         for gate in &self.gates {
             gate.deliver_late().await;
         }
-        for other in (0..self.gates.len()).filter(|other| *other != place) {
+        for other in (0..self.gates.len()).filter(|other| *other != process) {
             for (number, _) in self.gates[other].frozen_operations() {
                 self.gates[other].release_one(number, Some(Fault::LoseRequest));
             }
         }
         for (of, clock) in self.clocks.iter().enumerate() {
-            match of == place {
+            match of == process {
                 true => clock.set(DateTime::from_millis(clock.now().timestamp_millis() + LONG.as_millis() as i64)),
                 false => clock.advance(LONG),
             }
         }
-        self.astray += 1;
+        self.clock_faults += 1;
         self.ticks = 0;
         // The cleaner comes by before it goes on.
-        self.asleep = Some((place, self.steps + SLEEP));
+        self.asleep = Some((process, self.steps + SLEEP));
         self.alone = self.steps + CLEANER_ALONE;
     }
 
@@ -291,7 +296,7 @@ impl Conductor {
 }
 
 /// Lets everybody go on up to their next request.
-pub(crate) async fn settle() {
+pub(crate) async fn yield_to_all() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
     }
