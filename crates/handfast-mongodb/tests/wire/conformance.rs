@@ -22,7 +22,7 @@ async fn a_server_of_this_workspace_conforms() {
 
 /// The same server, under the name of one whose updates are not atomic: everything is judged on this side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_judged_from_here_conforms() {
+async fn a_store_with_client_side_evaluation_conforms() {
     let subject = async || {
         let server = TestServer::start(Topology::Standalone).await;
         let proxy = Proxy::before(&server).await;
