@@ -41,12 +41,12 @@ pub enum Failure {
 #[async_trait]
 pub trait Client: Send + Sync + 'static {
     /// Begins a transaction.
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure>;
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure>;
 }
 
 /// An open transaction. Dropping it rolls it back.
 #[async_trait]
-pub trait Transaction: Send {
+pub trait ClientTransaction: Send {
     /// Reads a key.
     async fn read(&mut self, key: i64) -> Result<Cell, Failure>;
 

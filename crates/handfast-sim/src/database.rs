@@ -8,7 +8,7 @@ use handfast_history::Isolation;
 use handfast_store::{Durability, Error as StoreError, ErrorClass, Find, Namespace, StoreExt};
 use handfast_txn::{Database, Error, TransactionOptions};
 
-use crate::{Cell, Client, Failure, Transaction, documents};
+use crate::{Cell, Client, ClientTransaction, Failure, documents};
 
 /// MongoDB's code for a cluster time that is too far ahead.
 const TOO_FAR_AHEAD: i32 = 189;
@@ -40,14 +40,14 @@ impl DatabaseClient {
 
 #[async_trait]
 impl Client for DatabaseClient {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let transaction = self.database.begin_with(self.options.clone()).await.map_err(failure)?;
         Ok(Box::new(OpenTransaction { transaction, namespace: self.namespace.clone() }))
     }
 }
 
 #[async_trait]
-impl Transaction for OpenTransaction {
+impl ClientTransaction for OpenTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
         let found = self.transaction.find_one(&self.namespace, documents::by_key(key)).await.map_err(step_failure)?;
         found.map_or(Ok(Cell::Nothing), |document| documents::cell(&document))

@@ -10,7 +10,7 @@ pub mod recorder;
 pub mod run;
 pub mod workload;
 
-pub use client::{Cell, Client, Failure, Transaction};
+pub use client::{Cell, Client, ClientTransaction, Failure};
 pub use database::DatabaseClient;
 pub use handfast_history::{Isolation, MinimumCounts, Order, Verdict};
 pub use moving::{MovingClient, Tally};

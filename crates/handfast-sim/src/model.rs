@@ -18,7 +18,7 @@ use handfast_history::Isolation;
 use handfast_store::Random;
 
 use self::transaction::ModelTransaction;
-use crate::{Cell, Client, Failure, Transaction};
+use crate::{Cell, Client, ClientTransaction, Failure};
 
 pub use fault::Fault;
 
@@ -73,7 +73,7 @@ impl ModelStore {
 
 #[async_trait]
 impl Client for ModelStore {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let mut state = self.shared.state();
         state.begun += 1;
         let behind = if self.shared.fault == Some(Fault::StaleSnapshot) { STALE_BY } else { 0 };

@@ -35,7 +35,7 @@ use handfast_txn::{Database, TransactionOptions};
 
 use crate::database::{failure, step_failure};
 use crate::workload::{below, one_in};
-use crate::{Cell, Client, Failure, Transaction, documents};
+use crate::{Cell, Client, ClientTransaction, Failure, documents};
 
 pub use query_kind::QueryKind;
 pub use tally::Tally;
@@ -129,7 +129,7 @@ impl Shared {
 
 #[async_trait]
 impl Client for MovingClient {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         background::until(|| self.commits() <= self.shared.due.load(Ordering::Relaxed)).await;
         let turn = self.shared.next.fetch_add(1, Ordering::Relaxed) % self.shared.databases.len();
         let transaction = self.shared.databases[turn].begin_with(self.shared.options.clone()).await.map_err(failure)?;
@@ -138,7 +138,7 @@ impl Client for MovingClient {
 }
 
 #[async_trait]
-impl Transaction for OpenTransaction {
+impl ClientTransaction for OpenTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
         let found = self.find_key(key).await?;
         Ok(found.map_or(Cell::Nothing, |found| found.cell))

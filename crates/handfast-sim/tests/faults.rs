@@ -20,7 +20,7 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
 use handfast_sim::directory::copy;
 use handfast_sim::{
-    Cell, Client, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Transaction, Workload,
+    Cell, Client, ClientTransaction, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Workload,
     WorkloadKind, run,
 };
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
@@ -131,12 +131,12 @@ struct OpenTransaction {
     machine: Arc<Machine>,
     /// In which process it was begun.
     process: u64,
-    inner: Box<dyn Transaction>,
+    inner: Box<dyn ClientTransaction>,
 }
 
 #[async_trait]
 impl Client for Reconnecting {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let process = self.0.process.read().await;
         let inner = process.client.begin().await?;
         Ok(Box::new(OpenTransaction { machine: Arc::clone(&self.0), process: process.number, inner }))
@@ -155,7 +155,7 @@ macro_rules! in_same_process {
 }
 
 #[async_trait]
-impl Transaction for OpenTransaction {
+impl ClientTransaction for OpenTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
         in_same_process!(self, self.inner.read(key))
     }

@@ -9,7 +9,7 @@ use handfast_history::Isolation;
 
 use super::{Fault, Shared, State};
 use crate::workload::one_in;
-use crate::{Cell, Failure, Transaction};
+use crate::{Cell, ClientTransaction, Failure};
 
 /// Intermittent faults affect one in so many commits.
 const WRONG_ONE_IN: i64 = 16;
@@ -97,7 +97,7 @@ impl ModelTransaction {
 }
 
 #[async_trait]
-impl Transaction for ModelTransaction {
+impl ClientTransaction for ModelTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
         self.reads.push(key);
         Ok(self.read_key(&self.shared.state(), key))

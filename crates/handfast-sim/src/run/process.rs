@@ -9,7 +9,7 @@ use handfast_store::SeededRandom;
 
 use super::Shared;
 use crate::workload::{below, one_in};
-use crate::{Cell, Failure, Plan, Step, Transaction};
+use crate::{Cell, ClientTransaction, Failure, Plan, Step};
 
 /// A client that executes planned transactions.
 pub(crate) struct Process {
@@ -91,7 +91,7 @@ impl Execution<'_> {
         if plan.is_aborted { transaction.abort().await } else { transaction.commit().await }
     }
 
-    async fn step(&mut self, transaction: &mut dyn Transaction, step: &Step) -> Result<(), Failure> {
+    async fn step(&mut self, transaction: &mut dyn ClientTransaction, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Read(key) => {
                 let cell = transaction.read(*key).await?;
@@ -139,7 +139,12 @@ impl Execution<'_> {
         Ok(())
     }
 
-    async fn write(&mut self, transaction: &mut dyn Transaction, key: i64, amount: Option<i64>) -> Result<(), Failure> {
+    async fn write(
+        &mut self,
+        transaction: &mut dyn ClientTransaction,
+        key: i64,
+        amount: Option<i64>,
+    ) -> Result<(), Failure> {
         let value = self.value();
         self.done.push(MicroOp::Write { key: key.into(), value: value.into(), amount });
         transaction.write(key, value, amount).await

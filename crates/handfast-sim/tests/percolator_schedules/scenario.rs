@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bson::{DateTime, Document, rawdoc};
 use handfast_history::Expectation;
 use handfast_sim::{
-    Client, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Transaction, Workload, WorkloadKind,
-    run,
+    Client, ClientTransaction, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Workload,
+    WorkloadKind, run,
 };
 use handfast_store::decorator::{Fault, Plan};
 use handfast_store::{
@@ -83,7 +83,7 @@ struct RoundRobinClient {
 
 #[async_trait]
 impl Client for RoundRobinClient {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let mut failure = None;
         for _ in 0..self.begins {
             let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
