@@ -1,8 +1,8 @@
-//! `Database` before the judges: every workload, both isolations, over the store in memory and the embedded one.
+//! Judged histories of `Database`: every workload at both isolations, over the store in memory, the embedded one and Percolator.
 //!
-//! Over each store and at each isolation 20,000 transactions commit. `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a
-//! night; `HANDFAST_SIM_SEED=n` begins with that seed. Over the store in memory, on one thread, a seed gives the same
-//! history again; over the embedded store its own thread has a say.
+//! Over each store and at each isolation 20,000 transactions commit. `HANDFAST_SIM_ROUNDS=25` runs as many seeds;
+//! `HANDFAST_SIM_SEED=n` begins with that seed. Over the store in memory a seed reproduces its history; over the embedded store it
+//! does not, because that has a thread of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 

@@ -1,10 +1,10 @@
-//! `Database` on the embedded store before the judges, with `Journaled` durability, while requests and answers get lost,
-//! requests arrive late, and the process is killed again and again.
+//! Judged histories of `Database` on the embedded store with `Journaled` durability, while requests and answers are lost, requests
+//! arrive late, and the process is killed repeatedly.
 //!
 //! A kill is a copy of the directory, made between two requests while the store is open, and opened as the next store:
 //! what the operating system has, and nothing that is only in memory. Transactions that are open are gone with it.
 //!
-//! Clients that are wrong about lost answers, and a store that acknowledges before it syncs, are caught by name.
+//! Clients that misinterpret lost answers, and a store that acknowledges before it syncs, are caught by name.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 

@@ -1,6 +1,6 @@
-//! Mutants of the real thing: `Database` over an engine that is wrong in one place, each caught by name.
+//! Mutants of the engine `Local`: the judges catch each of them by name in histories of `Database`.
 //!
-//! What the judges say of the real engine is worth as much as what they say of these.
+//! They show that the judges would find such faults in the real engine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
@@ -18,7 +18,7 @@ use handfast_store::{
 };
 use handfast_txn::{Catalog, Claims, Database, Engine, EngineTraits, Local, Outcome, Start, TransactionId, WriteSet};
 
-/// Where the engine is wrong.
+/// A fault of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     /// None: the real engine.

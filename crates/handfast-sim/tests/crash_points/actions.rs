@@ -1,4 +1,4 @@
-//! What is done at each crash point: transactions and retryable writes, each under a name of its own.
+//! The actions at each crash point: transactions and retryable writes, each with a name of its own.
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{

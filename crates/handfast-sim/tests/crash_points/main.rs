@@ -1,13 +1,13 @@
-//! Every operation of transactions and retryable writes on the embedded store goes wrong in every way, one at a time;
-//! then the program dies. All or nothing must be there when the store is opened again, the outcome of each must be known
-//! by its name, and what is repeated must give the first result.
+//! Injects every fault into every operation of transactions and retryable writes on the embedded store, one at a time, and then kills
+//! the process. The reopened store has each action as a whole or not at all, knows the outcome of each by its name, and returns the
+//! first result for a repetition.
 //!
 //! ```text
 //! actions -> Database -> Faulty (one fault at operation n) -> EmbeddedStore -> directory ── copied while open ──> reopened
 //! ```
 //!
-//! The copy is what a killed process leaves: what the operating system has, and nothing that is only in memory. What
-//! happens within an operation (a batch applied and not synced) is looked at by the store's own crash points.
+//! The copy has what a killed process leaves: the bytes that the operating system has, and nothing that is only in memory. The store's
+//! own crash points test faults within an operation (a batch that is applied and not synced).
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use self::actions::{Action, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
 
-/// What happens to an operation. After a crash nothing else is done; after the others the program gives up by itself.
+/// The faults of an operation. After a crash the program does nothing else; after the others it gives up by itself.
 const KINDS: [Fault; 7] = [
     Fault::Refuse,
     Fault::LoseRequest,
@@ -50,7 +50,7 @@ struct FaultyStore {
     defect: Option<Defect>,
 }
 
-/// What happens when nothing goes wrong.
+/// The results of a run without faults.
 struct Reference {
     /// Of each action.
     answers: Vec<String>,
@@ -71,7 +71,7 @@ impl FaultyStore {
         FaultyStore { directory, store, faulty, database, defect }
     }
 
-    /// The directory as a kill leaves it, in a place of its own.
+    /// Copies the directory as a kill leaves it, and opens the copy.
     async fn kill(self) -> (TempDir, EmbeddedStore) {
         let left = self.directory.path().join("left");
         copy(&self.directory.path().join("data"), &left).unwrap();
@@ -215,11 +215,11 @@ async fn first_failure(defect: Defect) -> Option<String> {
 async fn each_action_is_applied_exactly_once_despite_faults() {
     let (points, unacknowledged, wrong) = check_every_point().await;
     println!(
-        "{points} crash points of {} actions; {unacknowledged} times one was done and nobody heard of it",
+        "{points} crash points of {} actions; {unacknowledged} were applied without an acknowledgement",
         Action::ALL.len()
     );
     assert!(wrong.is_empty(), "{} of {points} points:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(points > 0 && unacknowledged > 0, "nothing was put to the test");
+    assert!(points > 0 && unacknowledged > 0, "nothing was tested");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
-//! `Database` before the judges, with documents that are deleted, inserted again and exchanged, asked for by what others change; on
-//! both engines, at both isolations, with and without changes of the catalog beside.
+//! Judged histories of `Database` with documents that are deleted, inserted again and exchanged, and queried by fields that others
+//! change; on both engines, at both isolations, with and without changes of the catalog in the background.
 //!
-//! `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a night; `HANDFAST_SIM_SEED=n` begins with that seed.
+//! `HANDFAST_SIM_ROUNDS=25` runs as many seeds; `HANDFAST_SIM_SEED=n` begins with that seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -55,7 +55,7 @@ async fn over_embedded(seed: u64) -> Databases {
     Databases { committed: COMMITTED, clients: vec![database.clone()], background: database, _kept: Some(directory) }
 }
 
-/// Whether somebody changes the catalog beside.
+/// Whether the catalog changes in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Catalog {
     Fixed,

@@ -1,5 +1,4 @@
-//! Stores that are wrong about deletions, predicates, expressions and the catalog. Each is caught; so is a run in which nothing was
-//! deleted.
+//! Stores with faults in deletions, predicates, expressions and the catalog. Each is caught; so is a run without deletions.
 //!
 //! The engine over them is `Local`, which takes the snapshots and the commits of the store for what they are.
 
@@ -19,7 +18,7 @@ use handfast_txn::Database;
 
 use crate::{COMMITTED, Catalog, Databases, run_judged};
 
-/// What a store is wrong about.
+/// A fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     /// Nothing.
@@ -42,7 +41,7 @@ enum Mutant {
     UnnoticedInsertions,
 }
 
-/// Which are caught, in which workload beside which catalog, and by what is said of them.
+/// The mutants with the catalog and the workload that catch them, and the expected message.
 const CATCHES: &[(Mutant, Catalog, WorkloadKind, &str)] = &[
     (Mutant::WholeFilterOnOthers, Catalog::Fixed, WorkloadKind::Repeated, "found: missing"),
     (Mutant::WholeFilterOnTombstones, Catalog::Fixed, WorkloadKind::ListAppend, "missing"),

@@ -1,5 +1,5 @@
-//! The engine Percolator: processes that share a store in memory, which is used as one that is atomic one document at a time. Clients
-//! are on two of them, who loses requests and answers; a third one changes the catalog.
+//! The engine Percolator: processes share a store in memory, which is used as one that is atomic one document at a time. Two of them
+//! have clients, and lose requests and answers; a third one changes the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;

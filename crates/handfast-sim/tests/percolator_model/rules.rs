@@ -1,13 +1,12 @@
-//! The steps of the protocol as the model takes them: the real functions, or one of them broken in one place.
+//! The steps of the protocol in the model: the real functions, or one of them with a fault.
 //!
-//! A mutant changes what a real function is given, or what it returned; there is no second copy of the protocol to be
-//! right or wrong by itself.
+//! A mutant changes the arguments or the result of a real function, so there is no second copy of the protocol.
 
 use handfast_txn::percolator::row::{
     self, Body, Collected, Lock, NotCommitted, Refused, Row, Seen, Step, StillOpen, Timestamp, Version,
 };
 
-/// A rule of the protocol that is not kept.
+/// A violated rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A prewrite does not look whether somebody has committed since the start.
@@ -71,12 +70,12 @@ impl Mutant {
     ];
 }
 
-/// The rules in force.
+/// The rules of the model, one of which may be violated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules(pub(crate) Option<Mutant>);
 
 impl Rules {
-    pub(crate) fn is(self, mutant: Mutant) -> bool {
+    pub(crate) fn is_broken(self, mutant: Mutant) -> bool {
         self.0 == Some(mutant)
     }
 
@@ -98,7 +97,7 @@ impl Rules {
     /// The committer's: it has the lock that it wrote in its memory.
     pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, NotCommitted> {
         let step = row::commit(row, lock.start, at, &row::AllNeeded);
-        if step.is_ok() || !self.is(Mutant::CommitWithoutLock) {
+        if step.is_ok() || !self.is_broken(Mutant::CommitWithoutLock) {
             return step;
         }
         let mut shown = row.clone();
@@ -111,14 +110,14 @@ impl Rules {
     /// Of somebody who has asked the primary.
     pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, NotCommitted> {
         let mut shown = row.clone();
-        if let Some(lock) = shown.lock.as_mut().filter(|_| self.is(Mutant::AnyLockCommitted)) {
+        if let Some(lock) = shown.lock.as_mut().filter(|_| self.is_broken(Mutant::AnyLockCommitted)) {
             lock.start = start;
         }
         row::commit(&shown, start, at, &row::AllNeeded)
     }
 
     pub(crate) fn rollback(self, row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
-        let step = row::rollback(row, start, record && !self.is(Mutant::NoRollbackRecord))?;
+        let step = row::rollback(row, start, record && !self.is_broken(Mutant::NoRollbackRecord))?;
         Ok(self.collapsed(step))
     }
 
@@ -130,7 +129,7 @@ impl Rules {
     }
 
     fn collapsed(self, step: Step) -> Step {
-        let is_collapsed = self.is(Mutant::CollapsedRollbackRecord);
+        let is_collapsed = self.is_broken(Mutant::CollapsedRollbackRecord);
         changed(step, |next| {
             let last = next.rolled_back.len().saturating_sub(1);
             next.rolled_back.drain(..if is_collapsed { last } else { 0 });
@@ -139,12 +138,14 @@ impl Rules {
 
     pub(crate) fn read_at(self, row: &Row, at: Timestamp) -> Reading {
         let mut shown = row.clone();
-        if self.is(Mutant::ReadIgnoresLocks) {
+        if self.is_broken(Mutant::ReadIgnoresLocks) {
             shown.lock = None;
         }
         match row::read_at(&shown, at) {
-            Seen::Document(document) => Reading::Saw(Saw::By(document.get_i32("by").unwrap_or(-1))),
-            Seen::Nothing => Reading::Saw(Saw::Nothing),
+            Seen::Document(document) => {
+                Reading::ObservedVersion(ObservedVersion::By(document.get_i32("by").unwrap_or(-1)))
+            }
+            Seen::Nothing => Reading::ObservedVersion(ObservedVersion::Nothing),
             Seen::Locked(_) => Reading::Locked,
             Seen::TooOld => Reading::TooOld,
         }
@@ -152,7 +153,7 @@ impl Rules {
 
     pub(crate) fn collect(self, row: &Row, safe: Timestamp) -> Collected {
         match row::collect(row, safe.into()) {
-            Collected::Change(mut left) if self.is(Mutant::RecordDroppedEarly) => {
+            Collected::Change(mut left) if self.is_broken(Mutant::RecordDroppedEarly) => {
                 left.rolled_back.clear();
                 Collected::Change(left)
             }
@@ -174,25 +175,25 @@ fn changed(step: Step, change: impl FnOnce(&mut Row)) -> Step {
 /// What a reader sees of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reading {
-    Saw(Saw),
+    ObservedVersion(ObservedVersion),
     Locked,
     TooOld,
 }
 
 /// A version, by who wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Saw {
+pub(crate) enum ObservedVersion {
     /// There was no document.
     Nothing,
     /// The document that this client wrote, counted from 1; 0 was there before all.
     By(i32),
 }
 
-impl From<&Version> for Saw {
-    fn from(version: &Version) -> Saw {
+impl From<&Version> for ObservedVersion {
+    fn from(version: &Version) -> ObservedVersion {
         match &version.body {
-            Body::Document(document) => Saw::By(document.get_i32("by").unwrap_or(-1)),
-            Body::Deleted | Body::Cut => Saw::Nothing,
+            Body::Document(document) => ObservedVersion::By(document.get_i32("by").unwrap_or(-1)),
+            Body::Deleted | Body::Cut => ObservedVersion::Nothing,
         }
     }
 }

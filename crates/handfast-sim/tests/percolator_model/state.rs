@@ -1,6 +1,6 @@
-//! A state of the model: rows, clients, requests under way.
+//! A state of the model: rows, clients, and requests in flight.
 
-use crate::rules::Saw;
+use crate::rules::ObservedVersion;
 use crate::table::{Claim, RowId};
 
 pub(crate) const DOCUMENTS_MAX: usize = 3;
@@ -106,7 +106,7 @@ pub(crate) struct Client {
     pub(crate) start: u8,
     /// The commit timestamp, once it is fetched.
     pub(crate) at: u8,
-    pub(crate) reads: [Option<Saw>; DOCUMENTS_MAX],
+    pub(crate) reads: [Option<ObservedVersion>; DOCUMENTS_MAX],
     pub(crate) locks: [Locked; DOCUMENTS_MAX],
     /// What the primary row has said: nobody in the model can see this, only properties.
     pub(crate) decided: Option<Decision>,

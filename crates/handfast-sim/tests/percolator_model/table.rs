@@ -1,7 +1,7 @@
-//! All rows that were met so far, each under a small number, and what each step made of each.
+//! Numbers all rows of the model, and caches the results of steps on them.
 //!
-//! A state of the model then is a few bytes, and each step of the protocol is computed once for each row, through the
-//! document that is stored: a row in the table has gone through the store's format and back.
+//! So a state has a few bytes, and each step of the protocol runs once for each row. Each row in the table has been written in the
+//! store's format and read again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use handfast_txn::percolator::row::{
     status_of,
 };
 
-use crate::rules::{Reading, Rules, Saw};
+use crate::rules::{ObservedVersion, Reading, Rules};
 use crate::state::{PROGRAMS, Write};
 
 /// Real timestamps are a millisecond apart from each other or less; a row changes some times in between.
@@ -90,7 +90,7 @@ pub(crate) struct Entry {
 pub(crate) struct Fact {
     pub(crate) start: u8,
     pub(crate) commit: u8,
-    pub(crate) saw: Saw,
+    pub(crate) saw: ObservedVersion,
 }
 
 /// The table.
@@ -234,8 +234,11 @@ fn number_of(revision: Revision) -> i64 {
 }
 
 fn entry(document: u8, row: Row) -> Entry {
-    let fact =
-        |version: &Version| Fact { start: tick(version.start), commit: tick(version.commit), saw: Saw::from(version) };
+    let fact = |version: &Version| Fact {
+        start: tick(version.start),
+        commit: tick(version.commit),
+        saw: ObservedVersion::from(version),
+    };
     Entry {
         document,
         lock: row.lock.as_ref().map(|lock| tick(lock.start)),

@@ -1,8 +1,8 @@
-//! A collection is dropped or renamed beside those who commit in it and in another one: nothing is half lost.
+//! Drops or renames a collection while transactions commit in it and in another one: no transaction is applied in part.
 //!
-//! Each transaction puts one number into both collections, the first of which has its primary and goes away meanwhile, twice. What
-//! was acknowledged is in the one that stays; what was refused is nowhere. A collection that is renamed loses nothing, so there each number
-//! is in both or in none.
+//! Each transaction inserts a number into both collections. The first one has its primary and is removed twice meanwhile. Acknowledged
+//! numbers are in the other collection, refused ones in none. A renamed collection keeps its documents, so each number is in both
+//! collections or in none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::scenario::options;
 use crate::scheduler::{Disturbance, Gate, Scheduler};
 use crate::seeds;
 
-/// Clients, on two processes by turns..
+/// The number of clients, on two processes in turn.
 const CLIENTS: i32 = 3;
-/// ..and what each of them tries.
+/// The number of transactions of each client.
 const NUMBERS: i32 = 4;
-/// Times that the collection goes away.
+/// The number of times that the collection is removed.
 const REMOVALS: usize = 2;
 
-/// Seeds of each kind of disturbance, if nothing else is said: some ten seconds' worth.
+/// The default number of seeds of each disturbance, which take about ten seconds.
 const SCHEDULES: u64 = 40;
 
-/// What a client was told.
+/// The result of a commit, as the client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommitResult {
     Committed,
@@ -71,7 +71,7 @@ async fn numbers(database: &Database, namespaces: &[Namespace]) -> BTreeSet<i32>
     numbers
 }
 
-/// Plays the schedule of a seed. Returns what the clients were told, and what is wrong.
+/// Runs the schedule of a seed. Returns the results of the clients, and the problems.
 async fn run_schedule(seed: u64, disturbance: Disturbance, is_renamed: bool) -> (Vec<CommitResult>, Vec<String>) {
     let (sources, clock) = Sources::manual(seed);
     clock.set(DateTime::from_millis(0));
@@ -97,7 +97,7 @@ async fn run_schedule(seed: u64, disturbance: Disturbance, is_renamed: bool) -> 
     let going = tokio::spawn(async move {
         for time in 0..REMOVALS {
             pause().await;
-            // What fails was not done, or is done later.
+            // A failed removal was not applied, or is applied later.
             let _ = match is_renamed {
                 true => {
                     let request = RenameCollection { from: named("going"), to: moved(time), drop_target: false };
@@ -123,7 +123,7 @@ async fn run_schedule(seed: u64, disturbance: Disturbance, is_renamed: bool) -> 
     for client in running {
         results.extend(client.await.unwrap());
     }
-    // What is late arrives; then everything runs out.
+    // Late requests arrive; then all locks expire.
     for gate in &scheduler.gates {
         gate.restart();
         gate.deliver_late().await;

@@ -1,11 +1,11 @@
-//! The real engine under interleavings that a seed chooses, judged from what its clients saw.
+//! Runs the engine Percolator in interleavings that a seed determines, and has the history of its clients judged.
 //!
-//! Three clients on two processes change two documents, a third process cleans, and each request to the store waits until
-//! the [`scheduler`] lets it go on: one at a time, in an order that follows from the seed. Now and then it loses a request or
-//! an answer, delivers one late or twice, lets locks run out, or has a process crash. There is nothing else that chance
-//! could come from: no threads, no clock that runs. So a seed gives the same run again.
+//! Three clients on two processes change two documents, and a third process cleans. Each request to the store waits until the
+//! [`scheduler`] releases it: one at a time, in an order that the seed determines. At times the scheduler loses a request or an
+//! answer, delivers one late or twice, lets locks expire, or crashes a process. There are no threads and no running clock, so a seed
+//! reproduces its run.
 //!
-//! `HANDFAST_SCHEDULES=100000` runs as many seeds of each kind, `HANDFAST_SCHEDULE=n` that one alone.
+//! `HANDFAST_SCHEDULES=100000` runs as many seeds of each kind, `HANDFAST_SCHEDULE=n` only that seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -22,18 +22,19 @@ use self::mutants::Mutant;
 use self::scenario::{Scenario, ScheduleResult, run_schedule};
 use self::scheduler::Disturbance;
 
-/// Seeds of each kind of disturbance, if nothing else is said: half a minute's worth.
+/// The default number of seeds of each disturbance, which take half a minute.
 const SCHEDULES: u64 = 500;
-/// Of those in which machines sleep, which are longer. In number 191 an engine was wrong that went by its stopwatch alone.
+/// The default number of seeds in which machines sleep, which take longer. Seed 191 has found an engine that used only its monotonic
+/// clock.
 const SCHEDULES_WRONG_CLOCKS: u64 = 200;
-/// Seeds within which a mutant has to be caught.
+/// The number of seeds within which a mutant has to be caught.
 const CATCH_SEEDS_MAX: u64 = 1_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The seeds that were asked for, or so many.
+/// Returns the seeds of the environment variables, or the default number.
 pub(crate) fn seeds(schedules: u64) -> std::ops::Range<u64> {
     match number("HANDFAST_SCHEDULE") {
         Some(one) => one..one + 1,
@@ -62,7 +63,7 @@ async fn check_schedules(disturbance: Disturbance) {
          {unknown} unknown",
         seeds(schedules).count()
     );
-    // A run in which nothing happened says nothing.
+    // A run without commits and faults shows nothing.
     let schedules = seeds(schedules).count() as u64;
     if schedules > 1 {
         assert!(committed > 3 * schedules && failed > schedules / 2, "{committed} committed, {failed} failed");
@@ -111,7 +112,7 @@ async fn a_seed_replays_its_schedule() {
     }
 }
 
-/// Each is caught, by what it was said to break: soon, as it begins with a seed that has caught it before.
+/// Each mutant is caught by the expected anomaly. The search begins with a seed that has caught it before.
 #[tokio::test(start_paused = true)]
 async fn every_mutant_is_caught_by_name() {
     let mut escaped = Vec::new();
@@ -131,7 +132,7 @@ async fn every_mutant_is_caught_by_name() {
         match found {
             Some(seed) => {
                 println!("{mutant:?}: {name}, with seed {seed}");
-                // It is the mutation that is caught, and not the engine around it.
+                // The same run without the mutant passes.
                 let sound = run_schedule(seed, scenario, None).await;
                 assert!(sound.problems.is_empty(), "{scenario:?} seed {seed}:\n{}", sound.problems.join("\n"));
             }

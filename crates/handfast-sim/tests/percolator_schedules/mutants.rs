@@ -1,5 +1,5 @@
-//! The engine broken in one place, by what stands between it and its store: what it writes is left out, what it reads is
-//! hidden from it. So a rule can be taken out of the real engine without a second copy of it.
+//! Mutants of the engine: a decorator of its store omits writes of the engine or hides documents from it. So a rule is removed from
+//! the real engine without a second copy of it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const A_MINUTE: i64 = 60_000 << 18;
 /// By how many timestamps an oracle goes back that repeats.
 const REPEATED: i64 = 12;
 
-/// A rule of the engine that is not kept.
+/// A violated rule of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A rollback leaves no record.
@@ -44,7 +44,7 @@ pub(crate) enum Mutant {
     UnconditionalWrites,
 }
 
-/// Whose requests they are.
+/// The kind of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Process {
     Client,
@@ -63,7 +63,7 @@ impl Mutant {
         Mutant::UnconditionalWrites,
     ];
 
-    /// In which scenario, what is said of it then, and with which seed to begin.
+    /// Returns the scenario that catches the mutant, the expected anomaly, and the first seed.
     pub(crate) fn detection(self) -> (Scenario, &'static str, u64) {
         use WorkloadKind::{Bank, ListAppend};
         match self {
@@ -81,7 +81,7 @@ impl Mutant {
     }
 }
 
-/// The store as a process of a broken engine has it.
+/// Returns the store for a process of a mutant.
 pub(crate) fn broken_store(
     store: Arc<dyn DocumentStore>,
     mutant: Option<Mutant>,
@@ -100,7 +100,7 @@ fn oracle() -> Namespace {
     Namespace::new("handfast", "oracle").unwrap()
 }
 
-/// What a broken engine makes of a restart.
+/// Applies the effect of a restart on a mutant.
 pub(crate) async fn after_restart(store: &dyn DocumentStore, mutant: Option<Mutant>) {
     if mutant == Some(Mutant::OracleRepeats) {
         let back = rawdoc! { "$inc": { "ts": -REPEATED } };
@@ -112,7 +112,7 @@ struct BrokenStore {
     store: Arc<dyn DocumentStore>,
     mutant: Mutant,
     process: Process,
-    /// Where the process keeps what it should share.
+    /// A private store for documents that the process should share.
     own: Arc<MemoryStore>,
 }
 
@@ -121,7 +121,7 @@ impl BrokenStore {
         self.mutant == mutant && self.process == process
     }
 
-    /// What the engine is shown of a row.
+    /// Returns the row that the engine reads.
     fn changed_read(&self, find: &Find, row: RawDocumentBuf) -> RawDocumentBuf {
         if self.is_broken(Mutant::LockTrustedFirst, Process::Cleaner) && names_one(&find.filter) {
             return with_hidden(&row, |name, value| match (name, value) {
@@ -136,7 +136,7 @@ impl BrokenStore {
         row
     }
 
-    /// What of a row is written.
+    /// Returns the row that is written.
     fn changed_write(&self, row: &RawDocument) -> RawDocumentBuf {
         with_hidden(row, |name, value| match (name, value, self.mutant) {
             ("rb", _, Mutant::NoRollbackRecord) => None,

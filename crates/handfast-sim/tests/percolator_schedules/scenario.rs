@@ -1,4 +1,4 @@
-//! Two processes with clients, one that cleans, and the store that they share.
+//! A scenario: two processes with clients and one that cleans, on a shared store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,19 +22,19 @@ use crate::mutants::{self, Mutant, Process};
 use crate::scheduler::{Disturbance, Gate, Scheduler, WRONG_BY_SECONDS};
 
 const CLIENTS: u32 = 3;
-/// Passes of the cleaner after which nothing is left.
+/// The number of passes of the cleaner after which nothing is left.
 const PASSES: usize = 4;
-/// Attempts to begin a transaction where clocks are wrong, and processes are refused for that.
+/// The number of attempts to begin a transaction with wrong clocks, for which processes may be refused.
 const BEGINS_WRONG_CLOCKS: u32 = 100;
-/// Those of clients, and the cleaner.
+/// The number of processes: those of clients and the cleaner.
 const PROCESSES: usize = 3;
 
-/// What is result.
+/// The parameters of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) kind: WorkloadKind,
     pub(crate) disturbance: Disturbance,
-    /// Documents that are changed, and transactions that are to commit.
+    /// The numbers of documents, and of transactions that have to commit.
     pub(crate) documents: i64,
     pub(crate) committed: u64,
 }
@@ -45,16 +45,16 @@ impl Scenario {
         Scenario { kind, disturbance, documents: 2, committed: 4 }
     }
 
-    /// So many on more, for what seldom comes together.
+    /// More transactions on more documents, for rare interleavings.
     pub(crate) fn long(disturbance: Disturbance) -> Scenario {
         Scenario { kind: WorkloadKind::ListAppend, disturbance, documents: 3, committed: 16 }
     }
 }
 
-/// What came of a schedule.
+/// The result of a schedule.
 pub(crate) struct ScheduleResult {
     pub(crate) problems: Vec<String>,
-    /// The kinds of what is wrong.
+    /// The kinds of the problems.
     pub(crate) kinds: Vec<String>,
     pub(crate) requests: u64,
     pub(crate) faults: u64,
@@ -73,11 +73,11 @@ pub(crate) fn options() -> PercolatorOptions {
     PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() }
 }
 
-/// Clients by turns on several databases.
+/// A client that begins transactions on several databases in turn.
 struct RoundRobinClient {
     clients: Vec<DatabaseClient>,
     next: AtomicUsize,
-    /// Attempts to begin a transaction, on one after the other.
+    /// The number of attempts to begin a transaction.
     begins: u32,
 }
 
@@ -91,14 +91,14 @@ impl Client for RoundRobinClient {
                 Err(Failure::Conflict(why)) => failure = Some(Failure::Conflict(why)),
                 begun => return begun,
             }
-            // A process that is down, or has a wrong clock, is not asked again and again until it is back.
+            // Waits before the next attempt, as the process may be down or have a wrong clock.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Err(failure.unwrap_or_else(|| Failure::Conflict("nobody was asked".to_owned())))
     }
 }
 
-/// Plays the schedule of a seed, with the engine as it is or broken in one place.
+/// Runs the schedule of a seed, with the engine or one of its mutants.
 pub(crate) async fn run_schedule(seed: u64, scenario: Scenario, mutant: Option<Mutant>) -> ScheduleResult {
     let Scenario { kind, disturbance, documents, committed } = scenario;
     let (sources, clock) = Sources::manual(seed);
@@ -138,7 +138,7 @@ pub(crate) async fn run_schedule(seed: u64, scenario: Scenario, mutant: Option<M
         Percolator::new(Arc::clone(&gates[2]) as Arc<dyn DocumentStore>, own_sources[2].clone(), options()).unwrap();
     let cleaning = tokio::spawn(async move {
         loop {
-            // What it cannot do now it does in the next pass.
+            // A failed pass is repeated.
             let _ = engine.clean().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -177,7 +177,7 @@ pub(crate) async fn run_schedule(seed: u64, scenario: Scenario, mutant: Option<M
     ScheduleResult { problems, kinds, requests, faults, clock_faults, committed, failed, unknown, trace }
 }
 
-/// Sources for each process, whose clock is right or wrong from the beginning; all clocks, that of the store last.
+/// Returns sources for each process, whose clock may be wrong from the start, and all clocks, that of the store last.
 fn with_own_clocks(seed: u64, store: &Arc<ManualClock>) -> (Vec<Sources>, Vec<Arc<ManualClock>>) {
     let random = SeededRandom::new(!seed);
     let mut clocks = Vec::new();
@@ -198,12 +198,12 @@ async fn rows(store: &dyn DocumentStore) -> Vec<Document> {
     found.iter().map(|row| Document::try_from(&**row).unwrap()).collect()
 }
 
-/// Whether somebody rolled a transaction back for its time, although no time has passed.
+/// Returns whether a process rolled a transaction back as expired, although no time has passed.
 async fn has_rollback_record(store: &dyn DocumentStore) -> bool {
     rows(store).await.iter().any(|row| row.get_document("_hf").is_ok_and(|hidden| hidden.contains_key("rb")))
 }
 
-/// What a process that comes long after finds that should not be there.
+/// Returns locks and records that a much later process finds although they should be gone.
 async fn leftovers(
     store: &Arc<dyn DocumentStore>,
     sources: &Sources,

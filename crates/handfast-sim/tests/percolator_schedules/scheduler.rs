@@ -1,4 +1,4 @@
-//! Lets requests to the store go on, one at a time, in an order that follows from a seed.
+//! Releases requests to the store one at a time, in an order that a seed determines.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,42 +8,41 @@ use bson::DateTime;
 use handfast_store::decorator::{Fault, Faulty};
 use handfast_store::{Clock, DocumentStore, ManualClock, Random, SeededRandom};
 
-/// Longer than a lock lives.
+/// A time longer than the lifetime of a lock.
 const LOCK_TIME: Duration = Duration::from_secs(6);
-/// Longer than anything is kept for anybody.
+/// A time longer than all retention times.
 const LONG: Duration = Duration::from_secs(1_300);
-/// Times that the clock goes on by the life of a lock: together less than a request may be late.
+/// The number of steps of the clock by the lifetime of a lock: together less than the longest delay of a request.
 const TICKS_MAX: u32 = 30;
-/// Of so many requests one is held up..
+/// One in so many requests is held back.
 const HELD_ONE_IN: usize = 12;
-/// ..for as many others at least, and up to so many: long enough for others to do much.
+/// The least and the largest number of other requests before a held one is released.
 const HELD_FOR: (usize, usize) = (20, 100);
-/// By how much clocks are wrong: days, more than anything is kept for, more than a lock lives; or not at all.
+/// The errors of clocks in seconds: days, more than the retention, more than the lifetime of a lock, or none.
 pub(crate) const WRONG_BY_SECONDS: [i64; 8] = [-3 * 86_400, -1_200, -10, 0, 0, 1, 1_200, 3 * 86_400];
-/// After a long time the cleaner is the first, some of the time: for so many requests.
+/// The number of requests for which only the cleaner runs, at times, after a long pause.
 const CLEANER_ALONE: usize = 60;
-/// While a machine sleeps, others have so many requests..
+/// The number of requests of others while a machine sleeps.
 const SLEEP: usize = 90;
-/// ..or wait so often that nothing more comes of it.
+/// The number of idle rounds after which a sleeping machine wakes up.
 const NAP_MAX: u32 = 100;
-/// RoundRobinClient in which everybody who can go on does.
+/// The number of yields in which all tasks proceed to their next request.
 const TURNS: u32 = 12;
-/// RoundRobinClient without a request before a schedule counts as stuck: pauses at locks are shorter.
+/// The number of rounds without a request after which a schedule counts as stuck: pauses at locks are shorter.
 const IDLE_MAX: u32 = 5_000;
 
-/// What happens besides requests that are answered.
+/// The disturbances of a schedule; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disturbance {
-    /// Nothing.
+    /// All requests are answered in time.
     None,
-    /// Time passes: locks run out while their owners live.
+    /// Time passes, so that locks expire while their owners are alive.
     ExpiringLocks,
-    /// And requests and answers are lost, late and doubled.
+    /// Requests and answers are lost, late and repeated.
     LostRequests,
-    /// And processes crash, and come back; and a long time passes after that.
+    /// Processes crash and restart; at times after a long pause.
     Crashes,
-    /// And each process has its own clocks: its time of day is slow or fast, and is set back and forward; its stopwatch stops
-    /// while its machine sleeps.
+    /// Each process has its own clocks: its time of day is wrong and is changed; its monotonic clock stops while its machine sleeps.
     WrongClocks,
 }
 
@@ -55,26 +54,26 @@ impl Disturbance {
 
 pub(crate) type Gate = Faulty<dyn DocumentStore>;
 
-/// What the scheduler may do.
+/// Releases the requests of all processes.
 pub(crate) struct Scheduler {
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// Of each process, and of the store; or one for all.
+    /// The clocks of each process and of the store, or one for all.
     pub(crate) clocks: Vec<Arc<ManualClock>>,
     pub(crate) random: SeededRandom,
     pub(crate) disturbance: Disturbance,
     ticks: u32,
-    /// A request that is held up, up to when.
+    /// A request that is held back: process, number, and the step of its release.
     held: Option<(usize, u64, usize)>,
-    /// Only the cleaner goes on up to then.
+    /// The step up to which only the cleaner runs.
     alone: usize,
-    /// A process whose machine sleeps, and up to when.
+    /// A process whose machine sleeps, and the step at which it wakes up.
     asleep: Option<(usize, usize)>,
     steps: usize,
     pub(crate) requests: u64,
     pub(crate) faults: u64,
-    /// Clocks that were set, and machines that slept.
+    /// The number of changed clocks and sleeping machines.
     pub(crate) clock_faults: u64,
-    /// All that was done, a word each.
+    /// All steps, one word each.
     pub(crate) trace: String,
 }
 
@@ -107,7 +106,7 @@ impl Scheduler {
         (self.random.next_u64() % bound.max(1) as u64) as usize
     }
 
-    /// Goes on until it is done.
+    /// Releases requests until the schedule is done.
     pub(crate) async fn run(&mut self, is_done: impl Fn() -> bool, on_restart: impl AsyncFn()) {
         let mut idle = 0;
         loop {
@@ -136,7 +135,7 @@ impl Scheduler {
         self.asleep.is_some_and(|(at, until)| at == process && self.steps <= until)
     }
 
-    /// A request that waits: of any process with the same chance, but for those that are held up.
+    /// Chooses a waiting request, with the same probability for each process that is not held back.
     fn choose(&mut self) -> (usize, u64) {
         let (steps, held) = (self.steps, self.held);
         let is_held = |process: usize, number: u64| {
@@ -156,7 +155,7 @@ impl Scheduler {
             waiting.retain(|(process, _)| *process == cleaner);
         }
         let Some((process, numbers)) = waiting.get(self.below(waiting.len())) else {
-            // Only the one that is held up.
+            // Only the held request is left.
             return self.held.take().map(|(process, number, _)| (process, number)).unwrap_or_default();
         };
         let number = numbers[self.below(numbers.len())];
@@ -207,7 +206,7 @@ impl Scheduler {
         }
     }
 
-    /// A process crashes, and comes back.
+    /// Crashes a process and restarts it.
     async fn crash(&mut self, process: usize, on_restart: &impl AsyncFn()) {
         self.note(&format!("crash{process}"));
         self.take_down(process);
@@ -216,20 +215,20 @@ impl Scheduler {
         self.gates[process].restart();
     }
 
-    /// What a process has under way is lost, as is whatever it tries before it is back.
+    /// Loses all requests of a process up to its restart.
     fn take_down(&mut self, process: usize) {
         self.faults += 1;
-        // The first takes the store from the process; all others meet that.
+        // The first fault crashes the process; its other requests fail.
         for (number, _) in self.gates[process].frozen_operations() {
             let fault = if self.below(2) == 0 { Fault::CrashBefore } else { Fault::CrashAfter };
             self.gates[process].release_one(number, Some(fault));
         }
     }
 
-    /// Everybody crashes, and comes back after everything has run out. What was late has arrived before.
+    /// Crashes all processes, and restarts them after all locks have expired and all late requests have arrived.
     async fn crash_all_for_long(&mut self, on_restart: &impl AsyncFn()) {
         self.note("long");
-        // Nothing may be under way for that long: also what is tried again.
+        // No request may be in flight for that long, including repeated ones.
         while self.gates.iter().any(|gate| gate.frozen() > 0) {
             for process in 0..self.gates.len() {
                 self.take_down(process);
@@ -250,12 +249,12 @@ impl Scheduler {
         }
     }
 
-    /// Time passes, for all.
+    /// Advances all clocks.
     fn pass(&self, by: Duration) {
         self.clocks.iter().for_each(|clock| clock.advance(by));
     }
 
-    /// Somebody sets the time of day of a process, wrong or right. That of the store is right.
+    /// Sets the time of day of a process, right or wrong. That of the store is always right.
     fn set_clock(&mut self) {
         let Some((store, processes)) = self.clocks.split_last() else { return };
         let process = self.below(processes.len());
@@ -265,10 +264,10 @@ impl Scheduler {
         self.note(&format!("set{process}:{wrong}"));
     }
 
-    /// The machine of a process sleeps for a long time, with what it is about to send. Its stopwatch does not count that.
+    /// Lets the machine of a process sleep for a long time, with its pending requests. Its monotonic clock stops.
     async fn sleep(&mut self, process: usize) {
         self.note(&format!("sleep{process}"));
-        // What was sent arrives in time, or never.
+        // Requests arrive in time or never.
         for gate in &self.gates {
             gate.deliver_late().await;
         }
@@ -285,7 +284,7 @@ impl Scheduler {
         }
         self.clock_faults += 1;
         self.ticks = 0;
-        // The cleaner comes by before it goes on.
+        // The cleaner runs before the process wakes up.
         self.asleep = Some((process, self.steps + SLEEP));
         self.alone = self.steps + CLEANER_ALONE;
     }
@@ -295,7 +294,7 @@ impl Scheduler {
     }
 }
 
-/// Lets everybody go on up to their next request.
+/// Lets all tasks proceed to their next request.
 pub(crate) async fn yield_to_all() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
