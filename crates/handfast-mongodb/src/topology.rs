@@ -74,7 +74,7 @@ impl fmt::Display for ServerRole {
 pub struct ServerDescription {
     /// Its address: `127.0.0.1:27017`.
     pub address: String,
-    /// What it is.
+    /// Its role.
     pub role: ServerRole,
     /// Why nothing is known of it, if that is so.
     pub error: Option<String>,
@@ -97,7 +97,7 @@ impl fmt::Debug for TopologyObserver {
     }
 }
 
-/// What the driver calls: each change goes to the log, and to the observer.
+/// Returns the handler that the driver calls. It logs each change and passes it to the observer.
 pub(crate) fn handler(observer: Option<TopologyObserver>, contact: Arc<Contact>) -> EventHandler<SdamEvent> {
     EventHandler::callback(move |event| {
         let event = match event {

@@ -149,7 +149,7 @@ impl Workload {
                 } else {
                     (first..first + 4).map(Step::Read).collect()
                 };
-                // Some only look: whoever sees the one write and not the other makes a history impossible by that alone.
+                // Some only read: a reader that sees only one of two writes can make the history impossible.
                 let written = Some(written).filter(|_| !one_in(random, 4));
                 reads.into_iter().chain(written).collect()
             }

@@ -32,14 +32,14 @@ use tokio::sync::RwLock;
 /// Transactions that commit in a run.
 const COMMITTED: u64 = 1_500;
 const PROCESSES: u32 = 8;
-/// Of a thousand operations so many meet a fault.
+/// The number of faults per thousand operations.
 const FAULTS_PER_THOUSAND: u16 = 40;
 /// After so many acknowledged commits the process is killed.
 const COMMITS_PER_PROCESS: u64 = 250;
 /// After so many, what is late arrives.
 const COMMITS_PER_DELIVERY: u64 = 2;
 
-/// What is wrong on purpose.
+/// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     /// Nothing.
@@ -59,7 +59,7 @@ struct Machine {
     mutant: Mutant,
     seed: u64,
     commits: AtomicU64,
-    /// Of processes that are over.
+    /// The number of lost commits of earlier processes.
     lost_commits: AtomicU64,
     process: RwLock<Process>,
 }

@@ -19,7 +19,7 @@ const ALL_KINDS: [WorkloadKind; 5] = [
     WorkloadKind::LongScan,
 ];
 
-/// What catches a fault: a workload, at an isolation, by an anomaly of this name.
+/// The workload, isolation and anomaly that catch each fault.
 const CATCHES: &[(Fault, WorkloadKind, Isolation, &str)] = &[
     (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-update"),
     (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),

@@ -21,7 +21,7 @@ use handfast_txn::{Catalog, Claims, Database, Engine, EngineTraits, Local, Outco
 /// A fault of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// None: the real engine.
+    /// The real engine without a fault.
     Sound,
     /// Claims are always granted, and the commit does not look who has written since the snapshot.
     NoWriteCheck,
@@ -29,7 +29,7 @@ enum Mutant {
     ReadsLatest,
     /// Half of a batch is committed, now and then.
     HalfCommit,
-    /// The same, and nobody is told how it ended.
+    /// Half of a batch is committed, and its outcome stays unknown.
     HalfUnknown,
     /// A commit is acknowledged and forgotten, now and then.
     ForgottenCommit,
@@ -59,7 +59,7 @@ const CATCHES: &[(Mutant, WorkloadKind, Isolation, &str)] = &[
 ];
 
 const COMMITTED: u64 = 500;
-/// Of so many commits, one is done wrong by the mutants that are wrong now and then.
+/// Intermittent mutants affect one in so many commits.
 const WRONG_ONE_IN: u64 = 8;
 /// Turns of the others before a retry comes.
 const LATER: u32 = 20;
@@ -193,7 +193,7 @@ async fn newest(engine: &Local) -> StoreResult<CommitTimestamp> {
     Ok(engine.begin(Duration::MAX).await?.snapshot.timestamp())
 }
 
-/// What a retry does when nobody knows any more that the first attempt has come through.
+/// Commits once more, as a retry does without a record of the first attempt.
 async fn apply_again(engine: Arc<Local>, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
     for _ in 0..LATER {
         tokio::task::yield_now().await;
@@ -206,7 +206,7 @@ struct GrantAll;
 
 impl Claims for GrantAll {}
 
-/// What is newest, under the name of a snapshot.
+/// A snapshot that returns the newest documents.
 struct Latest {
     timestamp: CommitTimestamp,
     engine: Arc<Local>,

@@ -42,7 +42,7 @@ async fn a_server_of_another_replica_set_is_named() {
     assert!(error.message().starts_with(&told), "{error}");
 }
 
-/// As behind a forwarded port: the driver goes where the server says that it is, and nobody is there.
+/// As behind a forwarded port: the driver connects to the advertised address, where no server listens.
 #[tokio::test]
 async fn a_server_that_advertises_another_address_is_named() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -85,7 +85,7 @@ fn unknown() -> ProxyAction {
     ProxyAction::Answer(rawdoc! { "ok": 0, "code": 238, "codeName": "NotImplemented", "errmsg": "not implemented" })
 }
 
-/// What a server does that is told here to lack something.
+/// The behaviour of a server that lacks a capability.
 type Lack = fn(&RawDocument) -> ProxyAction;
 
 fn has_field(command: &RawDocument, list: &str, field: &str) -> bool {
@@ -120,7 +120,7 @@ fn ignores_hints(command: &RawDocument) -> ProxyAction {
     ProxyAction::Answer(rawdoc! { "n": 0, "ok": 1 })
 }
 
-/// As a server for which NaN is not equal to NaN, and so another `_id`.
+/// Behaves as a server for which NaN differs from NaN, and so is another `_id`.
 fn refuses_to_replace_nan_ids(command: &RawDocument) -> ProxyAction {
     let statements = command.get_array("updates").into_iter().flatten().flatten();
     let mut changes = statements.filter_map(|one| one.as_document()?.get_document("u").ok());
@@ -169,7 +169,7 @@ async fn a_probe_that_the_network_cuts_once_is_tried_again() {
     }
 }
 
-/// As FerretDB 1 names itself: whoever does not say that nobody else writes, is refused.
+/// A server with the name of FerretDB 1 is refused without the option of a sole writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_atomic_updates_needs_a_sole_writer() {
     let server = TestServer::start(Topology::Standalone).await;

@@ -84,7 +84,7 @@ async fn a_lost_read_changes_nothing() {
     }
 }
 
-/// What has come stays good: the error is told in its place, after the documents before it.
+/// The cursor returns the documents before the error first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cursor_that_breaks_gives_what_it_has_first() {
     let server = TestServer::start(Topology::Standalone).await;

@@ -64,7 +64,7 @@ pub(crate) async fn connected(uri: &str, options: ConnectOptions) -> Connection 
     connect(uri, Sources::seeded(2), options).await.expect("a connection")
 }
 
-/// What the proxy does with a request.
+/// The proxy's action for a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ProxyAction {
     /// Hands it on, and its answer back.

@@ -52,8 +52,7 @@ impl Action {
         Ok(format!("{outcome:?}"))
     }
 
-    /// What a client does that does not know whether it was done. A commit that was done and is repeated must answer as
-    /// it did the first time, whatever comes with it.
+    /// Repeats the action, as a client without an answer does. A repeated commit must return the first result, whatever its writes.
     pub(crate) async fn repeat(self, database: &Database, defect: Option<Defect>) -> Result<String> {
         if !self.is_transaction() {
             return self.execute(database, defect).await;
@@ -123,7 +122,7 @@ pub(crate) async fn fill(store: &dyn DocumentStore) {
     }
 }
 
-/// Everything that is stored, indexes and the records of outcomes too.
+/// Returns all stored documents, with indexes and records of outcomes.
 pub(crate) async fn dump(store: &dyn DocumentStore) -> Vec<RawDocumentBuf> {
     let mut everything = Vec::new();
     for namespace in [accounts(), branch(), Ticket::namespace().unwrap()] {

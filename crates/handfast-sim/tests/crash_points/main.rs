@@ -52,7 +52,7 @@ struct FaultyStore {
 
 /// The results of a run without faults.
 struct Reference {
-    /// Of each action.
+    /// The answer of each action.
     answers: Vec<String>,
     /// Before, between and after the actions.
     states: Vec<Vec<RawDocumentBuf>>,
@@ -99,7 +99,7 @@ async fn run_without_faults(defect: Option<Defect>) -> Reference {
     Reference { answers, states, operations }
 }
 
-/// What is wrong at one point; whether an action was found done that nobody had been told of.
+/// Checks one crash point. Returns whether an action was applied without an acknowledgement.
 async fn check_point(number: u64, kind: Fault, defect: Option<Defect>, reference: &Reference) -> Result<bool, String> {
     let faulty_store = FaultyStore::open(Plan::at(number, kind), defect).await;
     let mut done = 0;
@@ -198,7 +198,7 @@ async fn check_every_point() -> (usize, usize, Vec<String>) {
     (results.len(), unacknowledged, results.into_iter().filter_map(Result::err).collect())
 }
 
-/// What is wrong at the first point that shows the defect.
+/// Returns the failure at the first crash point that shows the defect.
 async fn first_failure(defect: Defect) -> Option<String> {
     let reference = run_without_faults(Some(defect)).await;
     for number in 0..reference.operations {

@@ -37,7 +37,7 @@ struct Databases {
     committed: u64,
     clients: Vec<Database>,
     background: Database,
-    /// What has to be there as long as the databases are.
+    /// The directory, which has to exist as long as the databases.
     _kept: Option<TempDir>,
 }
 
@@ -84,7 +84,7 @@ async fn check_all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Dat
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// What all workloads together have done at least.
+/// Returns the least counts of all workloads together.
 fn minimum_tally(catalog: Catalog, committed: u64) -> Tally {
     let once = committed / 10;
     let changed = match catalog {

@@ -35,7 +35,7 @@ enum Mutant {
     NewestCatalog,
     /// Deletions of a batch are forgotten.
     ForgottenDeletions,
-    /// What is inserted where the same transaction deleted something is forgotten.
+    /// An insertion is forgotten if the same transaction deleted a document there.
     ForgottenReinsertions,
     /// A document that is inserted and deleted in one transaction is no reason to refuse another one that inserts it.
     UnnoticedInsertions,

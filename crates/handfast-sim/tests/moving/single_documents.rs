@@ -12,9 +12,9 @@ use crate::{Catalog, Databases, check_all};
 
 /// Transactions that commit: fewer, as each takes many requests.
 const COMMITTED: u64 = 50;
-/// Of a thousand operations so many meet a fault: a serializable transaction that opens accounts has hundreds.
+/// The number of faults per thousand operations: a serializable transaction that opens accounts has hundreds.
 const FAULTS_PER_THOUSAND: u16 = 2;
-/// By how much the clock of all goes on while everybody waits for a millisecond.
+/// The step of the shared clock per millisecond of waiting.
 const TIME_PER_MILLISECOND: Duration = Duration::from_millis(10);
 
 async fn without_faults(seed: u64) -> Databases {

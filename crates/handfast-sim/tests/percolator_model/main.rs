@@ -50,7 +50,7 @@ use crate::protocol::{Bounds, Event, Network, Protocol};
 use crate::rules::{Mutant, Rules};
 use crate::state::programs;
 
-/// As many as there are processors where it matters.
+/// The number of threads.
 const THREADS: usize = 2;
 
 const SMALL: Bounds = Bounds {

@@ -79,7 +79,7 @@ impl Protocol {
         self.note_decisions(state, document);
     }
 
-    /// What the transactions have come to whose primary this is.
+    /// Notes the outcomes of the transactions with this primary.
     fn note_decisions(&self, state: &mut State, document: DocumentIndex) {
         let row = self.table.entry(state.row(document));
         for of in &mut state.clients[..self.bounds.clients] {

@@ -24,7 +24,7 @@ pub(crate) fn resolution(decision: Decision, claim: Claim) -> Operation {
 }
 
 impl Protocol {
-    /// What others do about a client's transaction.
+    /// Adds the actions of other processes for a client's transaction.
     pub(crate) fn others_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
         if of.has_begun() && (of.learned.is_some() || !self.keeps_decisions()) {
             // Also where its lock is gone: the step has to see that.
@@ -34,7 +34,7 @@ impl Protocol {
         if of.learned.is_some() {
             return;
         }
-        // Whoever has found a lock once, or is to say what became of a transaction, may ask late.
+        // A process that has found a lock, or resolves a transaction, may read the primary late.
         let may_ask = !of.is_over && matches!(of.phase, Phase::Committing | Phase::GivenUp { .. });
         if may_ask || self.holds_any(state, of) {
             actions.push(Action::Ask(client));
@@ -54,7 +54,7 @@ impl Protocol {
         }
     }
 
-    /// What the primary of a client's transaction says, and whether it is to be rolled back.
+    /// Returns the outcome in the primary of a client's transaction, or whether it has to be rolled back.
     pub(crate) fn answer(&self, rows: &[RowId; DOCUMENTS_MAX], of: &Client, client: ClientIndex) -> PrimaryAnswer {
         let Some(primary) = of.primary() else { return PrimaryAnswer::Nothing };
         let row = rows[usize::from(primary)];
@@ -101,7 +101,7 @@ impl Protocol {
         }
     }
 
-    /// What somebody who asks just now would be told.
+    /// Returns the outcome that a process would read now.
     pub(crate) fn decision(&self, state: &State, of: &Client, client: ClientIndex) -> Option<Decision> {
         match self.answer(&state.rows, of, client) {
             PrimaryAnswer::Decided(decision) => Some(decision),

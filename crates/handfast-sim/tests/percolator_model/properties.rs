@@ -88,7 +88,7 @@ fn sometimes() -> Properties {
     ]
 }
 
-/// What a document is at a tick, by what has committed so far.
+/// Returns the version of a document at a tick, by the transactions that have committed.
 fn expected(model: &Protocol, state: &State, document: u8, at: u8) -> ObservedVersion {
     let mut newest = (0, if document == 0 { ObservedVersion::By(0) } else { ObservedVersion::Nothing });
     for (client, of) in model.clients(state) {

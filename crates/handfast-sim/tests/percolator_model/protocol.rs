@@ -25,7 +25,7 @@ pub(crate) type ClientIndex = u8;
 /// A document, by its number.
 pub(crate) type DocumentIndex = u8;
 
-/// What can happen in a state.
+/// An action in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// With this program.
@@ -57,7 +57,7 @@ pub(crate) enum Action {
 pub(crate) struct Bounds {
     pub(crate) clients: usize,
     pub(crate) documents: usize,
-    /// What clients may do, as places in [`PROGRAMS`].
+    /// The programs of clients, as indexes of [`PROGRAMS`].
     pub(crate) programs: &'static [u8],
     /// Whether there is a collector.
     pub(crate) collects: bool,
@@ -73,7 +73,7 @@ pub(crate) enum Network {
     Late,
 }
 
-/// What happens in a step, and no state shows.
+/// An event in a step that the state does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     ReaderWaits,
@@ -102,7 +102,7 @@ pub(crate) struct Protocol {
     pub(crate) bounds: Bounds,
     pub(crate) rules: Rules,
     pub(crate) table: Table,
-    /// What happened on the way, counted.
+    /// The counts of events.
     happened: [AtomicU64; EVENTS.len()],
 }
 

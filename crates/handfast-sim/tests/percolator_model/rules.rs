@@ -17,13 +17,13 @@ pub(crate) enum Mutant {
     DecisionNotLookedFor,
     /// A commit whose lock is gone moves its version in all the same.
     CommitWithoutLock,
-    /// Who moves a version in takes whatever lock is there for the transaction's.
+    /// A roll-forward accepts any lock as the transaction's.
     AnyLockCommitted,
     /// A read does not look at locks.
     ReadIgnoresLocks,
     /// A rollback leaves no record.
     NoRollbackRecord,
-    /// Of several rollbacks a row remembers the last.
+    /// A row keeps only the record of the last rollback.
     CollapsedRollbackRecord,
     /// The collector takes rollback records of transactions that may still send something.
     RecordDroppedEarly,
@@ -31,9 +31,9 @@ pub(crate) enum Mutant {
     HistoryCutBeforeLocks,
     /// The collector's safe point is not held back by transactions that are open.
     SafePointTooNew,
-    /// Who finds a lock whose time is over takes it away, and asks no primary.
+    /// A process removes an expired lock without reading the primary.
     LockTrustedFirst,
-    /// Who rolls back does not wait until the primary has its record.
+    /// A rollback does not wait for the record on the primary.
     RollbackNotDurable,
     /// The committer sends all commits at once, the primary's among them.
     SecondaryBeforePrimary,
@@ -107,7 +107,7 @@ impl Rules {
         Ok(changed(step, |next| next.rolled_back = row.rolled_back.clone()))
     }
 
-    /// Of somebody who has asked the primary.
+    /// The roll-forward by a process that has read the primary.
     pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, NotCommitted> {
         let mut shown = row.clone();
         if let Some(lock) = shown.lock.as_mut().filter(|_| self.is_broken(Mutant::AnyLockCommitted)) {
@@ -172,7 +172,7 @@ fn changed(step: Step, change: impl FnOnce(&mut Row)) -> Step {
     }
 }
 
-/// What a reader sees of a row.
+/// The result of a read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reading {
     ObservedVersion(ObservedVersion),

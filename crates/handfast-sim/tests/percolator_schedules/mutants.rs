@@ -20,7 +20,7 @@ use crate::scheduler::Disturbance;
 /// The oracle of a client's clock that is a minute ahead: longer than a lock lives, and shorter than anything is kept, so that what it
 /// breaks is broken by locks that are taken for expired.
 const A_MINUTE: i64 = 60_000 << 18;
-/// By how many timestamps an oracle goes back that repeats.
+/// The number of timestamps by which a repeating oracle goes back.
 const REPEATED: i64 = 12;
 
 /// A violated rule of the engine.
@@ -28,9 +28,9 @@ const REPEATED: i64 = 12;
 pub(crate) enum Mutant {
     /// A rollback leaves no record.
     NoRollbackRecord,
-    /// Of several rollbacks a row remembers the last.
+    /// A row keeps only the record of the last rollback.
     CollapsedRollbackRecord,
-    /// Who resolves a lock whose time is over does not see what its primary has decided.
+    /// A process that resolves an expired lock does not see the outcome in its primary.
     LockTrustedFirst,
     /// The cleaner forgets history while locks point at it.
     HistoryCutBeforeLocks,
