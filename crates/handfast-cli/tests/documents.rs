@@ -1,11 +1,12 @@
-//! Files that the documents speak of exist.
+//! Compares the documents with the files and the types that they name.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
 #[test]
-fn links_and_paths_in_documents_lead_somewhere() -> Result<()> {
+fn links_and_paths_in_documents_exist() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut documents = Vec::new();
     for directory in ["", "docs", "docs/patterns", "docs/decisions"] {
@@ -33,7 +34,7 @@ fn links_and_paths_in_documents_lead_somewhere() -> Result<()> {
     Ok(())
 }
 
-/// What links lead to, from where the document is, and what stands as `crates/..` in backticks, from the root.
+/// Returns the targets of links, relative to the document, and the paths `crates/..` in backticks, relative to the root.
 fn targets(text: &str, document: &Path, root: &Path) -> Vec<PathBuf> {
     let base = document.parent().unwrap_or(root);
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -44,8 +45,115 @@ fn targets(text: &str, document: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_check_itself_can_fail() {
+fn dead_links_are_found() {
     let text = "[a](x.md#y) [b](https://z) [c](#d) `crates/nowhere` `cargo crates/x`";
     let found = targets(text, Path::new("/r/docs/d.md"), Path::new("/r"));
     assert_eq!(found, [PathBuf::from("/r/docs/x.md"), PathBuf::from("/r/crates/nowhere")]);
+}
+
+/// Names that no type may have: each is a private coinage where a term of the field exists.
+const COINAGES: [&str; 15] = [
+    "Doubts", "Ending", "Fate", "Going", "Images", "InTurn", "Judging", "Long", "Own", "Place", "Room", "Taken",
+    "Through", "Told", "Whole",
+];
+
+/// The declaration of a type in the source of a crate.
+#[derive(Debug, PartialEq)]
+struct TypeDeclaration {
+    name: String,
+    is_public: bool,
+}
+
+#[test]
+fn each_type_in_the_glossary_is_declared_once() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let glossary = std::fs::read_to_string(root.join("docs/glossary.md"))?;
+    let named = glossary_types(&glossary);
+    ensure!(named.len() > 10, "types were not found in the glossary");
+    let public: Vec<String> = all_types(&root)?
+        .into_iter()
+        .filter(|(_, declaration)| declaration.is_public)
+        .map(|(_, declaration)| declaration.name)
+        .collect();
+    let mut wrong = Vec::new();
+    for (noun, name) in named {
+        let count = public.iter().filter(|public| **public == name).count();
+        if count != 1 {
+            wrong.push(format!("{noun}: {count} public types are named {name}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "docs/glossary.md:\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn no_type_has_a_coined_name() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let types = all_types(&root)?;
+    ensure!(types.len() > 500, "types were not found");
+    let coined: Vec<String> = types
+        .iter()
+        .filter(|(_, declaration)| COINAGES.contains(&declaration.name.as_str()))
+        .map(|(path, declaration)| format!("{}: {}", path.display(), declaration.name))
+        .collect();
+    ensure!(coined.is_empty(), "name these types by a term of the field:\n{}", coined.join("\n"));
+    Ok(())
+}
+
+/// Returns the nouns of the glossary that name a type, with the type: `| noun (`Type`) | meaning |`.
+fn glossary_types(glossary: &str) -> BTreeMap<String, String> {
+    let nouns = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let named = nouns.filter_map(|noun| {
+        let (noun, rest) = noun.split_once(" (`")?;
+        Some((noun.to_owned(), rest.strip_suffix("`)")?.to_owned()))
+    });
+    named.collect()
+}
+
+/// Returns all types that the source of the crates declares, with the file of each.
+fn all_types(root: &Path) -> Result<Vec<(PathBuf, TypeDeclaration)>> {
+    let mut types = Vec::new();
+    let mut directories = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        directories.push(entry?.path().join("src"));
+    }
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path)?;
+                types.extend(declared_types(&text).map(|declaration| (path.clone(), declaration)));
+            }
+        }
+    }
+    Ok(types)
+}
+
+/// Returns the types that a source file declares.
+fn declared_types(text: &str) -> impl Iterator<Item = TypeDeclaration> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub("));
+        let first = words.next()?;
+        let is_public = first == "pub";
+        let keyword = if is_public { words.next()? } else { first };
+        if !["struct", "enum", "trait", "type", "union"].contains(&keyword) {
+            return None;
+        }
+        let name = words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        Some(TypeDeclaration { name: name.to_owned(), is_public })
+    })
+}
+
+#[test]
+fn types_are_found_in_sources_and_in_the_glossary() {
+    let source =
+        "pub struct Place(u32);\npub(crate) enum Fate<'a> {\n    type Own = u8;\n// struct Room\nlet enumerated = 1;";
+    let found: Vec<_> = declared_types(source).map(|declared| (declared.name, declared.is_public)).collect();
+    let expected = [("Place", true), ("Fate", false), ("Own", false)];
+    assert_eq!(found, expected.map(|(name, is_public)| (name.to_owned(), is_public)));
+    let glossary =
+        "| noun | meaning |\n| --- | --- |\n| cursor (`Cursor`) | Some `Page`s. |\n| class (of an error) | x |";
+    assert_eq!(glossary_types(glossary), BTreeMap::from([("cursor".to_owned(), "Cursor".to_owned())]));
 }

@@ -1,23 +1,23 @@
-//! What can be wrong with a history as a text, as opposed to what it tells.
+//! Errors of reading and writing histories. An anomaly is a finding and not an error.
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A history that cannot be judged.
+/// The reason why a history cannot be read, written or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read or written.
     #[error("cannot read or write the history")]
     Io(#[from] std::io::Error),
-    /// A line is not what the format says.
+    /// A line does not follow the format.
     #[error("line {line} of the history: {text}")]
     Line {
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault in the line.
         text: String,
     },
-    /// The events do not make a history.
+    /// The events contradict each other.
     #[error("not a history that can be judged: {0}")]
     Malformed(String),
 }

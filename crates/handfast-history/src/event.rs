@@ -1,10 +1,9 @@
-//! What a history consists of.
+//! The events of a history.
 //!
-//! One event when a transaction is begun, one when its client learns how it ended. The order of events is the order in
-//! which one recorder saw them, which is what *before* means: a transaction that ended before another began, in the
-//! history, did so in the world.
+//! A transaction has one event when it begins and one when its client learns how it ended. One recorder puts all events in
+//! order: a transaction whose end precedes another's beginning in the history also ended before it in real time.
 //!
-//! Each line of a file is one event as JSON, in the words of Jepsen's histories, so that Elle and `adya` read them too:
+//! Each line of a file is one event as JSON, in the format of Jepsen's histories, so that Elle and `adya` read them too:
 //!
 //! ```text
 //! {"index":0,"type":"info","f":"history","process":"recorder","model":"list-append","isolation":"snapshot","order":"real-time"}
@@ -12,28 +11,28 @@
 //! {"index":2,"type":"ok","f":"txn","process":3,"txn":17,"value":[["r",1,[4]],["append",1,5]]}
 //! ```
 //!
-//! | field | what it says |
+//! | field | meaning |
 //! | --- | --- |
 //! | `type` | `invoke`; then `ok` (committed), `fail` (certainly without effect) or `info` (outcome unknown) |
-//! | `process` | a number: the client; a process has one transaction at a time. Events of others are left out |
-//! | `txn` | a number for the transaction; without it an end belongs to the last beginning of its process |
-//! | `value` | the micro-operations: `["append",key,value]`, `["w",key,value]`, `["r",key,seen]`; with `invoke` what is planned, where `seen` is `null` |
-//! | `amounts` | for the bank: an amount of money (or `null`) for each micro-operation |
-//! | `time` | nanoseconds since the recorder began. For people |
-//! | `error` | why it did not commit, for people; a `fail` without one was rolled back by its client on purpose |
+//! | `process` | the number of the client; a process has one transaction at a time. Events without such a number are skipped |
+//! | `txn` | the number of the transaction; without it an end belongs to the last beginning of its process |
+//! | `value` | the micro-operations: `["append",key,value]`, `["w",key,value]`, `["r",key,seen]`; an `invoke` has the planned ones, where `seen` is `null` |
+//! | `amounts` | in a bank workload: an amount of money (or `null`) for each micro-operation |
+//! | `time` | nanoseconds since the recorder began, for information only |
+//! | `error` | the reason why the transaction did not commit, for information; the client of a `fail` without one rolled back on purpose |
 //!
-//! Keys and values are integers or strings. A value is written to a key once in the whole history: so whoever reads it
-//! says whom it was from. A list that was never appended to reads as `[]` or `null`, a register never written as `null`.
-//! A beginning without an end is a transaction whose outcome is unknown.
+//! Keys and values are integers or strings. A value is written to a key once in the whole history, so a read identifies
+//! the transaction that wrote it. A list that was never appended to reads as `[]` or `null`, a register never written as
+//! `null`. The outcome of a transaction without an end is unknown.
 //!
-//! The first line may be a header (`"f":"history"`) that says which model the history is of and what was promised. A
-//! bank's header also says `total`, the money that is there, and `accounts`, how many keys hold it.
+//! The first line may be a header (`"f":"history"`) that names the model of the history and the promised isolation. A
+//! bank's header also has `total`, the sum of all amounts, and `accounts`, the number of keys that hold them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A key or a value.
+/// A key or a value: an integer or a string.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Name {
@@ -43,44 +42,44 @@ pub enum Name {
     Text(Box<str>),
 }
 
-/// What the keys hold.
+/// The type of the values that the keys hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// Lists that are appended to: each read shows the order of all writes before it.
+    /// Lists that are appended to: a read shows all earlier writes in order.
     ListAppend,
     /// Values that are overwritten.
     RwRegister,
 }
 
-/// What a store promises of transactions at the same time.
+/// The isolation of concurrent transactions that a store promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     /// Each transaction reads one snapshot; of two that write the same key, one fails.
     Snapshot,
-    /// As if one after the other.
+    /// The result is the same as if the transactions had run one after the other.
     Serializable,
 }
 
-/// What a store promises of transactions one after the other.
+/// The order that a store promises for transactions that do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Nothing.
+    /// No order is promised.
     None,
-    /// A process sees what it did before.
+    /// A process sees the effects of its own earlier transactions.
     Session,
-    /// Whoever begins after an acknowledgement sees what was acknowledged.
+    /// A transaction that begins after a commit was acknowledged sees that commit.
     RealTime,
 }
 
-/// What a history is held against.
+/// The promise that a history is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Of transactions at the same time.
+    /// The isolation of concurrent transactions.
     pub isolation: Isolation,
-    /// Of transactions one after the other.
+    /// The order of transactions that do not overlap.
     pub order: Order,
 }
 
@@ -90,110 +89,110 @@ impl Default for Expectation {
     }
 }
 
-/// What the recorder says of the whole history.
+/// The properties of a whole history, as its first line states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What the keys hold; told from the first write if it is not said.
+    /// The type of the values; without it the first write determines it.
     pub model: Option<Model>,
-    /// What was promised.
+    /// The promised isolation.
     pub isolation: Option<Isolation>,
-    /// What was promised.
+    /// The promised order.
     pub order: Option<Order>,
-    /// A bank's money, and the number of accounts that hold it.
+    /// The invariant of a bank workload.
     pub bank: Option<Bank>,
 }
 
-/// What a bank has to keep.
+/// The invariant of a bank workload: transfers do not change the sum of all accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bank {
     /// The sum of all amounts, at every moment.
     pub total: i64,
-    /// How many keys hold them: a read of as many is a read of all.
+    /// The number of accounts; a transaction that reads that many keys reads them all.
     pub accounts: u64,
 }
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// The transaction begins.
     Invoke,
-    /// It has committed.
+    /// The transaction has committed.
     Ok,
-    /// It has certainly had no effect.
+    /// The transaction certainly had no effect.
     Fail,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Info,
 }
 
-/// One transaction's beginning or end.
+/// The beginning or the end of one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Which.
+    /// Its kind.
     pub kind: EventKind,
-    /// The client.
+    /// The number of the client.
     pub process: i64,
-    /// The transaction, if the recorder numbers them.
+    /// The number of the transaction, if the recorder numbers them.
     pub transaction: Option<u64>,
-    /// What it does, or did.
+    /// The planned micro-operations of a beginning, the executed ones of an end.
     pub operations: Vec<MicroOp>,
-    /// Since the recorder began.
+    /// The time since the recorder began.
     pub nanoseconds: Option<i64>,
-    /// Why it did not commit. Without it a [`Fail`](EventKind::Fail) was rolled back by its client on purpose.
+    /// The reason why the transaction did not commit. The client of a [`Fail`](EventKind::Fail) without one rolled back on purpose.
     pub error: Option<String>,
 }
 
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MicroOp {
-    /// A value at the end of a list.
+    /// Appends a value to a list.
     Append {
-        /// Of which key.
+        /// The key.
         key: Name,
-        /// Which value.
+        /// The value.
         value: Name,
     },
-    /// A register's new value.
+    /// Overwrites a register.
     Write {
-        /// Of which key.
+        /// The key.
         key: Name,
-        /// Which value.
+        /// The value.
         value: Name,
-        /// Money that comes with it.
+        /// The amount of money that is written with the value.
         amount: Option<i64>,
     },
-    /// A look at a key.
+    /// Reads a key.
     Read {
-        /// Which key.
+        /// The key.
         key: Name,
-        /// What was there.
-        seen: Seen,
-        /// Money that came with it.
+        /// The value that the read returned.
+        seen: ReadValue,
+        /// The amount of money that was read with the value.
         amount: Option<i64>,
     },
 }
 
-/// What a read saw.
+/// The value that a read returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Seen {
-    /// A list.
+pub enum ReadValue {
+    /// The elements of a list.
     List(Vec<Name>),
-    /// A register's value.
+    /// The value of a register.
     Value(Name),
-    /// Nothing was there, or it is not known yet.
+    /// The key does not exist, or the read is only planned.
     Nothing,
 }
 
 impl MicroOp {
-    /// The key that it is about.
+    /// Returns the key that the micro-operation reads or writes.
     pub fn key(&self) -> &Name {
         match self {
             MicroOp::Append { key, .. } | MicroOp::Write { key, .. } | MicroOp::Read { key, .. } => key,
         }
     }
 
-    /// The key and the value that it writes, if it does.
+    /// Returns the key and the value of a write.
     pub fn written(&self) -> Option<(&Name, &Name)> {
         match self {
             MicroOp::Append { key, value } | MicroOp::Write { key, value, .. } => Some((key, value)),
@@ -201,12 +200,12 @@ impl MicroOp {
         }
     }
 
-    /// Which model it belongs to, if it says.
+    /// Returns the model that the micro-operation implies. A read of nothing implies none.
     pub fn model(&self) -> Option<Model> {
         match self {
-            MicroOp::Append { .. } | MicroOp::Read { seen: Seen::List(_), .. } => Some(Model::ListAppend),
-            MicroOp::Write { .. } | MicroOp::Read { seen: Seen::Value(_), .. } => Some(Model::RwRegister),
-            MicroOp::Read { seen: Seen::Nothing, .. } => None,
+            MicroOp::Append { .. } | MicroOp::Read { seen: ReadValue::List(_), .. } => Some(Model::ListAppend),
+            MicroOp::Write { .. } | MicroOp::Read { seen: ReadValue::Value(_), .. } => Some(Model::RwRegister),
+            MicroOp::Read { seen: ReadValue::Nothing, .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Histories as files: one event a line, read and written one at a time.
+//! Reads and writes history files, one event per line.
 
 #[cfg(test)]
 mod tests;
@@ -8,22 +8,22 @@ use std::io::{BufRead, Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{Bank, Event, EventKind, Header, Isolation, MicroOp, Model, Name, Order, Seen};
+use crate::event::{Bank, Event, EventKind, Header, Isolation, MicroOp, Model, Name, Order, ReadValue};
 use crate::{Error, Result};
 
-/// Bytes of one line: a scan of a hundred thousand keys fits; a file that is no history does not fill the memory.
+/// The length limit of a line: a scan of a hundred thousand keys fits, and a file that is no history does not fill the memory.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// One line, read.
+/// The content of one line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// What the recorder says of the whole.
+    /// The properties of the whole history.
     Header(Header),
-    /// A transaction's beginning or end.
+    /// The beginning or the end of a transaction.
     Event(Event),
 }
 
-/// Reads a history, event by event. Empty lines, and events of others than numbered processes, are left out.
+/// Reads a history event by event. Skips empty lines and events whose process is not a number.
 #[derive(Debug)]
 pub struct HistoryReader<R> {
     input: R,
@@ -31,14 +31,14 @@ pub struct HistoryReader<R> {
     line: u64,
 }
 
-/// Writes a history, event by event.
+/// Writes a history event by event.
 #[derive(Debug)]
 pub struct HistoryWriter<W> {
     output: W,
     index: u64,
 }
 
-/// The fields of a line.
+/// All fields of a line.
 #[derive(Serialize, Deserialize)]
 struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     txn: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    value: Option<Vec<(String, Name, Seen)>>,
+    value: Option<Vec<(String, Name, ReadValue)>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     amounts: Option<Vec<Option<i64>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,29 +71,29 @@ struct Line {
     accounts: Option<u64>,
 }
 
-/// The fields by which a line is left out before the others are looked at: those of others may hold anything.
+/// The fields that decide whether a line is skipped. They are parsed first, because the other fields of skipped lines may hold anything.
 #[derive(Deserialize)]
-struct Whose {
+struct LineOrigin {
     f: Option<String>,
     #[serde(default)]
     process: Value,
 }
 
 impl<R: BufRead> HistoryReader<R> {
-    /// Reads from the beginning.
+    /// Creates a reader at the start of its input.
     pub fn new(input: R) -> Self {
         HistoryReader { input, buffer: Vec::new(), line: 0 }
     }
 
-    /// The line that was read last, counted from 1.
+    /// Returns the number of the line that was read last, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// The next event, or `None` at the end.
+    /// Returns the next header or event, or `None` at the end.
     ///
     /// # Errors
-    /// The input fails, or a line is not what the format says.
+    /// [`Error::Io`] if the input cannot be read, [`Error::Line`] if a line does not follow the format.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         loop {
             self.buffer.clear();
@@ -108,9 +108,10 @@ impl<R: BufRead> HistoryReader<R> {
             if self.buffer.trim_ascii().is_empty() {
                 continue;
             }
-            let whose: Whose = serde_json::from_slice(&self.buffer).map_err(|error| self.wrong(error.to_string()))?;
-            let is_header = whose.f.as_deref() == Some("history");
-            let of_transaction = whose.f.as_deref().is_none_or(|f| f == "txn") && whose.process.is_i64();
+            let origin: LineOrigin =
+                serde_json::from_slice(&self.buffer).map_err(|error| self.wrong(error.to_string()))?;
+            let is_header = origin.f.as_deref() == Some("history");
+            let of_transaction = origin.f.as_deref().is_none_or(|f| f == "txn") && origin.process.is_i64();
             if !is_header && !of_transaction {
                 continue;
             }
@@ -126,10 +127,10 @@ impl<R: BufRead> HistoryReader<R> {
 }
 
 impl<W: Write> HistoryWriter<W> {
-    /// Writes the header.
+    /// Creates a writer and writes the header.
     ///
     /// # Errors
-    /// The output fails.
+    /// [`Error::Io`] if the output cannot be written.
     pub fn new(output: W, header: &Header) -> Result<Self> {
         let mut writer = HistoryWriter { output, index: 0 };
         writer.write_line(Line {
@@ -148,7 +149,7 @@ impl<W: Write> HistoryWriter<W> {
     /// Writes an event.
     ///
     /// # Errors
-    /// The output fails.
+    /// [`Error::Io`] if the output cannot be written.
     pub fn write(&mut self, event: &Event) -> Result<()> {
         let amounts: Vec<Option<i64>> = event.operations.iter().map(amount).collect();
         self.write_line(Line {
@@ -163,10 +164,10 @@ impl<W: Write> HistoryWriter<W> {
         })
     }
 
-    /// Everything written, handed back to whoever gave the output.
+    /// Flushes the output and returns it.
     ///
     /// # Errors
-    /// The output fails.
+    /// [`Error::Io`] if the output cannot be written.
     pub fn finish(mut self) -> Result<W> {
         self.output.flush()?;
         Ok(self.output)
@@ -182,7 +183,7 @@ impl<W: Write> HistoryWriter<W> {
 }
 
 impl Line {
-    /// A line that says nothing but its type.
+    /// Creates a line that has only its type.
     fn of(kind: EventKind) -> Self {
         Line {
             index: None,
@@ -222,7 +223,8 @@ fn event(line: Line) -> std::result::Result<Event, String> {
         Some(amounts) => amounts,
         None => vec![None; triples.len()],
     };
-    let operations = triples.into_iter().zip(amounts).map(|(triple, amount)| micro_op(triple, amount));
+    let operations =
+        triples.into_iter().zip(amounts).map(|((kind, key, value), amount)| micro_op(&kind, key, value, amount));
     let error = line.error.map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned));
     Ok(Event {
         kind: line.kind,
@@ -234,20 +236,20 @@ fn event(line: Line) -> std::result::Result<Event, String> {
     })
 }
 
-fn micro_op((what, key, value): (String, Name, Seen), amount: Option<i64>) -> std::result::Result<MicroOp, String> {
-    match (what.as_str(), value) {
+fn micro_op(kind: &str, key: Name, value: ReadValue, amount: Option<i64>) -> std::result::Result<MicroOp, String> {
+    match (kind, value) {
         ("r", seen) => Ok(MicroOp::Read { key, seen, amount }),
-        ("append", Seen::Value(value)) => Ok(MicroOp::Append { key, value }),
-        ("w", Seen::Value(value)) => Ok(MicroOp::Write { key, value, amount }),
-        ("append" | "w", _) => Err(format!("value: {what} of key {key} needs an integer or a string")),
-        _ => Err(format!("value: {what} is none of r, w, append")),
+        ("append", ReadValue::Value(value)) => Ok(MicroOp::Append { key, value }),
+        ("w", ReadValue::Value(value)) => Ok(MicroOp::Write { key, value, amount }),
+        ("append" | "w", _) => Err(format!("value: {kind} of key {key} needs an integer or a string")),
+        _ => Err(format!("value: {kind} is none of r, w, append")),
     }
 }
 
-fn triple(operation: &MicroOp) -> (String, Name, Seen) {
+fn triple(operation: &MicroOp) -> (String, Name, ReadValue) {
     match operation {
-        MicroOp::Append { key, value } => ("append".to_owned(), key.clone(), Seen::Value(value.clone())),
-        MicroOp::Write { key, value, .. } => ("w".to_owned(), key.clone(), Seen::Value(value.clone())),
+        MicroOp::Append { key, value } => ("append".to_owned(), key.clone(), ReadValue::Value(value.clone())),
+        MicroOp::Write { key, value, .. } => ("w".to_owned(), key.clone(), ReadValue::Value(value.clone())),
         MicroOp::Read { key, seen, .. } => ("r".to_owned(), key.clone(), seen.clone()),
     }
 }

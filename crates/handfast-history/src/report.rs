@@ -1,41 +1,40 @@
-//! What a judge says.
+//! The report of a check: anomalies and counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::event::{Name, Order};
 
-/// Anomalies of one kind that are told in full; more are counted. A broken store shows the same thing thousands of times.
+/// The number of anomalies of one kind that a report lists; further ones are only counted, as a broken store shows thousands.
 pub const ANOMALIES_PER_KIND_MAX: usize = 10;
 
-/// The shape of a cycle: which dependencies it is made of (Adya's names).
+/// The shape of a cycle: the kinds of dependencies that it consists of (Adya's names).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cycle {
-    /// Writes over writes alone.
+    /// Write dependencies only.
     WritesOnly,
-    /// Writes over writes, and reads of what was written.
+    /// Write dependencies and read dependencies.
     Information,
-    /// One read of what somebody then overwrote, besides those.
+    /// Those, and one antidependency: a read of a version that another transaction overwrote.
     OneAntidependency,
-    /// Several of them, never two in a row: no snapshot shows this.
+    /// Several antidependencies, never two in a row: snapshot isolation forbids it.
     Nonadjacent,
-    /// Two of them in a row: write skew. Snapshot isolation allows it.
+    /// Two antidependencies in a row, as in write skew: snapshot isolation allows it.
     Adjacent,
 }
 
-/// What can be wrong.
+/// The kind of an anomaly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Transactions that cannot be put in an order. The second part says which order between transactions was needed to
-    /// see it.
+pub enum AnomalyKind {
+    /// Transactions that depend on each other in a cycle.
     Cycle(Cycle, CycleOrder),
-    /// A read of a value whose transaction failed.
+    /// A read of a value whose transaction was aborted.
     AbortedRead,
     /// A read of a value that its own transaction overwrote before it ended.
     IntermediateRead,
-    /// A transaction that does not see its own writes, or sees a key change under it.
+    /// A transaction that does not see its own writes, or whose repeated reads differ.
     Internal,
-    /// Two reads of a list of which neither is the beginning of the other.
+    /// Two reads of a list, neither of which is a prefix of the other.
     IncompatibleOrder,
     /// Two transactions that read the same version of a key and both wrote it.
     LostUpdate,
@@ -45,73 +44,73 @@ pub enum Kind {
     UnwrittenRead,
     /// An acknowledged append that no read ever shows, although one began later.
     LostAppend,
-    /// An acknowledged write that the last read does not know of.
+    /// An acknowledged write that the last read does not show.
     LostWrite,
-    /// A transaction of unknown outcome of which a read showed one write, and a later read should have shown another.
+    /// A transaction of unknown outcome that was applied in part: a read showed one of its writes, and a later read lacks another.
     HalfCommit,
-    /// A bank whose money is not all there.
+    /// A read of all accounts of a bank with a wrong sum.
     WrongTotal,
-    /// An amount that is not the one written with its value.
+    /// A read of an amount that differs from the one written with its value.
     WrongAmount,
 }
 
-/// Which order between transactions a cycle needs.
+/// The order between transactions that a cycle relies on, beside reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CycleOrder {
-    /// None: what was read and written says it all.
+    /// The cycle consists of reads and writes only.
     Data,
-    /// That of a process.
+    /// The order of transactions in a process.
     Session,
-    /// That of the world.
+    /// The order of transactions in real time.
     RealTime,
 }
 
-impl Kind {
-    /// Its name: Adya's where there is one.
+impl AnomalyKind {
+    /// Returns its name, by Adya where one exists.
     pub fn name(self) -> &'static str {
         use Cycle::{Adjacent, Information, Nonadjacent, OneAntidependency, WritesOnly};
         use CycleOrder::{Data, RealTime, Session};
         match self {
-            Kind::Cycle(WritesOnly, Data) => "G0",
-            Kind::Cycle(WritesOnly, Session) => "G0-session",
-            Kind::Cycle(WritesOnly, RealTime) => "G0-real-time",
-            Kind::Cycle(Information, Data) => "G1c",
-            Kind::Cycle(Information, Session) => "G1c-session",
-            Kind::Cycle(Information, RealTime) => "G1c-real-time",
-            Kind::Cycle(OneAntidependency, Data) => "G-single",
-            Kind::Cycle(OneAntidependency, Session) => "G-single-session",
-            Kind::Cycle(OneAntidependency, RealTime) => "G-single-real-time",
-            Kind::Cycle(Nonadjacent, Data) => "G-nonadjacent",
-            Kind::Cycle(Nonadjacent, Session) => "G-nonadjacent-session",
-            Kind::Cycle(Nonadjacent, RealTime) => "G-nonadjacent-real-time",
-            Kind::Cycle(Adjacent, Data) => "G2",
-            Kind::Cycle(Adjacent, Session) => "G2-session",
-            Kind::Cycle(Adjacent, RealTime) => "G2-real-time",
-            Kind::AbortedRead => "G1a",
-            Kind::IntermediateRead => "G1b",
-            Kind::Internal => "internal",
-            Kind::IncompatibleOrder => "incompatible-order",
-            Kind::LostUpdate => "lost-update",
-            Kind::DuplicateAppend => "duplicate-append",
-            Kind::UnwrittenRead => "unwritten-read",
-            Kind::LostAppend => "lost-append",
-            Kind::LostWrite => "lost-write",
-            Kind::HalfCommit => "half-commit",
-            Kind::WrongTotal => "wrong-total",
-            Kind::WrongAmount => "wrong-amount",
+            AnomalyKind::Cycle(WritesOnly, Data) => "G0",
+            AnomalyKind::Cycle(WritesOnly, Session) => "G0-session",
+            AnomalyKind::Cycle(WritesOnly, RealTime) => "G0-real-time",
+            AnomalyKind::Cycle(Information, Data) => "G1c",
+            AnomalyKind::Cycle(Information, Session) => "G1c-session",
+            AnomalyKind::Cycle(Information, RealTime) => "G1c-real-time",
+            AnomalyKind::Cycle(OneAntidependency, Data) => "G-single",
+            AnomalyKind::Cycle(OneAntidependency, Session) => "G-single-session",
+            AnomalyKind::Cycle(OneAntidependency, RealTime) => "G-single-real-time",
+            AnomalyKind::Cycle(Nonadjacent, Data) => "G-nonadjacent",
+            AnomalyKind::Cycle(Nonadjacent, Session) => "G-nonadjacent-session",
+            AnomalyKind::Cycle(Nonadjacent, RealTime) => "G-nonadjacent-real-time",
+            AnomalyKind::Cycle(Adjacent, Data) => "G2",
+            AnomalyKind::Cycle(Adjacent, Session) => "G2-session",
+            AnomalyKind::Cycle(Adjacent, RealTime) => "G2-real-time",
+            AnomalyKind::AbortedRead => "G1a",
+            AnomalyKind::IntermediateRead => "G1b",
+            AnomalyKind::Internal => "internal",
+            AnomalyKind::IncompatibleOrder => "incompatible-order",
+            AnomalyKind::LostUpdate => "lost-update",
+            AnomalyKind::DuplicateAppend => "duplicate-append",
+            AnomalyKind::UnwrittenRead => "unwritten-read",
+            AnomalyKind::LostAppend => "lost-append",
+            AnomalyKind::LostWrite => "lost-write",
+            AnomalyKind::HalfCommit => "half-commit",
+            AnomalyKind::WrongTotal => "wrong-total",
+            AnomalyKind::WrongAmount => "wrong-amount",
         }
     }
 
-    /// Whether the other judge looks for it too, and so has to agree.
-    pub fn is_for_both_judges(self) -> bool {
+    /// Returns whether both judges look for this kind, and so have to agree.
+    pub fn is_found_by_both_judges(self) -> bool {
         !matches!(
             self,
-            Kind::UnwrittenRead
-                | Kind::LostAppend
-                | Kind::LostWrite
-                | Kind::HalfCommit
-                | Kind::WrongTotal
-                | Kind::WrongAmount
+            AnomalyKind::UnwrittenRead
+                | AnomalyKind::LostAppend
+                | AnomalyKind::LostWrite
+                | AnomalyKind::HalfCommit
+                | AnomalyKind::WrongTotal
+                | AnomalyKind::WrongAmount
         )
     }
 }
@@ -126,16 +125,16 @@ impl From<Order> for CycleOrder {
     }
 }
 
-/// One thing that no store which keeps its promise could have shown.
+/// An observation that contradicts the promised isolation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Anomaly {
-    /// Which.
-    pub kind: Kind,
-    /// The transactions that show it, by the number that the history gives them.
+    /// Its kind.
+    pub kind: AnomalyKind,
+    /// The transactions that show it, by their numbers in the history.
     pub transactions: Vec<u64>,
-    /// The keys that it is about.
+    /// The keys on which it shows.
     pub keys: Vec<Name>,
-    /// Why, in lines for people.
+    /// The explanation, one or more lines of text.
     pub explanation: String,
 }
 
@@ -145,83 +144,83 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// How much happened.
+/// The number of transactions, operations and dependencies in a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions that were begun.
+    /// Transactions that began.
     pub transactions: u64,
-    /// Those that were told that they had committed.
+    /// Transactions whose commit was acknowledged.
     pub committed: u64,
-    /// Those that were told that they had not, with an error: another was in their way.
+    /// Transactions that failed with an error, such as a conflict.
     pub failed: u64,
-    /// Those that ended without effect and without an error: their clients rolled them back on purpose.
+    /// Transactions that their clients rolled back on purpose.
     pub given_up: u64,
-    /// Those of unknown outcome whose values were seen: they did commit.
+    /// Transactions of unknown outcome that committed, as reads show.
     pub unknown_seen: u64,
-    /// Those of unknown outcome of which nothing was seen.
+    /// Transactions of unknown outcome that no read shows.
     pub unknown_unseen: u64,
     /// Keys.
     pub keys: u64,
-    /// Reads by committed transactions of what they had not written themselves.
+    /// Reads by committed transactions of values that others wrote.
     pub reads: u64,
     /// Writes and appends by committed transactions.
     pub writes: u64,
-    /// Reads of a version that was no longer the newest when the transaction ended: those a snapshot served.
+    /// Reads from a snapshot of a version that was overwritten before the transaction ended.
     pub old_version_reads: u64,
-    /// Acknowledged appends of which no read could tell, because none began later: a final read is missing.
+    /// Acknowledged appends that no later read could confirm, because the history has no final read.
     pub unconfirmed: u64,
     /// Dependencies between transactions.
     pub dependencies: u64,
-    /// Dependencies left out because a key was read by too many before its first write.
+    /// Dependencies that were left out because too many transactions read a key before its first write.
     pub dependencies_left_out: u64,
 }
 
-/// What has to have happened in a run: one that did nothing proves nothing.
+/// The least counts that a run has to reach: a run without conflicts proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Floors {
-    /// Transactions that committed.
+pub struct MinimumCounts {
+    /// Committed transactions.
     pub committed: u64,
-    /// Transactions that failed because of another; those given up on purpose do not count.
+    /// Transactions that failed with an error; those rolled back on purpose do not count.
     pub failed: u64,
-    /// Reads that a snapshot served.
+    /// Reads of old versions from a snapshot.
     pub old_version_reads: u64,
 }
 
-/// What the judge of this crate found.
+/// The findings of this crate's checker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// How much was looked at.
+    /// The size of the history.
     pub counts: Counts,
-    /// What was found, by kind, worst first.
+    /// The anomalies, sorted by kind, the worst first.
     pub anomalies: Vec<Anomaly>,
-    /// Further anomalies, by the name of their kind.
-    pub beyond: BTreeMap<&'static str, u64>,
+    /// The number of further anomalies, by the name of their kind.
+    pub unlisted: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Returns whether no anomaly was found.
     pub fn is_clean(&self) -> bool {
         self.anomalies.is_empty()
     }
 
-    /// The kinds of what was found.
+    /// Returns the names of the kinds of the anomalies.
     pub fn kinds(&self) -> Vec<&'static str> {
         let mut kinds: Vec<&'static str> = self.anomalies.iter().map(|anomaly| anomaly.kind.name()).collect();
         kinds.dedup();
         kinds
     }
 
-    /// What did not happen often enough, a line each.
-    pub fn below(&self, floors: &Floors) -> Vec<String> {
+    /// Describes each count that is below its minimum, in a line each.
+    pub fn shortfalls(&self, minimum: &MinimumCounts) -> Vec<String> {
         let counts = &self.counts;
         let pairs = [
-            ("committed transactions", counts.committed, floors.committed),
-            ("failed transactions", counts.failed, floors.failed),
-            ("reads of old versions", counts.old_version_reads, floors.old_version_reads),
+            ("committed transactions", counts.committed, minimum.committed),
+            ("failed transactions", counts.failed, minimum.failed),
+            ("reads of old versions", counts.old_version_reads, minimum.old_version_reads),
         ];
-        let short = pairs.iter().filter(|(_, count, floor)| count < floor);
+        let short = pairs.iter().filter(|(_, count, minimum)| count < minimum);
         let mut lines: Vec<String> =
-            short.map(|(what, count, floor)| format!("{count} {what}, where at least {floor} were due")).collect();
+            short.map(|(what, count, minimum)| format!("{count} {what}, where at least {minimum} were due")).collect();
         if counts.unconfirmed > 0 {
             lines.push(format!("{} acknowledged appends that no final read could confirm", counts.unconfirmed));
         }
@@ -229,29 +228,35 @@ impl Report {
     }
 }
 
-/// Anomalies as they are found.
+/// Collects anomalies by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    by_kind: BTreeMap<Kind, (Vec<Anomaly>, u64)>,
+    by_kind: BTreeMap<AnomalyKind, (Vec<Anomaly>, u64)>,
 }
 
 impl Findings {
-    /// Takes one down; the text is made only if it will be told.
-    pub(crate) fn add(&mut self, kind: Kind, transactions: Vec<u64>, keys: Vec<Name>, text: impl FnOnce() -> String) {
-        let (told, beyond) = self.by_kind.entry(kind).or_default();
-        if told.len() < ANOMALIES_PER_KIND_MAX {
-            told.push(Anomaly { kind, transactions, keys, explanation: text() });
+    /// Adds an anomaly; makes its text only if the report will list it.
+    pub(crate) fn add(
+        &mut self,
+        kind: AnomalyKind,
+        transactions: Vec<u64>,
+        keys: Vec<Name>,
+        text: impl FnOnce() -> String,
+    ) {
+        let (listed, unlisted) = self.by_kind.entry(kind).or_default();
+        if listed.len() < ANOMALIES_PER_KIND_MAX {
+            listed.push(Anomaly { kind, transactions, keys, explanation: text() });
         } else {
-            *beyond += 1;
+            *unlisted += 1;
         }
     }
 
     pub(crate) fn into_report(self, counts: Counts) -> Report {
         let mut report = Report { counts, ..Report::default() };
-        for (kind, (mut told, beyond)) in self.by_kind {
-            report.anomalies.append(&mut told);
-            if beyond > 0 {
-                report.beyond.insert(kind.name(), beyond);
+        for (kind, (mut listed, unlisted)) in self.by_kind {
+            report.anomalies.append(&mut listed);
+            if unlisted > 0 {
+                report.unlisted.insert(kind.name(), unlisted);
             }
         }
         report

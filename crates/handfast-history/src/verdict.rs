@@ -1,35 +1,35 @@
-//! Both judges together.
+//! Runs both judges on one history.
 
 use std::io::BufRead;
 
+use crate::adya::{AdyaChecker, AdyaReport};
+use crate::checker::Checker;
 use crate::event::{Event, Expectation, Header, Isolation, Order};
 use crate::lines::{HistoryReader, Item};
-use crate::own::Judge;
 use crate::report::Report;
-use crate::second::{SecondJudge, SecondOpinion};
 use crate::{Error, Result};
 
-/// What the judges say of a history.
+/// The result of both judges for one history.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What it was held against.
+    /// The promise that the history was checked against.
     pub expectation: Expectation,
-    /// What the judge of this crate found.
+    /// The findings of this crate's checker.
     pub report: Report,
-    /// What the other one found.
-    pub second: SecondOpinion,
+    /// The findings of the crate `adya`.
+    pub adya: AdyaReport,
 }
 
 impl Verdict {
-    /// Whether neither found anything.
+    /// Returns whether neither judge found an anomaly.
     pub fn is_clean(&self) -> bool {
-        self.report.is_clean() && self.second.anomalies.is_empty()
+        self.report.is_clean() && self.adya.anomalies.is_empty()
     }
 
-    /// Why one of the judges has to be wrong, if they do not agree.
+    /// Describes how the judges disagree, if they do. One of them is wrong then.
     pub fn disagreement(&self) -> Option<String> {
-        let own = self.report.anomalies.iter().find(|anomaly| anomaly.kind.is_for_both_judges());
-        match (own, self.second.anomalies.as_slice()) {
+        let own = self.report.anomalies.iter().find(|anomaly| anomaly.kind.is_found_by_both_judges());
+        match (own, self.adya.anomalies.as_slice()) {
             (None, []) | (Some(_), [_, ..]) => None,
             (Some(own), []) => Some(format!("the judges disagree: one found {}, the other nothing", own.kind.name())),
             (None, names) => Some(format!("the judges disagree: one found nothing, the other {}", names.join(", "))),
@@ -37,43 +37,45 @@ impl Verdict {
     }
 }
 
-/// Both judges, given the events one by one.
+/// Both judges; they take the events one by one.
 #[derive(Debug)]
 pub struct Judges {
-    first: Judge,
-    second: SecondJudge,
+    checker: Checker,
+    adya: AdyaChecker,
 }
 
 impl Judges {
-    /// Judges of the history with this header.
+    /// Creates judges for a history with this header.
     pub fn new(header: &Header) -> Self {
-        Judges { first: Judge::new(header), second: SecondJudge::new(header.model) }
+        Judges { checker: Checker::new(header), adya: AdyaChecker::new(header.model) }
     }
 
-    /// Takes the next event.
+    /// Passes the next event to both judges.
     ///
     /// # Errors
-    /// The events do not make a history.
+    /// [`Error::Malformed`] if the event contradicts earlier ones: see [`Checker::observe`].
     pub fn observe(&mut self, event: Event) -> Result<()> {
-        self.second.observe(&event);
-        self.first.observe(event)
+        self.adya.observe(&event);
+        self.checker.observe(event)
     }
 
-    /// What they say.
+    /// Checks the history against an expectation.
     ///
     /// # Errors
-    /// As with [`Judges::observe`].
+    /// [`Error::Malformed`], as with [`Judges::observe`].
     pub fn finish(self, expectation: Expectation) -> Result<Verdict> {
-        let report = self.first.finish(expectation)?;
-        Ok(Verdict { expectation, report, second: self.second.finish(expectation) })
+        let report = self.checker.finish(expectation)?;
+        Ok(Verdict { expectation, report, adya: self.adya.finish(expectation) })
     }
 }
 
-/// Judges a history as a file has it. What the caller leaves open its header says, and what that leaves open is snapshot
-/// isolation in real time, which is what Handfast promises.
+/// Reads a history from a file and checks it.
+///
+/// Without an argument, `isolation` and `order` are those of the header; without a header they are snapshot isolation and
+/// real-time order, which Handfast promises.
 ///
 /// # Errors
-/// The input fails, or it is no history.
+/// [`Error::Io`] if the input cannot be read, [`Error::Line`] if a line is not an event of a history.
 pub fn judge(input: impl BufRead, isolation: Option<Isolation>, order: Option<Order>) -> Result<Verdict> {
     let mut reader = HistoryReader::new(input);
     let mut header = Header::default();

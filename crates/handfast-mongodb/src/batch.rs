@@ -1,15 +1,15 @@
-//! Statements, cut into commands that are not too large for one message.
+//! Splits statements into commands that fit into one message.
 
 use std::ops::Range;
 
-/// What a command may hold in bytes: the driver sends it as one document, which a server accepts up to 16 MiB and 16 kB.
+/// The size of the statements of a command: the driver sends it as one document, which a server accepts up to 16 MiB and 16 kB.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What an element of an array takes beside its value: type, number and its end.
+/// The size of an array element beside its value: type, index and closing zero.
 const ELEMENT_BYTES: usize = 8;
 
-/// The ranges of the elements of these sizes that go into a command each. One that is too large by itself goes alone,
-/// for the server to refuse.
-pub(crate) fn cut(sizes: impl IntoIterator<Item = usize>, count_max: usize) -> Vec<Range<usize>> {
+/// Returns the ranges of elements for each command, by their sizes. An element that is too large gets a command of its own,
+/// which the server refuses.
+pub(crate) fn split(sizes: impl IntoIterator<Item = usize>, count_max: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut start, mut bytes, mut end) = (0, 0_usize, 0);
     for size in sizes {
@@ -30,11 +30,11 @@ pub(crate) fn cut(sizes: impl IntoIterator<Item = usize>, count_max: usize) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{BATCH_BYTES_MAX, ELEMENT_BYTES, split};
 
     fn check(sizes: &[usize], count_max: usize, expected: &[(usize, usize)]) {
         let ranges = expected.iter().map(|(start, end)| *start..*end).collect::<Vec<_>>();
-        assert_eq!(cut(sizes.iter().copied(), count_max), ranges, "{sizes:?}");
+        assert_eq!(split(sizes.iter().copied(), count_max), ranges, "{sizes:?}");
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! What a server may lack, by name.
+//! Capabilities that a server may lack.
 
 use handfast_store::{Error, Result};
 
 use crate::error::unsupported;
 
-/// Something that MongoDB can do, and not everything that speaks its protocol.
+/// A feature of MongoDB that other servers of its protocol may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// An update looks at a document and changes it in one step, whoever else writes.
+    /// An update matches and changes a document in one step, despite concurrent writes.
     AtomicUpdates,
     /// An update may be an aggregation pipeline.
     PipelineUpdates,
     /// Constants (`c`) of such an update.
     Constants,
-    /// `$[name]`, and the conditions behind it.
+    /// Updates have `arrayFilters` for `$[name]`.
     ArrayFilters,
-    /// An update of one document may say which of several.
+    /// An update of one document may have a sort.
     SortedUpdates,
-    /// A request may say which index it uses.
+    /// A request may name its index.
     Hints,
     /// Variables (`let`) of a request.
     Variables,
@@ -27,7 +27,7 @@ pub enum Capability {
     PartialIndexes,
     /// An index by which documents expire.
     ExpiringIndexes,
-    /// An index that is kept, and not used.
+    /// An index that is maintained and not used.
     HiddenIndexes,
     /// An index's settings can be changed (`collMod`).
     IndexChanges,
@@ -37,9 +37,9 @@ pub enum Capability {
     RenameAcrossDatabases,
     /// Decimal128 values.
     Decimals,
-    /// Doubles that are no finite number.
+    /// NaN and infinite doubles.
     InfiniteNumbers,
-    /// A document whose `_id` is NaN, or holds one, can be replaced.
+    /// A document whose `_id` is or contains NaN can be replaced.
     NanIds,
     /// MinKey and MaxKey.
     ExtremeKeys,
@@ -47,14 +47,14 @@ pub enum Capability {
     ObsoleteTypes,
     /// An array as an element of an array.
     NestedArrays,
-    /// A point in a stored field's name.
+    /// A dot in the name of a stored field.
     DottedNames,
 }
 
 use Capability as C;
 
 impl Capability {
-    /// All of them.
+    /// All capabilities.
     pub const ALL: [Capability; 21] = [
         C::AtomicUpdates,
         C::PipelineUpdates,
@@ -79,7 +79,7 @@ impl Capability {
         C::DottedNames,
     ];
 
-    /// The name for people: it completes "the server has no ..".
+    /// Returns the name, which completes "the server has no ..".
     pub fn name(self) -> &'static str {
         match self {
             C::AtomicUpdates => "atomic updates",
@@ -113,12 +113,12 @@ impl std::fmt::Display for Capability {
     }
 }
 
-/// What a server can do.
+/// The capabilities of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The server, for messages: `FerretDB v1.24.2`.
+    /// The product and version, for messages: `FerretDB v1.24.2`.
     product: String,
-    /// In ascending order, each once.
+    /// The missing capabilities, in ascending order.
     missing: Vec<Capability>,
 }
 
@@ -130,20 +130,20 @@ impl Capabilities {
         Capabilities { product, missing }
     }
 
-    /// Whether it can do this.
+    /// Returns whether the server has a capability.
     pub fn has(&self, capability: Capability) -> bool {
         !self.missing.contains(&capability)
     }
 
-    /// What it cannot do.
+    /// Returns the missing capabilities.
     pub fn missing(&self) -> &[Capability] {
         &self.missing
     }
 
-    /// Refuses a request that needs what is missing.
+    /// Refuses a missing capability.
     ///
     /// # Errors
-    /// `CommandNotSupported` (115) that names it.
+    /// `CommandNotSupported` (115) with its name.
     pub(crate) fn need(&self, capability: Capability) -> Result<()> {
         if self.has(capability) { Ok(()) } else { Err(self.lack(capability)) }
     }

@@ -1,7 +1,7 @@
-//! Requests, as commands. Everything here is a function from a request to a document.
+//! Builds commands from requests, with pure functions.
 //!
-//! What a request does not say is not in the command. The variables of a request are values, those of a command
-//! expressions: each goes down as a `$literal`.
+//! A command has only the fields that its request sets. The variables of a request are values, and those of a command are
+//! expressions, so each value becomes a `$literal`.
 
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
@@ -40,12 +40,12 @@ impl Command {
         }
     }
 
-    /// A document that says nothing if it is empty.
+    /// Adds a document unless it is empty.
     fn put_filled(self, name: &CStr, document: &RawDocument) -> Self {
         if document.is_empty() { self } else { self.put(name, document.to_owned()) }
     }
 
-    /// A flag that says nothing if it is not set.
+    /// Adds a flag if it is set.
     fn put_set(self, name: &CStr, flag: bool) -> Self {
         if flag { self.put(name, true) } else { self }
     }
@@ -67,7 +67,7 @@ impl Command {
     }
 }
 
-/// Each value as an expression that is this value.
+/// Returns the variables with each value as a `$literal`.
 fn literals(variables: &RawDocument) -> RawDocumentBuf {
     let mut expressions = RawDocumentBuf::new();
     for (name, value) in variables.iter().flatten() {
@@ -81,9 +81,9 @@ fn array(documents: &[RawDocumentBuf]) -> RawArrayBuf {
     documents.iter().cloned().collect()
 }
 
-/// A skip and a limit as a server takes them: no more than an int64 together, 0 for no limit.
+/// Converts a skip and a limit for a server, which takes an int64 for both together, and 0 for no limit.
 ///
-/// A limit of 0 documents is asked for as one of 1: whoever reads the answer leaves it out.
+/// A limit of 0 documents becomes 1; the caller drops the document of the answer.
 fn bounds(skip: u64, limit: Option<u64>) -> (Option<i64>, Option<i64>) {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     let room = i64::MAX - skip;
@@ -118,7 +118,7 @@ fn change(update: &UpdateSpec) -> RawBson {
     }
 }
 
-/// One statement of an update.
+/// Builds a statement of an update.
 pub(crate) fn update_statement(statement: &UpdateStatement) -> RawDocumentBuf {
     let filters = (!statement.array_filters.is_empty()).then(|| array(&statement.array_filters));
     Command::new(cstr!("q"), statement.filter.clone())
@@ -144,7 +144,7 @@ pub(crate) fn update(
         .put_variables(variables)
 }
 
-/// One statement of a delete.
+/// Builds a statement of a delete.
 pub(crate) fn delete_statement(statement: &DeleteStatement) -> RawDocumentBuf {
     Command::new(cstr!("q"), statement.filter.clone())
         .put(cstr!("limit"), i32::from(!statement.multi))
@@ -230,7 +230,7 @@ pub(crate) fn create_indexes(request: &CreateIndexes) -> Command {
     Command::on(cstr!("createIndexes"), &request.namespace).put(cstr!("indexes"), indexes)
 }
 
-/// The definition of an index; its version is the server's choice.
+/// Builds the definition of an index, without a version, which the server chooses.
 fn index(spec: &IndexSpec) -> RawDocumentBuf {
     let mut index = RawDocumentBuf::new();
     for (name, value) in spec.to_document().iter().flatten().filter(|(name, _)| name.as_str() != "v") {

@@ -1,4 +1,4 @@
-//! What a request asks of the cluster: how far a write must have come before it is acknowledged, and what a read may see.
+//! Read and write concerns: when a write is acknowledged, and which documents a read may see.
 //!
 //! | | standalone | replica set | sharded |
 //! | --- | --- | --- | --- |
@@ -6,9 +6,8 @@
 //! | [`Durability::Memory`] | `w: 1` | `w: 1` | as journaled |
 //! | a read | | `majority` | `majority` |
 //!
-//! What less than a majority has can be taken back by a failover: such a write is not durable, and a read that shows it
-//! shows what may never have happened. Of the shards of a cluster nobody can ask afterwards whether all of them have
-//! caught up, so that `Memory` is not to be had there.
+//! A failover can roll back a write that less than a majority has: such a write is not durable, and a read must not show it.
+//! A sharded cluster cannot be asked later whether all its shards have caught up, so it treats `Memory` as `Journaled`.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -17,19 +16,19 @@ use handfast_store::Durability;
 #[cfg(test)]
 mod tests;
 
-/// What kind of deployment answers.
+/// The kind of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deployment {
-    /// One server, on its own.
+    /// One server.
     Standalone,
-    /// Servers that are copies of each other.
+    /// Servers that replicate the same documents.
     ReplicaSet,
     /// A router in front of shards.
     Sharded,
 }
 
 impl Deployment {
-    /// As the answer to `hello` tells.
+    /// Reads the kind from an answer to `hello`.
     pub(crate) fn of_hello(hello: &RawDocument) -> Self {
         if hello.get_str("msg").is_ok_and(|kind| kind == "isdbgrid") {
             Deployment::Sharded
@@ -41,11 +40,11 @@ impl Deployment {
     }
 }
 
-/// Read and write concerns of all requests.
+/// The read and write concerns of all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Concerns {
     deployment: Deployment,
-    /// How long a majority may take, in milliseconds: `wtimeoutMS` of the connection string.
+    /// The time limit of a majority in milliseconds: `wtimeoutMS` of the connection string.
     majority_timeout_ms: Option<i64>,
 }
 
@@ -54,12 +53,12 @@ impl Concerns {
         Concerns { deployment, majority_timeout_ms }
     }
 
-    /// Whether a write of this durability has to be waited for by a flush.
+    /// Returns whether a flush has to wait for a write of this durability.
     pub(crate) fn leaves_undone(&self, durability: Durability) -> bool {
         durability == Durability::Memory && self.deployment != Deployment::Sharded
     }
 
-    /// The `writeConcern` of a write.
+    /// Returns the `writeConcern` of a write.
     pub(crate) fn write(&self, durability: Durability) -> RawDocumentBuf {
         let weak = self.leaves_undone(durability);
         let mut concern = match self.deployment {
@@ -73,7 +72,7 @@ impl Concerns {
         concern
     }
 
-    /// The `readConcern` of a read, if it has one.
+    /// Returns the `readConcern` of a read.
     pub(crate) fn read(&self) -> Option<RawDocumentBuf> {
         match self.deployment {
             Deployment::Standalone => None,

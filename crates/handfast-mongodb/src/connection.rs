@@ -1,4 +1,4 @@
-//! Connecting: a client, what the server is, what it can do, and the store that fits it.
+//! Connects to a server: creates a client, detects the product and its capabilities, and chooses the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use mongodb::Client;
 use mongodb::options::ConnectionString;
 
 use crate::capability::Capability;
+use crate::client_side::ClientSideStore;
 use crate::command::Command;
 use crate::concern::Concerns;
 use crate::contact::Contact;
 use crate::direct::DirectStore;
 use crate::error::{Effect, of_driver, unsupported};
-use crate::judged::JudgedStore;
+use crate::namespace_mapping::NamespaceMapping;
 use crate::options::{self, ConnectOptions, FRONT_PROBE_DATABASE};
-use crate::place::Placed;
 use crate::probe::{self, Known};
 use crate::remote::Remote;
 use crate::server::{Hello, Product, Server};
 use crate::topology::{self, TopologyObserver};
 
-/// A store on a server, and what is known of the server.
+/// A store on a server, and the description of the server.
 #[derive(Clone)]
 pub struct Connection {
     /// The store.
@@ -33,20 +33,20 @@ pub struct Connection {
     pub server: Arc<Server>,
 }
 
-/// Connects to the servers of a connection string (`mongodb://..`), and finds out what they can do. If none can be reached,
-/// that is told after 5 seconds, or after the `connectTimeoutMS` of the connection string if that is longer; its
-/// `serverSelectionTimeoutMS` stands above both.
+/// Connects to the servers of a connection string (`mongodb://..`) and detects their capabilities. Fails after 5 seconds if no
+/// server can be reached, or after the `connectTimeoutMS` of the connection string if that is longer;
+/// `serverSelectionTimeoutMS` overrides both.
 ///
 /// # Errors
-/// `BadValue` (2) for a connection string that is not valid, or asks for another durability than each write does; those of
-/// the network and of the login; `CommandNotSupported` (115) for a server without atomic updates, unless
+/// `BadValue` (2) for a connection string that is not valid, or sets read or write concerns; errors of the network and of the
+/// authentication; `CommandNotSupported` (115) for a server without atomic updates, unless
 /// [`ConnectOptions::sole_writer`] is set; `IllegalOperation` (20) for a Handfast in front of another server, unless
 /// [`ConnectOptions::accept_front`] is set.
 pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Result<Connection> {
     let parsed = options::parse(uri)?;
     let address = options::shown(uri)?;
     let majority_timeout = parsed.write_concern.as_ref().and_then(|concern| concern.w_timeout);
-    let (client, hello) = contacted(parsed, options.observer, options.selection_timeout).await?;
+    let (client, hello) = connect_client(parsed, options.observer, options.selection_timeout).await?;
     let hello = Hello::of(&RawDocumentBuf::try_from(&hello).map_err(handfast_mql::Error::from)?);
     let concerns = Concerns::new(hello.deployment, majority_timeout.map(millis));
     let remote = Arc::new(Remote::new(client, concerns, hello.statements_max, options.reply_timeout));
@@ -54,27 +54,27 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let known = Known { product: &product.name, deployment: hello.deployment, is_ferretdb_1: product.is_ferretdb_1 };
     let unique = sources.ids.object_id().to_hex();
     let (capabilities, is_front) = match probe::run(&remote, known, &options.probe_database, &unique).await {
-        Err(error) if is_of_front(&error, known.product) && options.accept_front => {
+        Err(error) if is_front_error(&error, known.product) && options.accept_front => {
             (probe::run(&remote, known, FRONT_PROBE_DATABASE, &unique).await?, true)
         }
-        Err(error) if is_of_front(&error, known.product) => return Err(behind_handfast(&error)),
+        Err(error) if is_front_error(&error, known.product) => return Err(refuse_front(&error)),
         capabilities => (capabilities?, false),
     };
     let server = Server { address, product: product.name, deployment: hello.deployment, capabilities, is_front };
     let server = Arc::new(server);
     let direct = DirectStore::new(remote, Arc::clone(&server), sources.clone());
     if server.capabilities.has(Capability::AtomicUpdates) {
-        return Ok(Connection { store: Arc::new(Placed::new(direct)), server });
+        return Ok(Connection { store: Arc::new(NamespaceMapping::new(direct)), server });
     }
     if !options.sole_writer {
-        return Err(two_writers(&server));
+        return Err(lacks_atomic_updates(&server));
     }
-    let judged = JudgedStore::new(direct, sources);
-    Ok(Connection { store: Arc::new(Placed::new(judged)), server })
+    let judged = ClientSideStore::new(direct, sources);
+    Ok(Connection { store: Arc::new(NamespaceMapping::new(judged)), server })
 }
 
-/// The driver's client for a connection string, and what the first server says of itself (`hello`).
-pub(crate) async fn contacted(
+/// Creates the driver's client for a connection string. Returns it with the first server's answer to `hello`.
+pub(crate) async fn connect_client(
     parsed: ConnectionString,
     observer: Option<TopologyObserver>,
     selection_timeout: Duration,
@@ -85,16 +85,16 @@ pub(crate) async fn contacted(
     let client = Client::with_options(options).map_err(|error| of_driver(error, Effect::Nothing))?;
     let admin = client.database("admin");
     let hello = admin.run_raw_command(Command::new(cstr!("hello"), 1).done());
-    let hello = contact.make(hello.into_future()).await?;
+    let hello = contact.wait_for(hello.into_future()).await?;
     Ok((client, hello))
 }
 
-/// Whether a probe was refused by a Handfast in front of another server, which keeps the database of the probes for itself.
-fn is_of_front(error: &Error, product: &str) -> bool {
+/// Returns whether a Handfast in front of another server refused a probe, as it reserves the database of the probes.
+fn is_front_error(error: &Error, product: &str) -> bool {
     error.code() == Code::IllegalOperation && Product::is_handfast(product)
 }
 
-fn behind_handfast(error: &Error) -> Error {
+fn refuse_front(error: &Error) -> Error {
     let text = format!(
         "it is a Handfast in front of another server, and cannot be behind one: name the server behind it, or use its own \
          transactions ({})",
@@ -103,7 +103,7 @@ fn behind_handfast(error: &Error) -> Error {
     Error::command(error.code(), text)
 }
 
-fn two_writers(server: &Server) -> handfast_store::Error {
+fn lacks_atomic_updates(server: &Server) -> handfast_store::Error {
     unsupported(format!(
         "the server ({}) has no {}: of two updates of a document at the same time one is lost; where nobody else writes \
          to it, say so (sole writer), and writes take turns",

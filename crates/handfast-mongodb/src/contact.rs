@@ -1,7 +1,7 @@
-//! The first contact: how long it may take until any server answers, and what is said if none does.
+//! The first contact: waits for the first answer of any server, and explains why none answers.
 //!
-//! Later on the driver waits longer for a server, because one that was there comes back. At first most likely nobody has
-//! started it, or the connection string names another port: whoever waits is to know that soon.
+//! Later the driver waits longer for a server, because a server that has answered usually comes back. Before the first contact
+//! the server is most likely not started, or the connection string names another port; the user should learn that soon.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as IoKind;
@@ -20,93 +20,93 @@ use crate::error::{Effect, of_driver};
 #[cfg(test)]
 mod tests;
 
-/// How long nobody may answer at first, unless the connection string says otherwise (`serverSelectionTimeoutMS`, or a longer
-/// `connectTimeoutMS`).
-const FIRST_CONTACT: Duration = Duration::from_secs(5);
+/// The time limit of the first contact, unless the connection string sets `serverSelectionTimeoutMS` or a longer
+/// `connectTimeoutMS`.
+const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of the servers until one of them has answered a command.
+/// The state of the servers until one of them has answered a command.
 #[derive(Debug)]
 pub(crate) struct Contact {
-    /// By address; none once the contact is made.
-    servers: Mutex<Option<BTreeMap<String, Seen>>>,
-    /// How long to wait; none if the driver was told by the connection string.
-    patience: Option<Duration>,
+    /// The servers by address; `None` after the first contact.
+    servers: Mutex<Option<BTreeMap<String, ServerState>>>,
+    /// The time limit; `None` if the connection string sets the driver's.
+    limit: Option<Duration>,
     /// The replica set that the connection string names.
     replica_set: Option<String>,
 }
 
-/// What is known of a server.
+/// The state of a server.
 #[derive(Debug, Default)]
-struct Seen {
-    state: State,
-    /// What it says of itself, if it has ever answered.
-    says: Option<Says>,
+struct ServerState {
+    state: Reachability,
+    /// Its answer to the driver's `hello`, if it has ever answered.
+    hello: Option<HelloReply>,
 }
 
 #[derive(Debug, Default)]
-enum State {
-    /// It was not heard of yet.
+enum Reachability {
+    /// It has not answered yet.
     #[default]
-    Silent,
-    /// It is a server to work with.
-    Answers,
-    /// It is out of reach; why.
-    Lost(String),
-    /// It answered, but is none of the servers that the driver looks for.
-    Dropped,
+    Unknown,
+    /// It is available.
+    Available,
+    /// It is unreachable for this reason.
+    Unreachable(String),
+    /// It answered, and the driver removed it because it is not the wanted server.
+    Removed,
 }
 
-/// What a server says of itself.
+/// The identity of a server in its answer to `hello`.
 #[derive(Debug)]
-struct Says {
+struct HelloReply {
     set: Option<String>,
-    /// Where it says that it is, or its set.
+    /// The addresses that it advertises for itself or its set.
     addresses: String,
 }
 
 impl Contact {
-    /// Before the first contact with the servers of a connection string.
+    /// Creates the state before the first contact with the servers of a connection string.
     pub(crate) fn new(uri: &ConnectionString) -> Self {
-        let patience = match uri.server_selection_timeout {
+        let limit = match uri.server_selection_timeout {
             Some(_) => None,
-            None => Some(uri.connect_timeout.map_or(FIRST_CONTACT, |limit| limit.max(FIRST_CONTACT))),
+            None => Some(uri.connect_timeout.map_or(FIRST_CONTACT_TIMEOUT, |limit| limit.max(FIRST_CONTACT_TIMEOUT))),
         };
-        Contact { servers: Mutex::new(Some(BTreeMap::new())), patience, replica_set: uri.replica_set.clone() }
+        Contact { servers: Mutex::new(Some(BTreeMap::new())), limit, replica_set: uri.replica_set.clone() }
     }
 
-    /// A server is looked for from now on.
-    pub(crate) fn sought(&self, address: &str) {
-        self.note(address, |seen| seen.state = State::Silent);
+    /// Notes that the driver monitors a server.
+    pub(crate) fn opened(&self, address: &str) {
+        self.note(address, |server| server.state = Reachability::Unknown);
     }
 
-    /// A server has answered the driver's `hello`.
+    /// Notes that a server has answered the driver's `hello`.
     pub(crate) fn answered(&self, address: &str, reply: &Document) {
-        self.note(address, |seen| seen.says = Some(Says::of(reply)));
+        self.note(address, |server| server.hello = Some(HelloReply::of(reply)));
     }
 
-    /// A server is one to work with.
+    /// Notes that a server is available.
     pub(crate) fn found(&self, address: &str) {
-        self.note(address, |seen| seen.state = State::Answers);
+        self.note(address, |server| server.state = Reachability::Available);
     }
 
-    /// A server is out of reach. Whether that is told by the first contact: by its error, or when it is made.
+    /// Notes that a server is unreachable. Returns whether the first contact will report it, with its error or at its end.
     pub(crate) fn lost(&self, address: &str, error: &DriverError) -> bool {
-        self.note(address, |seen| seen.state = State::Lost(why(address, error)))
+        self.note(address, |server| server.state = Reachability::Unreachable(reason_for(address, error)))
     }
 
-    /// The driver does not look for a server any more.
+    /// Notes that the driver does not monitor a server any more.
     pub(crate) fn dropped(&self, address: &str) {
         if let Some(servers) = self.servers().as_mut() {
             match servers.get_mut(address) {
-                // It says something else than the connection string, or than its set: that is to be told.
-                Some(seen) if seen.says.is_some() => seen.state = State::Dropped,
+                // Its answer contradicts the connection string or its set, which the error explains.
+                Some(server) if server.hello.is_some() => server.state = Reachability::Removed,
                 _ => drop(servers.remove(address)),
             }
         }
     }
 
-    /// Notes something of a server, unless the contact is made; whether it was noted.
-    fn note(&self, address: &str, note: impl FnOnce(&mut Seen)) -> bool {
+    /// Changes the state of a server before the first contact. Returns whether that is still to come.
+    fn note(&self, address: &str, note: impl FnOnce(&mut ServerState)) -> bool {
         match self.servers().as_mut() {
             Some(servers) => {
                 note(servers.entry(address.to_owned()).or_default());
@@ -116,7 +116,7 @@ impl Contact {
         }
     }
 
-    fn servers(&self) -> MutexGuard<'_, Option<BTreeMap<String, Seen>>> {
+    fn servers(&self) -> MutexGuard<'_, Option<BTreeMap<String, ServerState>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,65 +124,65 @@ impl Contact {
     ///
     /// # Errors
     /// Those of the command; `HostUnreachable` (6) with what is wrong with each server if none can be reached.
-    pub(crate) async fn make<T>(&self, call: impl Future<Output = mongodb::error::Result<T>>) -> Result<T> {
+    pub(crate) async fn wait_for<T>(&self, call: impl Future<Output = mongodb::error::Result<T>>) -> Result<T> {
         let mut call = pin!(call);
-        let answer = match self.patience {
+        let answer = match self.limit {
             None => call.await,
             Some(limit) => match tokio::time::timeout(limit, call.as_mut()).await {
                 Ok(answer) => answer,
-                // There is one that answers: it takes the time that it takes.
-                Err(_) if self.is_anybody_there() => call.await,
-                Err(_) => return Err(self.nobody()),
+                // An available server may take its time.
+                Err(_) if self.has_available_server() => call.await,
+                Err(_) => return Err(self.unreachable()),
             },
         };
         match answer {
             Ok(answer) => {
-                self.made();
+                self.finish();
                 Ok(answer)
             }
-            Err(error) if matches!(*error.kind, ErrorKind::ServerSelection { .. }) => Err(self.nobody()),
+            Err(error) if matches!(*error.kind, ErrorKind::ServerSelection { .. }) => Err(self.unreachable()),
             Err(error) => Err(of_driver(error, Effect::Nothing)),
         }
     }
 
-    fn is_anybody_there(&self) -> bool {
+    fn has_available_server(&self) -> bool {
         let servers = self.servers();
-        servers.iter().flatten().any(|(_, seen)| matches!(seen.state, State::Answers))
+        servers.iter().flatten().any(|(_, server)| matches!(server.state, Reachability::Available))
     }
 
-    /// One has answered. Of those that were out of reach up to now nobody was told yet.
-    fn made(&self) {
-        for (address, seen) in self.servers().take().into_iter().flatten() {
-            if let State::Lost(error) = seen.state {
+    /// Ends the first contact, and logs the servers that were unreachable.
+    fn finish(&self) {
+        for (address, server) in self.servers().take().into_iter().flatten() {
+            if let Reachability::Unreachable(error) = server.state {
                 tracing::warn!(server = address, error, "a server is out of reach");
             }
         }
     }
 
-    /// That no server can be reached, and why.
-    fn nobody(&self) -> Error {
+    /// Returns the error that no server can be reached, with the reasons.
+    fn unreachable(&self) -> Error {
         let servers = self.servers();
         let reasons: Vec<String> =
-            servers.iter().flatten().filter_map(|(address, seen)| self.reason(address, seen)).collect();
+            servers.iter().flatten().filter_map(|(address, server)| self.reason(address, server)).collect();
         let text = if reasons.is_empty() { "none of the servers takes writes".to_owned() } else { reasons.join("; ") };
         Error::new(ErrorClass::Outage, Applied::No, Code::HostUnreachable, text)
     }
 
-    /// Why there is no working with a server.
-    fn reason(&self, address: &str, seen: &Seen) -> Option<String> {
-        match (&seen.state, &seen.says) {
-            (State::Answers, _) => None,
-            (State::Lost(why), _) => Some(why.clone()),
-            (State::Dropped, Some(says)) => {
-                Some(format!("{address} answers, but {}", says.against(self.replica_set.as_deref())))
+    /// Returns the reason why a server is not available.
+    fn reason(&self, address: &str, server: &ServerState) -> Option<String> {
+        match (&server.state, &server.hello) {
+            (Reachability::Available, _) => None,
+            (Reachability::Unreachable(why), _) => Some(why.clone()),
+            (Reachability::Removed, Some(hello)) => {
+                Some(format!("{address} answers, but {}", hello.mismatch(self.replica_set.as_deref())))
             }
-            (State::Silent | State::Dropped, _) => Some(format!("{address}: {NO_ANSWER}")),
+            (Reachability::Unknown | Reachability::Removed, _) => Some(format!("{address}: {NO_ANSWER}")),
         }
     }
 }
 
-impl Says {
-    /// Of the answer to a `hello`.
+impl HelloReply {
+    /// Reads the answer to a `hello`.
     fn of(reply: &Document) -> Self {
         let set = reply.get_str("setName").ok().map(str::to_owned);
         let addresses = match reply.get_str("me") {
@@ -192,12 +192,12 @@ impl Says {
                 hosts.filter_map(Bson::as_str).collect::<Vec<_>>().join(", ")
             }
         };
-        Says { set, addresses }
+        HelloReply { set, addresses }
     }
 
-    /// What it says otherwise than the connection string, with what to do.
-    fn against(&self, wanted: Option<&str>) -> String {
-        let Says { set, addresses } = self;
+    /// Describes how the answer contradicts the connection string, with a remedy.
+    fn mismatch(&self, wanted: Option<&str>) -> String {
+        let HelloReply { set, addresses } = self;
         match (set.as_deref(), wanted) {
             (Some(set), Some(wanted)) if set != wanted => {
                 format!(
@@ -216,12 +216,12 @@ impl Says {
     }
 }
 
-/// Nothing comes back, or something took the connection and says nothing.
+/// Describes a server from which nothing comes back.
 const NO_ANSWER: &str = "no answer: are host and port right, does a firewall let it through, does the server take TLS \
                          (tls=true) or not?";
 
-/// Why a server is out of reach, with what to look at.
-fn why(address: &str, error: &DriverError) -> String {
+/// Returns the reason why a server is unreachable, with likely causes.
+fn reason_for(address: &str, error: &DriverError) -> String {
     let ErrorKind::Io(cause) = error.kind.as_ref() else { return format!("{address}: {}", error.kind) };
     match cause.kind() {
         IoKind::ConnectionRefused => {

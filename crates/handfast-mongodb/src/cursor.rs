@@ -1,6 +1,6 @@
-//! A cursor of the server, cut into the pages that the contract asks for.
+//! A cursor of the server as pages of the contract.
 //!
-//! What comes from the server passes the depth check before anybody reads it by recursion.
+//! Documents of the server pass the depth check before any recursive function reads them.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 
 use crate::error::{Effect, incomplete, no_answer, of_driver};
 
-/// What a document of an answer may be like: larger than a stored one by what an answer adds, and no deeper.
+/// The limits of a document in an answer, which may be larger than a stored one, and not deeper.
 const LIMITS: Limits = Limits { nesting_max: depth::NESTING_MAX, bytes_max: depth::ANSWER_BYTES_MAX };
 
-/// A cursor that is open on the server, and what has come of it.
+/// An open cursor of the server with the documents that have arrived.
 pub(crate) struct MongoCursor {
-    /// None once the server has no more.
+    /// `None` after the last batch.
     source: Option<RawBatchCursor>,
     ready: VecDeque<RawDocumentBuf>,
-    /// What went wrong behind documents that were handed out.
+    /// An error that follows the documents already returned.
     failed: Option<Error>,
     effect: Effect,
     reply_timeout: Option<Duration>,
@@ -35,7 +35,7 @@ impl MongoCursor {
         MongoCursor { source: Some(source), ready: VecDeque::new(), failed: None, effect, reply_timeout }
     }
 
-    /// Awaits the next batch of the server. What is ready afterwards is more than before, or there is no more.
+    /// Waits for the next batch of the server, if there is one.
     pub(crate) async fn fetch(&mut self) -> Result<()> {
         let Some(source) = &mut self.source else { return Ok(()) };
         let next = std::future::poll_fn(|context| Pin::new(&mut *source).poll_next(context));
@@ -78,7 +78,7 @@ impl MongoCursor {
         Ok(())
     }
 
-    /// All that there is.
+    /// Returns all remaining documents.
     pub(crate) async fn drain(mut self) -> Result<VecDeque<RawDocumentBuf>> {
         while self.source.is_some() {
             self.fetch().await?;
@@ -87,7 +87,7 @@ impl MongoCursor {
     }
 }
 
-/// Whether the server has closed the cursor.
+/// Returns whether the server has closed the cursor.
 fn is_last(reply: &RawDocument) -> bool {
     reply.get_document("cursor").is_ok_and(|cursor| crate::reply::number(cursor, "id") == Some(0))
 }

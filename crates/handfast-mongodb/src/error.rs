@@ -1,12 +1,12 @@
-//! What an error of the driver or of the server means: its class, and whether the request may have been carried out.
+//! Classifies errors of the driver and of the server, and decides whether the request may have been applied.
 //!
-//! | what came | class | applied |
+//! | error | class | applied |
 //! | --- | --- | --- |
 //! | no server selected, no address | outage | no |
 //! | the connection was never made, or the pool was cleared before the request had one | transient network | no |
 //! | the connection broke, or no answer came in time | transient network | maybe, if it is a write |
 //! | "not primary": the server refused before it began | transient network | no, if it was one step |
-//! | shutdown, stepdown and what else ends a request half way | transient network | maybe, if it is a write |
+//! | shutdown, stepdown and other interruptions by the server | transient network | maybe, if it is a write |
 //! | a write concern that was not met | by its code | maybe |
 //! | any other refusal | command | no |
 //! | an interruption (time limit, kill, full disk) | command | maybe, if it is a write |
@@ -21,19 +21,19 @@ use mongodb::error::{Error as DriverError, ErrorKind, NO_WRITES_PERFORMED, SYSTE
 #[cfg(test)]
 mod tests;
 
-/// What a request may have changed when its answer is lost.
+/// The effect that a request may have had when its answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing.
+    /// It changes nothing.
     Nothing,
-    /// What it changes, it changes in one step.
+    /// It makes all changes in one step.
     One,
-    /// Several things, one after the other: it may have broken off half way.
+    /// It makes several changes one after the other, and may have stopped half-way.
     Several,
 }
 
 impl Effect {
-    /// Of a request that got lost, or broke off.
+    /// Returns the effect of a request that was lost or interrupted.
     fn if_lost(self) -> Applied {
         match self {
             Effect::Nothing => Applied::No,
@@ -41,7 +41,7 @@ impl Effect {
         }
     }
 
-    /// Of a request that was refused where its first step would have begun, or one of the others.
+    /// Returns the effect of a request that was refused before its first step or a later one.
     fn if_refused(self) -> Applied {
         match self {
             Effect::Nothing | Effect::One => Applied::No,
@@ -50,15 +50,15 @@ impl Effect {
     }
 }
 
-/// The server is not the primary any more, or not yet: it refuses before it begins.
+/// Codes of a server that is not the primary and refuses the request before it begins.
 const NOT_PRIMARY: [i32; 3] = [10107, 13435, 10058];
-/// The server, or its place in the set, goes away under the request; or something behind it is out of reach. With those
-/// above, the codes on which drivers retry (MongoDB's specification "Retryable Writes").
+/// Codes of a server that shuts down, steps down, or cannot reach another one during the request. Drivers retry on these and on
+/// [`NOT_PRIMARY`] (MongoDB's specification "Retryable Writes").
 const TRANSIENT: [i32; 11] = [6, 7, 89, 91, 134, 189, 262, 9001, 11600, 11602, 13436];
-/// The request was broken off: what it had done, stays done.
+/// Codes of an interrupted request, whose changes up to then remain.
 const BROKEN_OFF: [i32; 10] = [1, 8, 24, 50, 146, 175, 237, 292, 11601, 14031];
 
-/// An error of the driver. Its own text would show whole answers to whoever reads a log, so what it says is taken over.
+/// Converts an error of the driver. Takes only its message, as its full text would write whole answers to the log.
 pub(crate) fn of_driver(error: DriverError, effect: Effect) -> Error {
     let transient = |applied, code, text: String| Error::new(ErrorClass::TransientNetwork, applied, code, text);
     let outage = |code, text: &str| Error::new(ErrorClass::Outage, Applied::No, code, text);
@@ -73,7 +73,7 @@ pub(crate) fn of_driver(error: DriverError, effect: Effect) -> Error {
             }
         }
         ErrorKind::Io(cause) => {
-            // The driver puts this label on what fails while a connection is made, before it carries any request.
+            // The driver sets this label on errors of a new connection that has not carried a request.
             let never_sent = error.contains_label(SYSTEM_OVERLOADED_ERROR);
             let applied = if never_sent { Applied::No } else { effect.if_lost() };
             let timed_out = cause.kind() == std::io::ErrorKind::TimedOut;
@@ -95,7 +95,7 @@ pub(crate) fn of_driver(error: DriverError, effect: Effect) -> Error {
     }
 }
 
-/// What the server says of a whole request, or of one statement of it.
+/// Converts a code of the server for a request or one of its statements.
 pub(crate) fn of_code(code: i32, message: &str, effect: Effect) -> Error {
     let (class, applied) = match code {
         code if NOT_PRIMARY.contains(&code) => (ErrorClass::TransientNetwork, effect.if_refused()),
@@ -107,24 +107,24 @@ pub(crate) fn of_code(code: i32, message: &str, effect: Effect) -> Error {
     Error::new(class, applied, Code(code), message)
 }
 
-/// No answer came within the time that the options allow.
+/// Returns the error for an answer that did not come in time.
 pub(crate) fn no_answer(limit: std::time::Duration, effect: Effect) -> Error {
     let text = format!("no answer within {} s", limit.as_secs_f64());
     Error::new(ErrorClass::TransientNetwork, effect.if_lost(), Code::NetworkTimeout, text)
 }
 
-/// The write was done, but not as far as it was to be before it is acknowledged.
+/// Returns the error for a write that was done, but whose write concern was not met.
 pub(crate) fn of_write_concern(code: i32, message: &str) -> Error {
     let text = format!("the write concern was not met: {message}");
     of_code(code, &text, Effect::Several).in_doubt()
 }
 
-/// The server lacks what the request needs.
+/// Returns the error for a request that needs a missing capability.
 pub(crate) fn unsupported(text: String) -> Error {
     Error::command(Code::CommandNotSupported, text)
 }
 
-/// An answer without a field that it must have: whatever was asked may have been done.
+/// Returns the error for a malformed answer; the request may have been applied.
 pub(crate) fn incomplete(what: &str, effect: Effect) -> Error {
     let text = format!("the answer makes no sense: {what}");
     Error::new(ErrorClass::TransientNetwork, effect.if_lost(), Code::ProtocolError, text)

@@ -1,4 +1,4 @@
-//! What a request needs of a server beyond what every server has: looked at before anything is sent.
+//! Determines the capabilities that a request needs, before it is sent.
 
 use bson::{RawBsonRef, RawDocument};
 use handfast_store::{
@@ -11,19 +11,16 @@ use crate::capability::{Capabilities, Capability};
 #[cfg(test)]
 mod tests;
 
-/// What of a request can be missing.
+/// A request that may need capabilities.
 pub(crate) trait Needs {
-    /// Calls the function with each thing that is needed, until one is refused.
-    ///
-    /// # Errors
-    /// Those of the function.
+    /// Calls `need` for each needed capability, until it returns an error.
     fn needs(&self, need: &mut dyn FnMut(Capability) -> Result<()>) -> Result<()>;
 }
 
-/// Refuses a request that needs something that is missing.
+/// Refuses a request that needs a missing capability.
 ///
 /// # Errors
-/// `CommandNotSupported` (115) that names it.
+/// `CommandNotSupported` (115) with the name of the capability.
 pub(crate) fn check(request: &impl Needs, capabilities: &Capabilities) -> Result<()> {
     if capabilities.missing().is_empty() {
         return Ok(());
@@ -144,7 +141,7 @@ impl Needs for RenameCollection {
     }
 }
 
-/// A document that is to be stored.
+/// A document to be stored.
 pub(crate) struct Stored<'d>(pub(crate) &'d RawDocument);
 
 impl Needs for Stored<'_> {
@@ -154,7 +151,7 @@ impl Needs for Stored<'_> {
     }
 }
 
-/// What the `_id` of a document that is written needs, or the one that a filter names.
+/// Calls `need` for the `_id` of a written document or of a filter.
 fn id(document: &RawDocument, need: Need<'_>) -> Result<()> {
     match document.get("_id") {
         Ok(Some(id)) if has_nan(id) => need(Capability::NanIds),
@@ -162,7 +159,7 @@ fn id(document: &RawDocument, need: Need<'_>) -> Result<()> {
     }
 }
 
-/// Whether a value is NaN, or holds one.
+/// Returns whether a value is or contains NaN.
 fn has_nan(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Double(double) => double.is_nan(),
@@ -173,13 +170,13 @@ fn has_nan(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// The first field tells.
+/// Returns whether an update is a replacement, by its first field.
 fn is_replacement(update: &RawDocument) -> bool {
     !update.iter().flatten().next().is_some_and(|(name, _)| name.as_str().starts_with('$'))
 }
 
-/// What the values of a document need, and its names and arrays if it is stored as it is: those of an operator are paths
-/// and arguments. The document has passed the depth check.
+/// Calls `need` for the values of a document, and for its field names and arrays if it is stored unchanged: those of an
+/// operator are paths and arguments. The document has passed the depth check.
 fn values(document: &RawDocument, is_stored: bool, need: Need<'_>) -> Result<()> {
     for (name, value) in document.iter().flatten() {
         if is_stored && name.as_str().contains('.') {

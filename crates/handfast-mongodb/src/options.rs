@@ -1,4 +1,4 @@
-//! How to connect.
+//! Options of a connection.
 
 use std::time::Duration;
 
@@ -11,41 +11,40 @@ use mongodb::options::{
 
 use crate::topology::TopologyObserver;
 
-/// How long an operation on documents may take until its answer is here, the selection of a server included.
+/// The default time limit of an operation on documents, with the selection of a server.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long a server is looked for when none is in reach, unless the connection string says otherwise
-/// (`serverSelectionTimeoutMS`): as drivers have it.
+/// The default time limit of the selection of a server, unless the connection string sets `serverSelectionTimeoutMS`. It is that
+/// of other drivers.
 pub const SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections to one server at most, unless the connection string says otherwise: as other drivers have it. This one's
-/// default of 10 would make the 11th transaction wait.
+/// The number of connections to one server, unless the connection string sets `maxPoolSize`. It is that of other drivers; with
+/// this driver's default of 10, the 11th transaction would wait.
 pub const POOL_CONNECTIONS_MAX: u32 = 100;
 
-/// The database in which a server's capabilities are tried out: the one where transactions keep their clock, too.
+/// The database for the probes of capabilities, which also has the clock of transactions.
 pub const PROBE_DATABASE: &str = "handfast";
-/// The database in which the capabilities of a Handfast in front of another server are tried out.
+/// The database for the probes of a Handfast in front of another server.
 pub const FRONT_PROBE_DATABASE: &str = "handfast_probe";
 
-/// How to connect, beside what the connection string says.
+/// Options of a connection, beside those of the connection string.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// How long an operation on documents may take until its answer is here, the selection of a server included. What
-    /// may rightly take longer (aggregations, indexes, drops) is not bounded by it.
+    /// The time limit of an operation on documents, with the selection of a server. It does not apply to operations that may
+    /// take longer (aggregations, indexes, drops).
     pub reply_timeout: Duration,
-    /// How long a server is looked for when none is in reach, unless the connection string says otherwise
-    /// (`serverSelectionTimeoutMS`). The first contact takes no longer than 5 seconds, or the connection string's
-    /// `connectTimeoutMS` if that is more.
+    /// The time limit of the selection of a server, unless the connection string sets `serverSelectionTimeoutMS`. The first
+    /// contact takes at most 5 seconds, or the connection string's `connectTimeoutMS` if that is longer.
     pub selection_timeout: Duration,
-    /// Nobody else writes to the server as long as this store does: no other process, and no other store of this one.
-    /// Servers without atomic updates ([`Capability::AtomicUpdates`](crate::Capability::AtomicUpdates)) are refused
-    /// otherwise, because two writers would undo each other's writes there.
+    /// The caller guarantees that no other process and no other store of this process writes to the server. Without it, servers
+    /// that lack [`Capability::AtomicUpdates`](crate::Capability::AtomicUpdates) are refused, because two writers would overwrite
+    /// each other's updates there.
     pub sole_writer: bool,
-    /// The database in which the server's capabilities are tried out, in a collection that is dropped again.
+    /// The database for the probes of capabilities, which use a temporary collection.
     pub probe_database: String,
-    /// A Handfast in front of another server is accepted. Its documents can be changed one at a time, beside its own
-    /// transactions; an engine of transactions over single documents must not be put over it. Its capabilities are tried out
-    /// in [`FRONT_PROBE_DATABASE`], because it keeps [`PROBE_DATABASE`] for itself.
+    /// Accepts a Handfast in front of another server. The store may change its documents one at a time, beside that server's own
+    /// transactions; the engine Percolator must not run over it. The probes use [`FRONT_PROBE_DATABASE`], because such a server
+    /// reserves [`PROBE_DATABASE`].
     pub accept_front: bool,
-    /// Hears of each server as it is found, lost, or becomes another.
+    /// A function that is called when a server is found, lost, or changes its role.
     pub observer: Option<TopologyObserver>,
 }
 
@@ -62,10 +61,10 @@ impl Default for ConnectOptions {
     }
 }
 
-/// The servers that a connection string names, without user, password and options: for people to read.
+/// Returns the servers of a connection string without user, password and options, for messages.
 ///
 /// # Errors
-/// `BadValue` (2): it is no connection string.
+/// `BadValue` (2) if the connection string is not valid.
 pub fn shown(uri: &str) -> Result<String> {
     let parsed = parse(uri)?;
     let hosts = match &parsed.host_info {
@@ -76,18 +75,18 @@ pub fn shown(uri: &str) -> Result<String> {
     Ok(format!("mongodb://{hosts}"))
 }
 
-/// The connection string, taken apart.
+/// Parses a connection string.
 pub(crate) fn parse(uri: &str) -> Result<ConnectionString> {
     ConnectionString::parse(uri).map_err(|error| bad(error.kind.to_string()))
 }
 
-/// The driver's options: what the contract needs is set, what contradicts it refused.
+/// Returns the driver's options. Sets those that the contract needs, and refuses those that contradict it.
 pub(crate) async fn client_options(parsed: ConnectionString, selection_timeout: Duration) -> Result<ClientOptions> {
     check(&parsed)?;
     let mut options = ClientOptions::parse(parsed)
         .await
         .map_err(|error| crate::error::of_driver(error, crate::error::Effect::Nothing))?;
-    // Whether to try again is for whoever knows what the request means.
+    // Only the caller knows which requests may be repeated.
     options.retry_reads = Some(false);
     options.retry_writes = Some(false);
     options.server_selection_timeout.get_or_insert(selection_timeout);
@@ -96,7 +95,7 @@ pub(crate) async fn client_options(parsed: ConnectionString, selection_timeout: 
     Ok(options)
 }
 
-/// Refuses what would change the meaning of every request.
+/// Refuses options that would change the meaning of every request.
 fn check(parsed: &ConnectionString) -> Result<()> {
     let concern = parsed.write_concern.as_ref();
     let weak = concern.and_then(|concern| concern.w.as_ref()).is_some_and(|w| *w != Acknowledgment::Majority);
@@ -125,7 +124,7 @@ fn check(parsed: &ConnectionString) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is a login by a password, without one.
+/// Returns whether a credential needs a password and has none.
 fn lacks_password(credential: &Credential) -> bool {
     use AuthMechanism as M;
     let by_password = matches!(credential.mechanism, None | Some(M::ScramSha1 | M::ScramSha256 | M::Plain));

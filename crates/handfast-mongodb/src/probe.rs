@@ -1,14 +1,13 @@
-//! What a server can do, found out by trying.
+//! Detects the capabilities of a server by trying them.
 //!
-//! A server that does not know an option may refuse it, pass over it in silence, or hang up. So each probe asks for
-//! something and looks whether it came about: a sparse index is there when it is listed as sparse, a hint counts when one
-//! to no index is refused. A server that hangs up is asked whether it is still there: then it was the question.
+//! A server that does not support an option may refuse it, ignore it, or close the connection. So each probe checks the effect
+//! of its request: a sparse index has to be listed as sparse, and a hint to a missing index has to be refused. After a closed
+//! connection, a ping tells whether the server is still available; then the request was the cause.
 //!
-//! The probes work in a collection of a name that nobody else has, which is dropped in the end.
+//! The probes use a collection with a unique name, which is dropped at the end.
 //!
-//! Whether an update is atomic beside others cannot be tried: that is known of the product. FerretDB 1 reads a document,
-//! changes it and writes it back in separate steps (its `msg_update.go`), so that of two updates at the same time one is
-//! lost.
+//! Atomicity of updates cannot be tried, so it follows from the product: FerretDB 1 reads a document, changes it and writes it
+//! back in separate steps (its `msg_update.go`), so it loses one of two concurrent updates.
 
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
@@ -22,25 +21,25 @@ use crate::capability::{Capabilities, Capability};
 use crate::command::{self, Command};
 use crate::concern::Deployment;
 use crate::error::Effect;
-use crate::remote::{Patience, Remote};
+use crate::remote::{Remote, ReplyWait};
 use crate::reply;
 
-/// How the names of the collections begin that probes work in.
+/// The prefix of the collections of probes.
 const COLLECTION: &str = "handfast_probe_";
 
-/// What is known of a server before it is tried.
+/// The facts about a server before the probes.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'k> {
     pub(crate) product: &'k str,
     pub(crate) deployment: Deployment,
-    /// It is FerretDB with major version 1.
+    /// Whether it is FerretDB with major version 1.
     pub(crate) is_ferretdb_1: bool,
 }
 
-/// Tries everything, in this database; `unique` makes the name of the collection.
+/// Tries all capabilities in a database, in a collection whose name ends with `unique`.
 ///
 /// # Errors
-/// The server is out of reach, or does not let us write to the database.
+/// A network error if the server cannot be reached, and the server's error if the user may not write to the database.
 pub(crate) async fn run(remote: &Remote, known: Known<'_>, database: &str, unique: &str) -> Result<Capabilities> {
     let collection = Namespace::new(database, format!("{COLLECTION}{unique}"))?;
     let probe = Probe { remote, collection };
@@ -63,9 +62,9 @@ struct Probe<'p> {
 }
 
 impl Probe<'_> {
-    /// Everything that is missing.
+    /// Returns the missing capabilities.
     async fn all(&self, known: &Known<'_>) -> Result<Vec<Capability>> {
-        // Whoever may not write here, gets this error and no list of missing things.
+        // A user without write access gets this error instead of a list of missing capabilities.
         self.put(rawdoc! { "_id": "a", "n": 1, "list": [{ "n": 1 }, { "n": 5 }] }).await?;
         let mut missing = Vec::new();
         for capability in Capability::ALL {
@@ -78,14 +77,14 @@ impl Probe<'_> {
     }
 
     async fn has(&self, capability: Capability) -> Result<bool> {
-        match self.tried(capability).await {
+        match self.try_capability(capability).await {
             Err(error) if error.class() == ErrorClass::Command => Ok(false),
             Err(error) if error.class() == ErrorClass::TransientNetwork => {
-                // It hung up. If it did because of the question, it does so again, and is there all the same.
-                let again = self.tried(capability).await;
+                // The server closed the connection. If the request is the cause, it does so again and still answers a ping.
+                let again = self.try_capability(capability).await;
                 match again {
                     Err(again) if again.class() == ErrorClass::TransientNetwork => {
-                        self.remote.read("admin", Command::new(cstr!("ping"), 1), Patience::Bounded).await?;
+                        self.remote.read("admin", Command::new(cstr!("ping"), 1), ReplyWait::Limited).await?;
                         Ok(false)
                     }
                     Err(again) if again.class() == ErrorClass::Command => Ok(false),
@@ -97,13 +96,13 @@ impl Probe<'_> {
         }
     }
 
-    async fn tried(&self, capability: Capability) -> Result<bool> {
+    async fn try_capability(&self, capability: Capability) -> Result<bool> {
         use Capability as C;
         let a = || rawdoc! { "_id": "a" };
         let set = |change| UpdateStatement::one(a(), UpdateSpec::Document(change));
         let add = || vec![rawdoc! { "$set": { "m": { "$add": ["$n", 1] } } }];
         match capability {
-            // Nothing of these can be tried.
+            // These cannot be tried.
             C::AtomicUpdates | C::RenameAcrossDatabases => Ok(true),
             C::PipelineUpdates => {
                 let statement = UpdateStatement::one(a(), UpdateSpec::Pipeline(add()));
@@ -176,10 +175,10 @@ impl Probe<'_> {
     }
 
     async fn write(&self, command: Command) -> Result<RawDocumentBuf> {
-        self.remote.run(self.collection.database(), command, Effect::Nothing, Patience::Bounded).await
+        self.remote.run(self.collection.database(), command, Effect::Nothing, ReplyWait::Limited).await
     }
 
-    /// Inserts a document, or puts it in the place of the one with its `_id`.
+    /// Inserts a document, unless its `_id` exists.
     async fn put(&self, document: RawDocumentBuf) -> Result<()> {
         let reply = self.write(command::insert(&self.collection, &[document], true)).await?;
         let outcome = reply::insert(&reply, 0, 1, true)?;
@@ -191,22 +190,22 @@ impl Probe<'_> {
 
     async fn found(&self, find: &Find) -> Result<usize> {
         let database = self.collection.database();
-        let cursor = self.remote.open(database, command::find(find), Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(database, command::find(find), Effect::Nothing, ReplyWait::Limited).await?;
         Ok(cursor.drain().await?.len())
     }
 
-    /// Whether a document holds what was put into it.
+    /// Returns whether a document is stored with this value.
     async fn keeps(&self, id: &str, value: RawBson) -> Result<bool> {
         let mut document = rawdoc! { "_id": id };
         document.append(cstr!("v"), value);
         self.put(document.clone()).await?;
         let find = command::find(&self.find(rawdoc! { "_id": id }));
         let database = self.collection.database();
-        let cursor = self.remote.open(database, find, Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(database, find, Effect::Nothing, ReplyWait::Limited).await?;
         Ok(cursor.drain().await? == [document])
     }
 
-    /// Whether a document of this `_id` can be replaced.
+    /// Returns whether a document with this `_id` can be replaced.
     async fn replaces(&self, id: RawBson) -> Result<bool> {
         self.put(rawdoc! { "_id": id.clone() }).await?;
         let replacement = UpdateSpec::Document(rawdoc! { "_id": id.clone(), "v": 1 });
@@ -214,7 +213,7 @@ impl Probe<'_> {
         self.update_leads_to(&statement, rawdoc! { "_id": { "$eq": id }, "v": 1 }).await
     }
 
-    /// Whether a document that is like the example is there after the update.
+    /// Returns whether a document matches the example after the update.
     async fn update_leads_to(&self, statement: &UpdateStatement, example: RawDocumentBuf) -> Result<bool> {
         let statements = [command::update_statement(statement)];
         let reply = self.write(command::update(&self.collection, &statements, true, &rawdoc! {})).await?;
@@ -225,7 +224,7 @@ impl Probe<'_> {
         Ok(self.found(&self.find(example)).await? == 1)
     }
 
-    /// Whether a hint to no index is refused by all that may have one.
+    /// Returns whether finds, updates and deletes refuse a hint to a missing index.
     async fn heeds_hints(&self) -> Result<bool> {
         let hint = || Some(Hint::Name("handfast_no_such_index".to_owned()));
         let a = || rawdoc! { "_id": "a" };
@@ -245,7 +244,7 @@ impl Probe<'_> {
         Ok(!reply.and_then(|reply| reply::delete(&reply, 0)).is_ok_and(|outcome| outcome.errors.is_empty()))
     }
 
-    /// Whether an index is listed as it was created.
+    /// Returns whether an index is listed as it was created.
     async fn index_is_kept(&self, index: IndexSpec) -> Result<bool> {
         self.write(command::create_index(&self.collection, &index)).await?;
         Ok(self.indexes().await?.contains(&index))
@@ -253,7 +252,7 @@ impl Probe<'_> {
 
     async fn indexes(&self) -> Result<Vec<IndexSpec>> {
         let command = command::list_indexes(&self.collection);
-        let cursor = self.remote.open(self.collection.database(), command, Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(self.collection.database(), command, Effect::Nothing, ReplyWait::Limited).await?;
         cursor.drain().await?.iter().map(|shown| reply::index(shown)).collect()
     }
 
@@ -261,7 +260,7 @@ impl Probe<'_> {
         let index = IndexSpec { expire_after_seconds: Some(1_000_000), ..IndexSpec::new(rawdoc! { "p5": 1 }) };
         let changed = IndexSpec { expire_after_seconds: Some(2_000_000), ..index.clone() };
         if self.indexes().await?.contains(&changed) {
-            // An answer of the first try got lost.
+            // The answer to an earlier attempt was lost.
             return Ok(true);
         }
         self.write(command::create_index(&self.collection, &index)).await?;
@@ -282,14 +281,14 @@ impl Probe<'_> {
         let reply = self.write(command::insert(&from, &[document], true)).await?;
         reply::insert(&reply, 0, 1, true)?;
         let rename = command::rename(&RenameCollection { from, to, drop_target: true });
-        self.remote.run("admin", rename, Effect::Nothing, Patience::Bounded).await?;
+        self.remote.run("admin", rename, Effect::Nothing, ReplyWait::Limited).await?;
         let renamed = self.found(&self.find(rawdoc! { "_id": "renamed" })).await? == 1;
-        // What the other probes work with went away with it.
+        // The rename has dropped the document of the other probes.
         self.put(rawdoc! { "_id": "a", "n": 1, "list": [{ "n": 1 }, { "n": 5 }] }).await?;
         Ok(renamed)
     }
 
-    /// Leaves nothing behind.
+    /// Drops the collections of the probes.
     async fn drop(&self) -> Result<()> {
         for namespace in [self.collection.clone(), self.other()?] {
             match self.write(command::drop(&namespace)).await {

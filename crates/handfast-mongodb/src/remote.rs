@@ -1,4 +1,4 @@
-//! The cluster as something that commands are sent to.
+//! Sends commands to the cluster.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::cursor::MongoCursor;
 use crate::error::{Effect, incomplete, no_answer, of_driver};
 use crate::reply;
 
-/// A client of a cluster, and what all commands have in common.
+/// A client of a cluster with the concerns and limits of all commands.
 pub(crate) struct Remote {
     pub(crate) client: Client,
     pub(crate) concerns: Concerns,
-    /// Statements of one command at most.
+    /// The number of statements in one command.
     pub(crate) statements_max: usize,
     pub(crate) reply_timeout: Duration,
-    /// Where something was written last that is not durable yet, as far as anybody knows.
+    /// The collection of the last write that may not be durable yet.
     unflushed: Mutex<Option<Namespace>>,
 }
 
-/// Whether to wait for an answer as long as it takes.
+/// The time limit of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// As long as the options say.
-    Bounded,
-    /// Until the connection breaks.
-    Endless,
+pub(crate) enum ReplyWait {
+    /// The limit of the options.
+    Limited,
+    /// No limit but the end of the connection.
+    Unlimited,
 }
 
 impl Remote {
@@ -39,20 +39,20 @@ impl Remote {
         Remote { client, concerns, statements_max, reply_timeout, unflushed: Mutex::default() }
     }
 
-    fn reply_timeout(&self, patience: Patience) -> Option<Duration> {
-        match patience {
-            Patience::Bounded => Some(self.reply_timeout),
-            Patience::Endless => None,
+    fn reply_timeout(&self, wait: ReplyWait) -> Option<Duration> {
+        match wait {
+            ReplyWait::Limited => Some(self.reply_timeout),
+            ReplyWait::Unlimited => None,
         }
     }
 
     async fn within<T>(
         &self,
-        patience: Patience,
+        wait: ReplyWait,
         effect: Effect,
         call: impl Future<Output = mongodb::error::Result<T>>,
     ) -> Result<T> {
-        let answer = match self.reply_timeout(patience) {
+        let answer = match self.reply_timeout(wait) {
             None => call.await,
             Some(limit) => match tokio::time::timeout(limit, call).await {
                 Ok(answer) => answer,
@@ -68,23 +68,23 @@ impl Remote {
         database: &str,
         command: Command,
         effect: Effect,
-        patience: Patience,
+        wait: ReplyWait,
     ) -> Result<RawDocumentBuf> {
         let database = self.client.database(database);
         let run = async { database.run_raw_command(command.done()).await };
-        let reply = self.within(patience, effect, run).await?;
+        let reply = self.within(wait, effect, run).await?;
         RawDocumentBuf::try_from(&reply).map_err(|error| incomplete(&error.to_string(), effect))
     }
 
     /// Runs a command that changes nothing.
-    pub(crate) async fn read(&self, database: &str, command: Command, patience: Patience) -> Result<RawDocumentBuf> {
-        self.run(database, command, Effect::Nothing, patience).await
+    pub(crate) async fn read(&self, database: &str, command: Command, wait: ReplyWait) -> Result<RawDocumentBuf> {
+        self.run(database, command, Effect::Nothing, wait).await
     }
 
     /// Runs a command about collections and indexes.
     pub(crate) async fn define(&self, database: &str, command: Command) -> Result<RawDocumentBuf> {
         let command = command.put(cstr!("writeConcern"), self.concerns.write(Durability::Journaled));
-        let reply = self.run(database, command, Effect::Several, Patience::Endless).await?;
+        let reply = self.run(database, command, Effect::Several, ReplyWait::Unlimited).await?;
         reply::check_write_concern(&reply)?;
         Ok(reply)
     }
@@ -98,40 +98,40 @@ impl Remote {
         effect: Effect,
     ) -> Result<RawDocumentBuf> {
         let command = command.put(cstr!("writeConcern"), self.concerns.write(durability));
-        let reply = self.run(namespace.database(), command, effect, Patience::Bounded).await?;
+        let reply = self.run(namespace.database(), command, effect, ReplyWait::Limited).await?;
         self.note_unflushed(namespace, durability);
         Ok(reply)
     }
 
-    /// Runs a command whose answer is a cursor, and awaits its first documents.
+    /// Runs a command whose answer is a cursor, and waits for its first documents.
     pub(crate) async fn open(
         &self,
         database: &str,
         command: Command,
         effect: Effect,
-        patience: Patience,
+        wait: ReplyWait,
     ) -> Result<MongoCursor> {
         let database = self.client.database(database);
-        let source = self.within(patience, effect, database.run_raw_cursor_command(command.done()).batch()).await?;
-        let mut cursor = MongoCursor::new(source, effect, self.reply_timeout(patience));
+        let source = self.within(wait, effect, database.run_raw_cursor_command(command.done()).batch()).await?;
+        let mut cursor = MongoCursor::new(source, effect, self.reply_timeout(wait));
         cursor.fetch().await?;
         Ok(cursor)
     }
 
-    /// The command with the read concern of all reads.
+    /// Adds the read concern to a command.
     pub(crate) fn reading(&self, command: Command) -> Command {
         command.put_some(cstr!("readConcern"), self.concerns.read())
     }
 
-    /// Keeps in mind that something is not durable yet.
+    /// Notes that a write may not be durable yet.
     fn note_unflushed(&self, namespace: &Namespace, durability: Durability) {
         if self.concerns.leaves_undone(durability) {
             *self.unflushed.lock().unwrap_or_else(PoisonError::into_inner) = Some(namespace.clone());
         }
     }
 
-    /// Returns once all that was acknowledged is durable. A write that changes nothing is acknowledged when everything
-    /// before it is: the server waits for the end of its log.
+    /// Waits until all acknowledged writes are durable. It sends a write without changes, which the server acknowledges when its
+    /// log up to there is durable.
     pub(crate) async fn flush(&self) -> Result<()> {
         let unflushed = self.unflushed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(namespace) = unflushed else { return Ok(()) };

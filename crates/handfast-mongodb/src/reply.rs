@@ -1,4 +1,4 @@
-//! Answers, as outcomes of the contract. Everything here is a function from an answer to a value.
+//! Reads outcomes of the contract from answers, with pure functions.
 
 use bson::raw::CString;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -11,11 +11,11 @@ use crate::error::{Effect, incomplete, of_code, of_write_concern};
 #[cfg(test)]
 mod tests;
 
-/// Fields of an error that are in the error itself, or say nothing of it.
+/// Fields of an answer that are not details of its error.
 const NO_DETAILS: [&str; 9] =
     ["ok", "code", "codeName", "errmsg", "index", "errorLabels", "$clusterTime", "operationTime", "topologyVersion"];
 
-/// What is beside code and text of an error: `keyPattern` and `keyValue` of a duplicate key.
+/// Returns the details of an error beside code and message: `keyPattern` and `keyValue` of a duplicate key.
 pub(crate) fn details(error: &RawDocument) -> Option<RawDocumentBuf> {
     let mut details = RawDocumentBuf::new();
     for (name, value) in error.iter().flatten() {
@@ -27,7 +27,7 @@ pub(crate) fn details(error: &RawDocument) -> Option<RawDocumentBuf> {
     (!details.is_empty()).then_some(details)
 }
 
-/// A field as a number; some servers count in doubles.
+/// Returns a field as a number; some servers count in doubles.
 pub(crate) fn number(document: &RawDocument, field: &str) -> Option<i64> {
     match document.get(field).ok()?? {
         RawBsonRef::Int32(number) => Some(number.into()),
@@ -38,23 +38,23 @@ pub(crate) fn number(document: &RawDocument, field: &str) -> Option<i64> {
     }
 }
 
-/// A field as a count.
+/// Returns a field as a count.
 pub(crate) fn count(document: &RawDocument, field: &str) -> Option<u64> {
     u64::try_from(number(document, field)?).ok()
 }
 
-/// A count that the answer to a write must have.
+/// Returns a count that the answer to a write must have.
 fn needed(reply: &RawDocument, field: &str) -> Result<u64> {
     count(reply, field).ok_or_else(|| incomplete(&format!("there is no {field}"), Effect::Several))
 }
 
-/// The documents in a field that is an array; none if there is no such field.
+/// Returns the documents in an array field; none if there is no such field.
 fn documents<'a>(reply: &'a RawDocument, field: &str) -> impl Iterator<Item = &'a RawDocument> {
     let array: Option<&RawArray> = reply.get_array(field).ok();
     array.into_iter().flatten().flatten().filter_map(RawBsonRef::as_document)
 }
 
-/// A failure of the whole write, if there is one: it was not acknowledged as it was to be.
+/// Returns an error if the write concern was not met.
 pub(crate) fn check_write_concern(reply: &RawDocument) -> Result<()> {
     let Ok(error) = reply.get_document("writeConcernError") else { return Ok(()) };
     let code = number(error, "code").and_then(|code| i32::try_from(code).ok()).unwrap_or(64);
@@ -65,7 +65,7 @@ pub(crate) fn check_write_concern(reply: &RawDocument) -> Result<()> {
     })
 }
 
-/// The statements that failed, by their place in the command plus `first`.
+/// Returns the failed statements, by their index in the command plus `first`.
 fn write_errors(reply: &RawDocument, first: usize) -> Vec<WriteError> {
     let mut errors: Vec<_> = documents(reply, "writeErrors").map(|error| write_error(error, first)).collect();
     errors.sort_by_key(|error| error.index);
@@ -73,17 +73,17 @@ fn write_errors(reply: &RawDocument, first: usize) -> Vec<WriteError> {
 }
 
 fn write_error(error: &RawDocument, first: usize) -> WriteError {
-    let place = number(error, "index").and_then(|index| usize::try_from(index).ok()).unwrap_or(0);
+    let index = number(error, "index").and_then(|index| usize::try_from(index).ok()).unwrap_or(0);
     let code = number(error, "code").and_then(|code| i32::try_from(code).ok()).unwrap_or(8);
     let made = of_code(code, error.get_str("errmsg").unwrap_or_default(), Effect::One);
     let made = match details(error) {
         Some(details) => made.with_details(details),
         None => made,
     };
-    WriteError { index: first + place, error: made }
+    WriteError { index: first + index, error: made }
 }
 
-/// The answer to an insert of so many documents that began at `first` of the request.
+/// Reads the answer to an insert of documents from index `first` of the request.
 pub(crate) fn insert(reply: &RawDocument, first: usize, documents: usize, ordered: bool) -> Result<InsertOutcome> {
     check_write_concern(reply)?;
     let errors = write_errors(reply, first);
@@ -97,18 +97,18 @@ pub(crate) fn insert(reply: &RawDocument, first: usize, documents: usize, ordere
     Ok(InsertOutcome { inserted, errors })
 }
 
-/// The answer to an update whose first statement was at `first` of the request.
+/// Reads the answer to an update whose first statement has the index `first` in the request.
 pub(crate) fn update(reply: &RawDocument, first: usize) -> Result<UpdateOutcome> {
     check_write_concern(reply)?;
     let errors = write_errors(reply, first);
     let mut upserted = Vec::new();
     for one in documents(reply, "upserted") {
-        let place = number(one, "index").and_then(|index| usize::try_from(index).ok());
+        let index = number(one, "index").and_then(|index| usize::try_from(index).ok());
         let id = one.get("_id").ok().flatten();
-        let (Some(place), Some(id)) = (place, id) else {
+        let (Some(index), Some(id)) = (index, id) else {
             return Err(incomplete("an upserted document without index and _id", Effect::Several));
         };
-        upserted.push((first + place, RawBson::from(id)));
+        upserted.push((first + index, RawBson::from(id)));
     }
     let n = if errors.is_empty() { needed(reply, "n")? } else { count(reply, "n").unwrap_or(0) };
     Ok(UpdateOutcome {
@@ -119,7 +119,7 @@ pub(crate) fn update(reply: &RawDocument, first: usize) -> Result<UpdateOutcome>
     })
 }
 
-/// The answer to a delete whose first statement was at `first` of the request.
+/// Reads the answer to a delete whose first statement has the index `first` in the request.
 pub(crate) fn delete(reply: &RawDocument, first: usize) -> Result<DeleteOutcome> {
     check_write_concern(reply)?;
     let errors = write_errors(reply, first);
@@ -127,7 +127,7 @@ pub(crate) fn delete(reply: &RawDocument, first: usize) -> Result<DeleteOutcome>
     Ok(DeleteOutcome { deleted, errors })
 }
 
-/// The answer to a find-and-modify.
+/// Reads the answer to a find-and-modify.
 pub(crate) fn find_and_modify(reply: &RawDocument) -> Result<FindAndModifyOutcome> {
     check_write_concern(reply)?;
     let value = reply.get_document("value").ok().map(RawDocument::to_owned);
@@ -141,7 +141,7 @@ pub(crate) fn find_and_modify(reply: &RawDocument) -> Result<FindAndModifyOutcom
     Ok(FindAndModifyOutcome { value, matched, upserted })
 }
 
-/// An index as `listIndexes` shows it. What the contract has no word for (text weights, collations) is left out.
+/// Reads an index of `listIndexes`, without fields that the contract lacks (text weights, collations).
 pub(crate) fn index(shown: &RawDocument) -> Result<IndexSpec> {
     let missing = |field: &str| incomplete(&format!("an index without {field}"), Effect::Nothing);
     let key = shown.get_document("key").map_err(|_| missing("key"))?;
@@ -158,7 +158,7 @@ pub(crate) fn index(shown: &RawDocument) -> Result<IndexSpec> {
     })
 }
 
-/// The answer to `collStats`.
+/// Reads the answer to `collStats`.
 pub(crate) fn stats(reply: &RawDocument) -> CollectionStats {
     let sizes = reply.get_document("indexSizes").ok();
     let names = sizes.into_iter().flat_map(|sizes| sizes.iter().flatten());

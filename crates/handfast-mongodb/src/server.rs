@@ -1,4 +1,4 @@
-//! What is known of a server: which product it is, and what it says of itself.
+//! The description of a server: its product, deployment and capabilities.
 
 use bson::RawDocument;
 use bson::raw::cstr;
@@ -7,33 +7,33 @@ use handfast_store::Result;
 use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::concern::Deployment;
-use crate::remote::{Patience, Remote};
+use crate::remote::{Remote, ReplyWait};
 use crate::reply;
 
 #[cfg(test)]
 mod tests;
 
-/// Statements of one command at most, if a server does not say.
+/// The number of statements in one command, if a server does not announce it.
 const STATEMENTS_MAX: usize = 100_000;
-/// What this project's own server is called.
+/// The product name of this project's server.
 const HANDFAST: &str = "Handfast";
 
-/// The server, or servers, that a store is on.
+/// The server or servers of a store.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where it is, without user and password: `mongodb://127.0.0.1:27017`.
+    /// Its address without user and password: `mongodb://127.0.0.1:27017`.
     pub address: String,
     /// The product and its version: `MongoDB 8.0.4`, `FerretDB v1.24.2`.
     pub product: String,
-    /// What kind of deployment answers.
+    /// The kind of its deployment.
     pub deployment: Deployment,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// It is a Handfast in front of another server.
+    /// Whether it is a Handfast in front of another server.
     pub is_front: bool,
 }
 
-/// What `hello` says.
+/// The answer to `hello`.
 pub(crate) struct Hello {
     pub(crate) deployment: Deployment,
     pub(crate) statements_max: usize,
@@ -46,7 +46,7 @@ impl Hello {
     }
 }
 
-/// What `buildInfo` says.
+/// The answer to `buildInfo`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Product {
     pub(crate) name: String,
@@ -54,7 +54,7 @@ pub(crate) struct Product {
 }
 
 impl Server {
-    /// Whether it is a Handfast: one that speaks MongoDB's protocol, with transactions of its own.
+    /// Returns whether the server is a Handfast, which has transactions of its own.
     pub fn is_handfast(&self) -> bool {
         Product::is_handfast(&self.product)
     }
@@ -65,12 +65,12 @@ impl Product {
         name.strip_prefix(HANDFAST).is_some_and(|version| version.starts_with(' '))
     }
 
-    /// Asks the server.
+    /// Asks the server for its product and version.
     ///
     /// # Errors
-    /// It is out of reach, or says nothing.
+    /// A network error if the server cannot be reached or does not answer.
     pub(crate) async fn ask(remote: &Remote) -> Result<Self> {
-        let reply = remote.read("admin", Command::new(cstr!("buildInfo"), 1), Patience::Bounded).await?;
+        let reply = remote.read("admin", Command::new(cstr!("buildInfo"), 1), ReplyWait::Limited).await?;
         Ok(Product::of(&reply))
     }
 

@@ -1,4 +1,4 @@
-//! What the driver knows of each server, told as it changes.
+//! Reports changes in the driver's view of each server.
 //!
 //! Source: MongoDB's specification "Server Discovery and Monitoring"; spec: resilience; seed 4.
 
@@ -11,24 +11,24 @@ use mongodb::event::sdam::SdamEvent;
 
 use crate::contact::Contact;
 
-/// What a server is in its deployment.
+/// The role of a server in its deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerRole {
-    /// Of a replica set: it takes the writes.
+    /// The primary of a replica set, which takes the writes.
     Primary,
-    /// Of a replica set: it follows the primary.
+    /// A secondary of a replica set, which replicates the primary.
     Secondary,
-    /// Of a replica set: it votes, and has no documents.
+    /// An arbiter of a replica set, which votes and has no documents.
     Arbiter,
-    /// Of a replica set, but neither of these: hidden, starting, recovering, or removed.
+    /// Another member of a replica set: hidden, starting, recovering or removed.
     Other,
-    /// A server by itself.
+    /// A server without a replica set.
     Standalone,
     /// A router of a sharded cluster.
     Mongos,
-    /// What stands before routers and shares them out.
+    /// A load balancer in front of routers.
     LoadBalancer,
-    /// It does not answer, or has not answered yet.
+    /// A server that does not answer, or has not answered yet.
     Unknown,
 }
 
@@ -42,12 +42,12 @@ impl ServerRole {
             ServerType::Standalone => ServerRole::Standalone,
             ServerType::Mongos => ServerRole::Mongos,
             ServerType::LoadBalancer => ServerRole::LoadBalancer,
-            // A kind that the driver may come to know is one of which nothing is known here.
+            // A later version of the driver may have further kinds.
             _ => ServerRole::Unknown,
         }
     }
 
-    /// Whether writes can go there.
+    /// Returns whether the server takes writes.
     pub fn takes_writes(self) -> bool {
         use ServerRole as R;
         matches!(self, R::Primary | R::Standalone | R::Mongos | R::LoadBalancer)
@@ -69,12 +69,12 @@ impl fmt::Display for ServerRole {
     }
 }
 
-/// What is known of a server now.
+/// The current state of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDescription {
-    /// Where it is: `127.0.0.1:27017`.
+    /// Its address: `127.0.0.1:27017`.
     pub address: String,
-    /// What it is.
+    /// Its role.
     pub role: ServerRole,
     /// Why nothing is known of it, if that is so.
     pub error: Option<String>,
@@ -97,12 +97,12 @@ impl fmt::Debug for TopologyObserver {
     }
 }
 
-/// What the driver calls: each change goes to the log, and to the observer.
+/// Returns the handler that the driver calls. It logs each change and passes it to the observer.
 pub(crate) fn handler(observer: Option<TopologyObserver>, contact: Arc<Contact>) -> EventHandler<SdamEvent> {
     EventHandler::callback(move |event| {
         let event = match event {
             SdamEvent::ServerDescriptionChanged(event) => event,
-            SdamEvent::ServerOpening(event) => return contact.sought(&event.address.to_string()),
+            SdamEvent::ServerOpening(event) => return contact.opened(&event.address.to_string()),
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 return contact.answered(&event.server_address.to_string(), &event.reply);
             }

@@ -1,12 +1,11 @@
-//! Transactions that the server has itself, through sessions of the driver.
+//! The server's own transactions, through sessions of the driver.
 //!
 //! ```text
 //! begin ── read, write ── commit            one snapshot; all or nothing
-//!                         commit again      after a lost answer: says the same
+//!                         commit again      after a lost answer: has the same result
 //! ```
 //!
-//! Nothing here is used by the store, which asks no transactions of a server: it is for programs that compare the two, or
-//! that are told to use what is there.
+//! The store does not use them; they are for programs that compare both kinds of transactions.
 
 use std::fmt;
 
@@ -16,79 +15,70 @@ use mongodb::error::{Error as DriverError, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_
 use mongodb::options::{ReadConcern, WriteConcern};
 use mongodb::{Client, ClientSession, Collection};
 
-use crate::connection::contacted;
+use crate::connection::connect_client;
 use crate::error::{Effect, incomplete, of_driver};
 use crate::options;
 
-/// A server that has transactions.
+/// A client of a server with transactions.
 #[derive(Clone, Debug)]
 pub struct SessionClient {
     client: Client,
 }
 
-/// A session, in which one transaction is open at a time. Dropped with an open one, it rolls that back.
+/// A session with at most one open transaction. Dropping it rolls an open transaction back.
 pub struct Session {
     client: Client,
     session: ClientSession,
 }
 
-/// Why a transaction did not go on.
+/// The reason why a transaction failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransactionError {
-    /// It has certainly had no effect, and may be run again: another was in its way, or the server out of reach before the
-    /// commit (the label `TransientTransactionError`).
+    /// The transaction certainly had no effect and may be repeated: it conflicted with another one, or the server was unreachable
+    /// before the commit (the label `TransientTransactionError`).
     #[error(transparent)]
     Transient(Error),
     /// The answer to the commit is lost (the label `UnknownTransactionCommitResult`): commit again.
     #[error(transparent)]
     Unknown(Error),
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Refused(Error),
 }
 
 impl SessionClient {
-    /// A client of the servers that a connection string names, one of which has answered.
+    /// Connects to the servers of a connection string, and waits until one of them answers.
     ///
     /// # Errors
-    /// `BadValue` (2) for a connection string that is not valid, or that changes what is promised; those of the network and of
-    /// the login.
+    /// `BadValue` (2) for a connection string that is not valid, or sets read or write concerns; errors of the network and of the
+    /// authentication.
     pub async fn new(uri: &str) -> Result<Self> {
-        let (client, _) = contacted(options::parse(uri)?, None, options::SELECTION_TIMEOUT).await?;
+        let (client, _) = connect_client(options::parse(uri)?, None, options::SELECTION_TIMEOUT).await?;
         Ok(SessionClient { client })
     }
 
-    /// A new session.
+    /// Starts a session.
     ///
     /// # Errors
-    /// Those of the network, and of a server that has no sessions.
+    /// Errors of the network, and of a server without sessions.
     pub async fn session(&self) -> Result<Session> {
         let session = self.client.start_session().await.map_err(|error| of_driver(error, Effect::Nothing))?;
         Ok(Session { client: self.client.clone(), session })
     }
 
-    /// Removes a collection, if it is there.
-    ///
-    /// # Errors
-    /// Those of the network and of the server.
+    /// Drops a collection, if it exists.
     pub async fn drop_collection(&self, namespace: &Namespace) -> Result<()> {
         let collection = self.client.database(namespace.database()).collection::<Document>(namespace.collection());
         collection.drop().await.map_err(|error| of_driver(error, Effect::One))
     }
 
     /// Counts the documents of a collection.
-    ///
-    /// # Errors
-    /// Those of the network and of the server.
     pub async fn count(&self, namespace: &Namespace) -> Result<u64> {
         let collection = self.client.database(namespace.database()).collection::<Document>(namespace.collection());
         collection.count_documents(Document::new()).await.map_err(|error| of_driver(error, Effect::Nothing))
     }
 
-    /// Ends sessions of this client's user, whoever began them: what is open in them is rolled back.
-    ///
-    /// # Errors
-    /// Those of the network and of the server.
+    /// Ends sessions of this client's user, also those of other clients, and rolls back their open transactions.
     pub async fn kill_sessions(&self, ids: &[[u8; 16]]) -> Result<()> {
         let id = |id: &[u8; 16]| {
             let bytes = id.to_vec();
@@ -101,10 +91,10 @@ impl SessionClient {
 }
 
 impl Session {
-    /// By which others may end it.
+    /// Returns the id with which another client may end the session.
     ///
     /// # Errors
-    /// The driver's id of a session is no UUID.
+    /// An error if the driver's id is no UUID.
     pub fn id(&self) -> Result<[u8; 16]> {
         let bytes = match self.session.id().get("id") {
             Some(Bson::Binary(binary)) => binary.bytes.as_slice().try_into().ok(),
@@ -113,10 +103,10 @@ impl Session {
         bytes.ok_or_else(|| incomplete("a session without a UUID", Effect::Nothing))
     }
 
-    /// Begins a transaction that reads one snapshot, of what is not taken back any more. One that is open is rolled back first.
+    /// Begins a transaction that reads one snapshot of majority-committed documents. Rolls an open transaction back first.
     ///
     /// # Errors
-    /// Of a server that has no transactions.
+    /// The error of a server without transactions.
     pub async fn begin(&mut self) -> Result<(), TransactionError> {
         self.abort().await;
         let begun = self.session.start_transaction().read_concern(ReadConcern::snapshot());
@@ -127,7 +117,7 @@ impl Session {
     /// Inserts a document.
     ///
     /// # Errors
-    /// Those of the server; after any, the transaction is over.
+    /// Errors of the server; each ends the transaction.
     pub async fn insert_one(
         &mut self,
         namespace: &Namespace,
@@ -137,10 +127,10 @@ impl Session {
         collection.insert_one(document).session(&mut self.session).await.map(drop).map_err(failure)
     }
 
-    /// Updates one document; false if there is none that matches.
+    /// Updates one document. Returns false if none matches.
     ///
     /// # Errors
-    /// Those of the server; after any, the transaction is over.
+    /// Errors of the server; each ends the transaction.
     pub async fn update_one(
         &mut self,
         namespace: &Namespace,
@@ -152,10 +142,10 @@ impl Session {
         Ok(updated.matched_count > 0)
     }
 
-    /// The first document that matches.
+    /// Returns the first matching document.
     ///
     /// # Errors
-    /// Those of the server; after any, the transaction is over.
+    /// Errors of the server; each ends the transaction.
     pub async fn find_one(
         &mut self,
         namespace: &Namespace,
@@ -165,10 +155,10 @@ impl Session {
         collection.find_one(filter).session(&mut self.session).await.map_err(failure)
     }
 
-    /// All documents of a collection.
+    /// Returns all documents of a collection.
     ///
     /// # Errors
-    /// Those of the server; after any, the transaction is over.
+    /// Errors of the server; each ends the transaction.
     pub async fn find_all(&mut self, namespace: &Namespace) -> Result<Vec<RawDocumentBuf>, TransactionError> {
         let collection = self.collection(namespace);
         let mut cursor = collection.find(Document::new()).session(&mut self.session).await.map_err(failure)?;
@@ -179,16 +169,15 @@ impl Session {
         Ok(found)
     }
 
-    /// Commits; after a commit, commits once more, which says the same.
+    /// Commits. A repeated commit has the same result.
     ///
     /// # Errors
-    /// [`TransactionError::Unknown`]: nobody knows, unless it is asked again.
+    /// [`TransactionError::Unknown`] if the outcome is unknown; a repeated commit tells it.
     pub async fn commit(&mut self) -> Result<(), TransactionError> {
         self.session.commit_transaction().await.map_err(failure)
     }
 
-    /// Rolls back what is open, if anything is. Where the server does not hear of it, it does so when the time of the
-    /// transaction is over.
+    /// Rolls the open transaction back. If the server is unreachable, it does so itself after the time limit of the transaction.
     pub async fn abort(&mut self) {
         if let Err(error) = self.session.abort_transaction().await {
             tracing::debug!(%error, "no transaction to roll back");
@@ -207,14 +196,14 @@ impl fmt::Debug for Session {
 }
 
 impl From<Error> for TransactionError {
-    /// What was refused on this side.
+    /// Converts an error of this client.
     fn from(error: Error) -> Self {
         TransactionError::Refused(error)
     }
 }
 
 impl TransactionError {
-    /// What went wrong.
+    /// Returns the underlying error.
     pub fn into_error(self) -> Error {
         let (TransactionError::Transient(error) | TransactionError::Unknown(error) | TransactionError::Refused(error)) =
             self;

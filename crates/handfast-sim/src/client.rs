@@ -1,62 +1,62 @@
-//! What a store has to be able to do to be put to the test.
+//! The interface of a store under test.
 //!
-//! Keys are numbers. What a key holds is a list that is appended to, or a register that is overwritten, as the workload
-//! has it. How that is kept is the client's affair (a document with an array, a document with a value).
+//! Keys are numbers. A key holds a list that is appended to, or a register that is overwritten, depending on the workload.
+//! The client decides how it stores them (a document with an array, a document with a value).
 
 use std::ops::Range;
 
 use async_trait::async_trait;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// It is not there.
+    /// The key does not exist.
     Nothing,
-    /// A list.
+    /// The elements of a list.
     List(Vec<i64>),
-    /// A register's value, and the money that is with it.
+    /// The value of a register.
     Value {
-        /// Different from all others.
+        /// A number that is written only once in a run.
         value: i64,
-        /// For the bank.
+        /// The balance of an account, in a bank workload.
         amount: Option<i64>,
     },
 }
 
-/// Why a transaction did not go on.
+/// The reason why a transaction failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It has certainly had no effect, because of another transaction or of a store out of reach. It may be tried again.
+    /// The transaction certainly had no effect: it conflicted, or the store was unreachable. It may be repeated.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// Nobody knows whether it has committed.
+    /// The outcome is unknown.
     #[error("outcome unknown: {0}")]
     Unknown(String),
-    /// Something that no workload asks for. The run ends.
+    /// The store reported an error that no workload provokes. The run ends.
     #[error("unexpected: {0}")]
     Unexpected(String),
 }
 
-/// A store with transactions. Any number of processes use it at once.
+/// A store with transactions, used by any number of processes at once.
 #[async_trait]
 pub trait Client: Send + Sync + 'static {
     /// Begins a transaction.
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure>;
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure>;
 }
 
-/// An open transaction. Dropped, it is rolled back.
+/// An open transaction. Dropping it rolls it back.
 #[async_trait]
-pub trait Transaction: Send {
+pub trait ClientTransaction: Send {
     /// Reads a key.
     async fn read(&mut self, key: i64) -> Result<Cell, Failure>;
 
-    /// Reads all keys of a range that are there, in their order.
+    /// Reads all existing keys of a range, in order.
     async fn scan(&mut self, keys: Range<i64>) -> Result<Vec<(i64, Cell)>, Failure>;
 
-    /// Appends to a list; to an empty one if the key is not there.
+    /// Appends to a list; creates the key if it does not exist.
     async fn append(&mut self, key: i64, value: i64) -> Result<(), Failure>;
 
-    /// Overwrites a register, whether or not it is there.
+    /// Overwrites a register; creates the key if it does not exist.
     async fn write(&mut self, key: i64, value: i64, amount: Option<i64>) -> Result<(), Failure>;
 
     /// Commits.

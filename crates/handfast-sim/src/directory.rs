@@ -1,12 +1,12 @@
-//! What a kill leaves of a store: a copy of its directory, made while it is open.
+//! Copies the directory of an open store: the files that a killed process leaves.
 
 use std::io;
 use std::path::Path;
 
-/// Copies a directory. For a copy of one moment nothing may be under way.
+/// Copies a directory. The copy is consistent only if the store writes nothing meanwhile.
 ///
 /// # Errors
-/// Those of the file system.
+/// The file system's, if a file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

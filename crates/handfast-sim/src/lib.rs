@@ -10,10 +10,10 @@ pub mod recorder;
 pub mod run;
 pub mod workload;
 
-pub use client::{Cell, Client, Failure, Transaction};
+pub use client::{Cell, Client, ClientTransaction, Failure};
 pub use database::DatabaseClient;
-pub use handfast_history::{Floors, Isolation, Order, Verdict};
+pub use handfast_history::{Isolation, MinimumCounts, Order, Verdict};
 pub use moving::{MovingClient, Tally};
 pub use recorder::Recorder;
-pub use run::{Error, Outcome, RunOptions, run};
+pub use run::{Error, RunOptions, RunReport, run};
 pub use workload::{Plan, Step, Workload, WorkloadKind};

@@ -1,11 +1,11 @@
-//! An engine small enough to be seen to be right, which can be told to be wrong.
+//! A small reference engine with snapshot isolation, and faults that can be switched on.
 //!
-//! Each key has its versions, with the moment of their commit; a transaction reads at the moment of its begin, keeps its
-//! writes to itself, and commits if nobody has written its keys since (and, if it is to be serializable, nobody has
-//! written what it read, the gaps in its ranges included). That is all there is to snapshot isolation in one process.
+//! Each key has versions with the moments of their commits. A transaction reads at the moment of its begin, buffers its
+//! writes, and commits if no other transaction has written its keys since (and, if serializable, none has written the keys
+//! and ranges that it read).
 //!
-//! Each [`Fault`] is a way in which a real engine has been, or could be, wrong. A judge that does not catch one of them
-//! would not catch it in a real engine either.
+//! Each [`Fault`] is one that a real engine has had or could have. A judge that misses it here would also miss it in a real
+//! engine.
 
 mod fault;
 mod transaction;
@@ -18,14 +18,14 @@ use handfast_history::Isolation;
 use handfast_store::Random;
 
 use self::transaction::ModelTransaction;
-use crate::{Cell, Client, Failure, Transaction};
+use crate::{Cell, Client, ClientTransaction, Failure};
 
 pub use fault::Fault;
 
-/// Moments by which [`Fault::StaleSnapshot`] is behind.
+/// The number of commits that a snapshot of [`Fault::StaleSnapshot`] lacks.
 const STALE_BY: u64 = 6;
 
-/// The engine. Clones share their keys.
+/// The reference engine. Clones share their keys.
 #[derive(Clone)]
 pub struct ModelStore {
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ pub struct ModelStore {
 struct Shared {
     isolation: Isolation,
     fault: Option<Fault>,
-    /// Of how many commits one loses its answer, applied or not.
+    /// One in so many commits loses its answer, applied or not.
     one_lost_in: Option<i64>,
     random: Arc<dyn Random>,
     state: Mutex<State>,
@@ -44,24 +44,24 @@ struct Shared {
 struct State {
     now: u64,
     begun: u64,
-    /// Of each key the versions with the moments of their commits, oldest first.
+    /// The versions of each key with the moments of their commits, oldest first.
     versions: BTreeMap<i64, Vec<(u64, Cell)>>,
-    /// What open transactions have written, for a fault that shows it.
+    /// The writes of open transactions, by transaction, for [`Fault::ReadsUncommitted`].
     uncommitted: BTreeMap<i64, Vec<(u64, Cell)>>,
 }
 
 impl ModelStore {
-    /// An empty engine, in order.
+    /// Creates an empty engine without faults.
     pub fn new(isolation: Isolation, random: Arc<dyn Random>) -> Self {
         ModelStore::with(isolation, random, None, None)
     }
 
-    /// One that loses the answer of one commit in so many. Half of those are applied. Nothing is wrong with that.
+    /// Creates an engine that loses the answer of one commit in so many and applies half of those, which is no fault.
     pub fn with_lost_answers(isolation: Isolation, random: Arc<dyn Random>, one_in: i64) -> Self {
         ModelStore::with(isolation, random, None, Some(one_in))
     }
 
-    /// One that is broken.
+    /// Creates an engine with a fault.
     pub fn broken(isolation: Isolation, random: Arc<dyn Random>, fault: Fault) -> Self {
         ModelStore::with(isolation, random, Some(fault), None)
     }
@@ -73,7 +73,7 @@ impl ModelStore {
 
 #[async_trait]
 impl Client for ModelStore {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let mut state = self.shared.state();
         state.begun += 1;
         let behind = if self.shared.fault == Some(Fault::StaleSnapshot) { STALE_BY } else { 0 };
@@ -87,24 +87,24 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is(&self, fault: Fault) -> bool {
+    fn has(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
 }
 
 impl State {
-    /// The version of a key at a moment.
+    /// Returns the value of a key at a moment.
     fn at(&self, key: i64, moment: u64) -> Cell {
         let versions = self.versions.get(&key).map_or(&[][..], Vec::as_slice);
         versions.iter().rev().find(|(commit, _)| *commit <= moment).map_or(Cell::Nothing, |(_, cell)| cell.clone())
     }
 
-    /// Whether a key has been written after a moment.
+    /// Returns whether a key was written after a moment.
     fn is_newer(&self, key: i64, moment: u64) -> bool {
         self.versions.get(&key).and_then(|versions| versions.last()).is_some_and(|(commit, _)| *commit > moment)
     }
 
-    /// Commits a cell at a new moment.
+    /// Adds a version of a key at the current moment.
     fn put(&mut self, key: i64, cell: Cell) {
         let now = self.now;
         self.versions.entry(key).or_default().push((now, cell));

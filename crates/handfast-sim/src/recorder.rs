@@ -1,14 +1,14 @@
-//! Takes down what clients do and are told, in the order in which it happens.
+//! Records the operations of clients and their results in real-time order.
 //!
-//! The beginning is taken down before the client says anything to the store, the end after it has been answered: so a
-//! transaction that ended before another began did so for the store too.
+//! A beginning is recorded before the client sends its first request, an end after the last answer. So if a transaction
+//! ends before another begins in the history, it did so in the store as well.
 
 use std::sync::{Mutex, PoisonError};
 
 use handfast_history::{Event, EventKind, MicroOp};
 use handfast_store::Sources;
 
-/// A history in the making.
+/// Records a history.
 #[derive(Debug)]
 pub struct Recorder {
     sources: Sources,
@@ -22,27 +22,27 @@ struct History {
 }
 
 impl Recorder {
-    /// An empty history.
+    /// Creates a recorder with an empty history.
     pub fn new(sources: Sources) -> Self {
         Recorder { sources, history: Mutex::default() }
     }
 
-    /// A process begins a transaction; returns its number.
+    /// Records that a process begins a transaction; returns its number.
     pub fn begin(&self, process: i64, planned: Vec<MicroOp>) -> u64 {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = history.transactions;
         history.transactions += 1;
-        self.add(&mut history, EventKind::Invoke, (process, transaction), planned, None);
+        self.add(&mut history, EventKind::Invoke, process, transaction, planned, None);
         transaction
     }
 
-    /// A process learns how its transaction ended.
+    /// Records that a process learns the outcome of its transaction.
     pub fn end(&self, kind: EventKind, process: i64, transaction: u64, done: Vec<MicroOp>, error: Option<String>) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add(&mut history, kind, (process, transaction), done, error);
+        self.add(&mut history, kind, process, transaction, done, error);
     }
 
-    /// What was taken down. Further events make another history.
+    /// Returns the recorded events and removes them.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner).events)
     }
@@ -51,7 +51,8 @@ impl Recorder {
         &self,
         history: &mut History,
         kind: EventKind,
-        (process, transaction): (i64, u64),
+        process: i64,
+        transaction: u64,
         operations: Vec<MicroOp>,
         error: Option<String>,
     ) {

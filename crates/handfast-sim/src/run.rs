@@ -1,4 +1,4 @@
-//! Lets processes carry out a workload, and has judged what they saw.
+//! Runs a workload and has the history judged.
 
 mod process;
 
@@ -9,83 +9,83 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use handfast_history::event::Bank;
-use handfast_history::{Event, Expectation, Floors, Header, HistoryWriter, Judges, Verdict};
+use handfast_history::{Event, Expectation, Header, HistoryWriter, Judges, MinimumCounts, Verdict};
 use handfast_store::{SeededRandom, Sources};
 
 use self::process::Process;
 use crate::workload::{ACCOUNT_MONEY, Plan, Step};
 use crate::{Client, Failure, Recorder, Workload, WorkloadKind};
 
-/// Attempts for each transaction that is to commit. A store that lets fewer through is as good as stuck.
+/// The number of attempts per transaction that has to commit. A store that lets fewer commit is stuck.
 const ATTEMPTS_PER_COMMIT_MAX: u64 = 50;
-/// Attempts at a transaction that nobody else is in the way of: the setup, a final read.
+/// The number of attempts at a transaction that runs alone: the setup and the final reads.
 const ATTEMPTS_ALONE_MAX: u64 = 20;
-/// Keys that are read in one transaction at the end.
+/// The number of keys that one final read covers.
 const FINAL_READ_KEYS: usize = 64;
 
-/// How a run is made.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Everything random comes from it. It is in every message.
+    /// The seed of all randomness; each message has it.
     pub seed: u64,
-    /// Clients at once.
+    /// The number of concurrent clients.
     pub processes: u32,
-    /// Transactions that are to commit.
+    /// The number of transactions that have to commit.
     pub committed: u64,
-    /// What the history is held against.
+    /// The promise that the history is checked against.
     pub expectation: Expectation,
-    /// What has to have happened besides.
-    pub floors: Floors,
+    /// The least counts that the history has to reach.
+    pub minimum: MinimumCounts,
 }
 
-/// Why there is no outcome.
+/// The reason why a run has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store did what no workload asks for.
+    /// The store reported an error that no workload provokes.
     #[error("seed {seed}: {failure}")]
     Store {
-        /// Of the run.
+        /// The seed of the run.
         seed: u64,
-        /// What it said.
+        /// The error of the store.
         failure: Failure,
     },
-    /// A process came to a bad end.
+    /// A process panicked.
     #[error("seed {seed}: a process panicked")]
     Panicked {
-        /// Of the run.
+        /// The seed of the run.
         seed: u64,
     },
-    /// What was recorded is no history.
+    /// The recorded events are not a valid history.
     #[error("seed {seed}")]
     History {
-        /// Of the run.
+        /// The seed of the run.
         seed: u64,
-        /// What is wrong with it.
+        /// The fault in the history.
         source: handfast_history::Error,
     },
 }
 
-/// What came of a run.
+/// The history of a run and its verdict.
 #[derive(Debug)]
-pub struct Outcome {
-    /// What was done.
+pub struct RunReport {
+    /// The workload of the run.
     pub workload: Workload,
-    /// How.
+    /// The parameters of the run.
     pub options: RunOptions,
-    /// What was recorded.
+    /// The header of the history.
     pub header: Header,
-    /// What was recorded.
+    /// The events of the history.
     pub events: Vec<Event>,
-    /// What the judges say.
+    /// The findings of the judges.
     pub verdict: Verdict,
 }
 
-/// What all processes share.
+/// The state that all processes share.
 pub(crate) struct Shared {
     pub(crate) workload: Workload,
     pub(crate) client: Arc<dyn Client>,
     pub(crate) recorder: Recorder,
-    /// Values given out so far. The next one is one more.
+    /// The last value that was assigned to a write.
     pub(crate) values: AtomicI64,
     pub(crate) committed: AtomicU64,
     pub(crate) attempts: AtomicU64,
@@ -93,16 +93,16 @@ pub(crate) struct Shared {
 
 /// Runs a workload until enough transactions have committed, reads every key once more, and has the history judged.
 ///
-/// The sources give the clock alone; chance comes from the seed.
+/// The sources provide only the clock; randomness comes from the seed.
 ///
 /// # Errors
-/// The store does what no workload asks for. What it does wrong with transactions is in the outcome.
+/// [`Error::Store`] if the store reports an error that no workload provokes. Anomalies are in the report and are no error.
 pub async fn run(
     workload: Workload,
     client: Arc<dyn Client>,
     sources: Sources,
     options: RunOptions,
-) -> Result<Outcome, Error> {
+) -> Result<RunReport, Error> {
     let seed = options.seed;
     let store_error = |failure| Error::Store { seed, failure };
     let shared = Arc::new(Shared {
@@ -121,7 +121,7 @@ pub async fn run(
 
     let mut alone = process(0);
     if let Some(plan) = workload.setup() {
-        carry_out(&mut alone, &plan).await.map_err(store_error)?;
+        execute(&mut alone, &plan).await.map_err(store_error)?;
     }
     let mut running = Vec::new();
     for number in 1..=options.processes {
@@ -144,25 +144,25 @@ pub async fn run(
     for first in keys.clone().step_by(FINAL_READ_KEYS) {
         let last = first.saturating_add(FINAL_READ_KEYS as i64).min(keys.end);
         let plan = Plan { steps: vec![Step::Scan(first..last)], is_aborted: false };
-        carry_out(&mut alone, &plan).await.map_err(store_error)?;
+        execute(&mut alone, &plan).await.map_err(store_error)?;
     }
     judge(workload, options, shared.recorder.take()).map_err(|source| Error::History { seed, source })
 }
 
-/// Carries out a plan, again if it has to be.
-async fn carry_out(process: &mut Process, plan: &Plan) -> Result<(), Failure> {
+/// Executes a plan; repeats it after conflicts.
+async fn execute(process: &mut Process, plan: &Plan) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS_ALONE_MAX {
-        if process.carry_out(plan).await? {
+        if process.execute(plan).await? {
             return Ok(());
         }
     }
     let why = process.failed();
     Err(Failure::Unexpected(format!(
-        "{ATTEMPTS_ALONE_MAX} attempts failed although nobody else was there, the last one: {why}"
+        "{ATTEMPTS_ALONE_MAX} attempts failed without any concurrent transaction, the last one: {why}"
     )))
 }
 
-fn judge(workload: Workload, options: RunOptions, events: Vec<Event>) -> handfast_history::Result<Outcome> {
+fn judge(workload: Workload, options: RunOptions, events: Vec<Event>) -> handfast_history::Result<RunReport> {
     let bank = (workload.kind == WorkloadKind::Bank)
         .then(|| Bank { total: workload.keys * ACCOUNT_MONEY, accounts: workload.keys.unsigned_abs() });
     let header = Header {
@@ -176,26 +176,26 @@ fn judge(workload: Workload, options: RunOptions, events: Vec<Event>) -> handfas
         judges.observe(event.clone())?;
     }
     let verdict = judges.finish(options.expectation)?;
-    Ok(Outcome { workload, options, header, events, verdict })
+    Ok(RunReport { workload, options, header, events, verdict })
 }
 
-impl Outcome {
-    /// What is wrong: anomalies, judges who disagree, too little that happened; a line or more each.
-    pub fn complaints(&self) -> Vec<String> {
-        let mut complaints: Vec<String> = self.verdict.report.anomalies.iter().map(ToString::to_string).collect();
-        complaints.extend(self.verdict.disagreement());
-        complaints.extend(self.verdict.report.below(&self.options.floors));
+impl RunReport {
+    /// Describes each anomaly, disagreement of the judges and count below its minimum, in one or more lines each.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.verdict.report.anomalies.iter().map(ToString::to_string).collect();
+        problems.extend(self.verdict.disagreement());
+        problems.extend(self.verdict.report.shortfalls(&self.options.minimum));
         let (committed, due) = (self.verdict.report.counts.committed, self.options.committed);
         if committed < due {
-            complaints.push(format!("{committed} transactions committed, {due} were to"));
+            problems.push(format!("{committed} transactions committed, {due} were to"));
         }
-        complaints
+        problems
     }
 
     /// Writes the history to a file, for `handfast check history`.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// [`Io`](handfast_history::Error::Io) if the file cannot be written.
     pub fn save(&self, path: &Path) -> handfast_history::Result<()> {
         let mut writer = HistoryWriter::new(BufWriter::new(std::fs::File::create(path)?), &self.header)?;
         for event in &self.events {
@@ -205,8 +205,8 @@ impl Outcome {
     }
 }
 
-/// One line for people: what was run, with which seed, how much happened.
-impl fmt::Display for Outcome {
+/// Shows the workload, the seed and the counts in one line.
+impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.verdict.report.counts;
         write!(

@@ -1,11 +1,11 @@
-//! What the processes do: transactions that are likely to get into each other's way.
+//! Plans transactions that are likely to conflict.
 //!
-//! All of a workload's transactions touch a few keys at a time, so that they collide; but not the same few for ever, or
-//! lists would grow without end. The keys in use are a window that moves on by one key with every so many writes:
+//! The transactions of a workload use a few keys at a time, so that they conflict, but not the same few for ever, as lists
+//! would grow without bound. The keys in use are a window that moves by one key after a number of writes:
 //!
 //! ```text
 //! keys     0 1 2 3 4 5 6 7 8 ..
-//! window       [     ]             `keys` wide; moves on every `writes_per_key` writes
+//! window       [     ]             `keys` wide; moves by one key every `writes_per_key` writes
 //! ```
 
 use std::ops::Range;
@@ -13,72 +13,72 @@ use std::ops::Range;
 use handfast_history::Model;
 use handfast_store::Random;
 
-/// Money in each account at the beginning.
+/// The initial balance of each account.
 pub const ACCOUNT_MONEY: i64 = 100;
 
-/// A kind of work.
+/// The kind of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
-    /// Reads of lists and appends to them, mixed.
+    /// Reads of lists mixed with appends.
     ListAppend,
-    /// Registers: most writes after a read, some blind.
+    /// Reads and writes of registers; most writes follow a read, some are blind.
     Register,
-    /// Transfers between accounts, and looks at all of them: the total is always the same.
+    /// Transfers between accounts and reads of all accounts; the total does not change.
     Bank,
-    /// A look at a few keys, one of which is then written: what serializability forbids and a snapshot does not.
+    /// Reads of a few keys followed by a write to one of them, which provoke write skew.
     WriteSkew,
-    /// A few scans of everything that take long, beside many short writers.
+    /// A few long scans of all keys, concurrent with many short writers.
     LongScan,
-    /// The same keys looked at again and again in one transaction, before and after its own appends.
+    /// Repeated reads of the same keys in one transaction, before and after its own appends.
     Repeated,
 }
 
-/// A kind of work, and on how many keys.
+/// A kind of workload with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// What is done.
+    /// Its kind.
     pub kind: WorkloadKind,
-    /// Keys in use at a time; of the bank, accounts.
+    /// The number of keys in use at a time; in a bank workload, of accounts.
     pub keys: i64,
-    /// Writes to a key before the window has moved past it.
+    /// The number of writes after which the window moves by one key.
     pub writes_per_key: i64,
 }
 
-/// A transaction to carry out.
+/// A planned transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// In this order.
+    /// Its steps in order.
     pub steps: Vec<Step>,
-    /// Whether it is rolled back at the end on purpose: what it wrote must never be seen.
+    /// Whether the client rolls it back at the end; its writes must never be visible.
     pub is_aborted: bool,
 }
 
 /// A step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A look at a key.
+    /// Reads a key.
     Read(i64),
-    /// A look at all keys of a range.
+    /// Reads all keys of a range.
     Scan(Range<i64>),
-    /// A fresh value at the end of a list.
+    /// Appends a unique value to a list.
     Append(i64),
-    /// A fresh value in a register.
+    /// Writes a unique value to a register.
     Write(i64),
-    /// A fresh value and this much money in a register: how accounts are opened.
+    /// Opens an account: writes a unique value and this balance to a register.
     Open(i64, i64),
-    /// Money, of an amount up to this, from an account to another, as far as there is any.
+    /// Transfers a random amount between accounts, as far as the balance allows.
     Transfer {
-        /// From where.
+        /// The account that pays.
         from: i64,
-        /// Where to.
+        /// The account that is paid.
         to: i64,
-        /// At most how much.
+        /// The largest amount.
         amount_max: i64,
     },
 }
 
 impl Workload {
-    /// A workload of a size that makes many collisions.
+    /// Creates a workload of a size that makes many conflicts.
     pub fn new(kind: WorkloadKind) -> Self {
         let (keys, writes_per_key) = match kind {
             WorkloadKind::ListAppend => (8, 16),
@@ -91,7 +91,7 @@ impl Workload {
         Workload { kind, keys, writes_per_key }
     }
 
-    /// What its keys hold.
+    /// Returns the type of the values that its keys hold.
     pub fn model(&self) -> Model {
         match self.kind {
             WorkloadKind::ListAppend | WorkloadKind::WriteSkew | WorkloadKind::LongScan | WorkloadKind::Repeated => {
@@ -101,19 +101,19 @@ impl Workload {
         }
     }
 
-    /// The transaction that comes before all others, if the workload needs one.
+    /// Returns the transaction that has to run before all others, if the workload needs one.
     pub fn setup(&self) -> Option<Plan> {
         let open = || (0..self.keys).map(|account| Step::Open(account, ACCOUNT_MONEY)).collect();
         (self.kind == WorkloadKind::Bank).then(|| Plan { steps: open(), is_aborted: false })
     }
 
-    /// The keys that are in use after so many writes.
+    /// Returns the keys in use after a number of writes.
     pub fn window(&self, written: i64) -> Range<i64> {
         let first = if self.kind == WorkloadKind::Bank { 0 } else { written / self.writes_per_key };
         first..first.saturating_add(self.keys)
     }
 
-    /// The next transaction, when so many values have been written.
+    /// Plans a transaction after a number of writes.
     pub fn plan(&self, random: &dyn Random, written: i64) -> Plan {
         let window = self.window(written);
         let key = || window.start + below(random, self.keys);
@@ -141,7 +141,7 @@ impl Workload {
                 vec![Step::Transfer { from, to, amount_max: 20 }]
             }
             WorkloadKind::WriteSkew => {
-                // A group of four keys, some of which are not there yet: inserting one is what ranges have to notice.
+                // A group of four keys, some of which do not exist yet, so that an insertion conflicts with a scan.
                 let first = key() / 4 * 4;
                 let written = Step::Append(first + below(random, 4));
                 let reads = if one_in(random, 2) {
@@ -149,7 +149,7 @@ impl Workload {
                 } else {
                     (first..first + 4).map(Step::Read).collect()
                 };
-                // Some only look: whoever sees the one write and not the other makes a history impossible by that alone.
+                // Some only read: a reader that sees only one of two writes can make the history impossible.
                 let written = Some(written).filter(|_| !one_in(random, 4));
                 reads.into_iter().chain(written).collect()
             }
@@ -161,10 +161,10 @@ impl Workload {
             WorkloadKind::LongScan => vec![Step::Append(key()), Step::Append(key())],
             WorkloadKind::Repeated => {
                 let first = key();
-                let look = || Step::Scan(first..(first + 3).min(window.end));
-                let mut steps = vec![look(), look()];
+                let scan = || Step::Scan(first..(first + 3).min(window.end));
+                let mut steps = vec![scan(), scan()];
                 for _ in 0..below(random, 3) {
-                    steps.extend([Step::Append(key()), look()]);
+                    steps.extend([Step::Append(key()), scan()]);
                 }
                 steps
             }
@@ -173,13 +173,13 @@ impl Workload {
     }
 }
 
-/// A number from 0 to just below the bound.
+/// Returns a random number from 0 to below the bound.
 pub(crate) fn below(random: &dyn Random, bound: i64) -> i64 {
     let bound = u64::try_from(bound.max(1)).unwrap_or(1);
     i64::try_from(random.next_u64() % bound).unwrap_or(0)
 }
 
-/// True once in so many times.
+/// Returns true with a probability of one in so many.
 pub(crate) fn one_in(random: &dyn Random, times: i64) -> bool {
     below(random, times) == 0
 }

@@ -1,8 +1,8 @@
-//! `Database` before the judges: every workload, both isolations, over the store in memory and the embedded one.
+//! Judged histories of `Database`: every workload at both isolations, over the store in memory, the embedded one and Percolator.
 //!
-//! Over each store and at each isolation 20,000 transactions commit. `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a
-//! night; `HANDFAST_SIM_SEED=n` begins with that seed. Over the store in memory, on one thread, a seed gives the same
-//! history again; over the embedded store its own thread has a say.
+//! Over each store and at each isolation 20,000 transactions commit. `HANDFAST_SIM_ROUNDS=25` runs as many seeds;
+//! `HANDFAST_SIM_SEED=n` begins with that seed. Over the store in memory a seed reproduces its history; over the embedded store it
+//! does not, because that has a thread of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -14,7 +14,7 @@ use bson::rawdoc;
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
 use handfast_sim::{
-    Client, DatabaseClient, Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run,
+    Client, DatabaseClient, Isolation, MinimumCounts, Order, RunOptions, RunReport, Workload, WorkloadKind, run,
 };
 use handfast_store::{
     AtomicStore, Count, DocumentStore, Durability, MemoryStore, Namespace, Sources, StoreExt, Ticket,
@@ -34,32 +34,32 @@ const PROCESSES: u32 = 8;
 
 #[tokio::test]
 async fn snapshots_over_the_store_in_memory() {
-    all_over_memory(Isolation::Snapshot).await;
+    check_memory_store(Isolation::Snapshot).await;
 }
 
 #[tokio::test]
 async fn serializable_over_the_store_in_memory() {
-    all_over_memory(Isolation::Serializable).await;
+    check_memory_store(Isolation::Serializable).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn snapshots_over_the_embedded_store() {
-    all_over_embedded(Isolation::Snapshot).await;
+    check_embedded_store(Isolation::Snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serializable_over_the_embedded_store() {
-    all_over_embedded(Isolation::Serializable).await;
+    check_embedded_store(Isolation::Serializable).await;
 }
 
 #[tokio::test]
 async fn snapshots_over_a_store_of_single_documents() {
-    all_over_single_documents(Isolation::Snapshot).await;
+    check_percolator(Isolation::Snapshot).await;
 }
 
 #[tokio::test]
 async fn serializable_over_a_store_of_single_documents() {
-    all_over_single_documents(Isolation::Serializable).await;
+    check_percolator(Isolation::Serializable).await;
 }
 
 #[tokio::test]
@@ -67,36 +67,36 @@ async fn a_seed_replays_its_history() {
     let once = |seed| async move {
         let sources = Sources::seeded(seed);
         let database = database(MemoryStore::new(sources.clone()), &sources);
-        judged(&database, Isolation::Snapshot, (WorkloadKind::ListAppend, 300), seed, Durability::Memory).await
+        run_judged(&database, Isolation::Snapshot, WorkloadKind::ListAppend, 300, seed, Durability::Memory).await
     };
     let (one, same, other) = (once(5).await, once(5).await, once(6).await);
     assert!(one.events == same.events);
     assert!(one.events != other.events);
 }
 
-async fn all_over_memory(isolation: Isolation) {
+async fn check_memory_store(isolation: Isolation) {
     for seed in seeds() {
-        for work in PLAN {
+        for (kind, committed) in PLAN {
             let sources = Sources::seeded(seed);
             let store = Arc::new(MemoryStore::new(sources.clone()));
             let database = database(Arc::clone(&store), &sources);
-            judged(&database, isolation, work, seed, Durability::Memory).await;
-            nothing_is_left(store).await;
+            run_judged(&database, isolation, kind, committed, seed, Durability::Memory).await;
+            assert_nothing_is_left(store).await;
         }
     }
 }
 
 /// The engine Percolator: the store in memory is used as one that is atomic one document at a time. A tenth of the
 /// transactions, as those who meet a lock wait for some milliseconds.
-async fn all_over_single_documents(isolation: Isolation) {
+async fn check_percolator(isolation: Isolation) {
     for seed in seeds() {
         for (kind, committed) in PLAN {
-            let work = (kind, committed / 10);
+            let committed = committed / 10;
             let sources = Sources::seeded(seed);
             let store = Arc::new(MemoryStore::new(sources.clone()));
             let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
             let database = Database::percolator(store.clone(), sources, options).unwrap();
-            judged(&database, isolation, work, seed, Durability::Memory).await;
+            run_judged(&database, isolation, kind, committed, seed, Durability::Memory).await;
             database.flush().await.unwrap();
             let locked =
                 Count::new(Namespace::new("sim", "keys").unwrap(), rawdoc! { "_hf.lock": { "$exists": true } });
@@ -105,17 +105,17 @@ async fn all_over_single_documents(isolation: Isolation) {
     }
 }
 
-async fn all_over_embedded(isolation: Isolation) {
+async fn check_embedded_store(isolation: Isolation) {
     for seed in seeds() {
-        for work in PLAN {
+        for (kind, committed) in PLAN {
             let directory = tempfile::tempdir().unwrap();
             let sources = Sources::system().unwrap();
             let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
             let database = database(store.clone(), &sources);
-            judged(&database, isolation, work, seed, Durability::Memory).await;
-            assert_eq!(store.snapshots_in_use(), 0, "{isolation:?} {work:?}");
+            run_judged(&database, isolation, kind, committed, seed, Durability::Memory).await;
+            assert_eq!(store.snapshots_in_use(), 0, "{isolation:?} {kind:?}");
             drop(database);
-            nothing_is_left(store.clone()).await;
+            assert_nothing_is_left(store.clone()).await;
             store.close().await.unwrap();
         }
     }
@@ -126,13 +126,14 @@ fn database(store: impl AtomicStore, sources: &Sources) -> Database {
 }
 
 /// Runs a workload and fails with all that is wrong; the history is then in a file.
-async fn judged(
+async fn run_judged(
     database: &Database,
     isolation: Isolation,
-    (kind, committed): (WorkloadKind, u64),
+    kind: WorkloadKind,
+    committed: u64,
     seed: u64,
     durability: Durability,
-) -> Outcome {
+) -> RunReport {
     let namespace = Namespace::new("sim", "keys").unwrap();
     let client: Arc<dyn Client> = Arc::new(DatabaseClient::new(database.clone(), namespace, isolation, durability));
     let options = RunOptions {
@@ -140,15 +141,15 @@ async fn judged(
         processes: PROCESSES,
         committed,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors { committed, failed: committed / 50, old_version_reads: committed / 50 },
+        minimum: MinimumCounts { committed, failed: committed / 50, old_version_reads: committed / 50 },
     };
     let outcome = run(Workload::new(kind), client, database.sources().clone(), options).await.unwrap();
     println!("{outcome}");
-    let complaints = outcome.complaints();
-    if !complaints.is_empty() {
+    let problems = outcome.problems();
+    if !problems.is_empty() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind:?}-{isolation:?}-{seed}.jsonl"));
         outcome.save(&path).unwrap();
-        panic!("{outcome}\n{}\nthe history is in {}", complaints.join("\n"), path.display());
+        panic!("{outcome}\n{}\nthe history is in {}", problems.join("\n"), path.display());
     }
     // Nothing is left behind, and nothing is counted that did not happen.
     let counts = database.counts();
@@ -158,7 +159,7 @@ async fn judged(
 }
 
 /// There are as many records of outcomes as transactions were open at once, and they go when their time comes.
-async fn nothing_is_left(store: impl AtomicStore) {
+async fn assert_nothing_is_left(store: impl AtomicStore) {
     let database = Database::local(store, Sources::system().unwrap());
     let kept = database.count_matching(&Ticket::namespace().unwrap(), rawdoc! {}).await.unwrap();
     assert!((1..=u64::from(PROCESSES)).contains(&kept), "{kept} records of {PROCESSES} processes");

@@ -1,10 +1,10 @@
-//! `Database` on the embedded store before the judges, with `Journaled` durability, while requests and answers get lost,
-//! requests arrive late, and the process is killed again and again.
+//! Judged histories of `Database` on the embedded store with `Journaled` durability, while requests and answers are lost, requests
+//! arrive late, and the process is killed repeatedly.
 //!
 //! A kill is a copy of the directory, made between two requests while the store is open, and opened as the next store:
 //! what the operating system has, and nothing that is only in memory. Transactions that are open are gone with it.
 //!
-//! Clients that are wrong about lost answers, and a store that acknowledges before it syncs, are caught by name.
+//! Clients that misinterpret lost answers, and a store that acknowledges before it syncs, are caught by name.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -20,8 +20,8 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
 use handfast_sim::directory::copy;
 use handfast_sim::{
-    Cell, Client, DatabaseClient, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind,
-    run,
+    Cell, Client, ClientTransaction, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Workload,
+    WorkloadKind, run,
 };
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
 use handfast_store::{Durability, Namespace, Sources, StoreExt, Ticket, ticket};
@@ -32,14 +32,14 @@ use tokio::sync::RwLock;
 /// Transactions that commit in a run.
 const COMMITTED: u64 = 1_500;
 const PROCESSES: u32 = 8;
-/// Of a thousand operations so many meet a fault.
+/// The number of faults per thousand operations.
 const FAULTS_PER_THOUSAND: u16 = 40;
 /// After so many acknowledged commits the process is killed.
-const COMMITS_PER_LIFE: u64 = 250;
+const COMMITS_PER_PROCESS: u64 = 250;
 /// After so many, what is late arrives.
 const COMMITS_PER_DELIVERY: u64 = 2;
 
-/// What is wrong on purpose.
+/// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     /// Nothing.
@@ -59,13 +59,13 @@ struct Machine {
     mutant: Mutant,
     seed: u64,
     commits: AtomicU64,
-    /// Of lives that are over.
+    /// The number of lost commits of earlier processes.
     lost_commits: AtomicU64,
-    life: RwLock<Life>,
+    process: RwLock<Process>,
 }
 
 /// One process.
-struct Life {
+struct Process {
     number: u64,
     store: EmbeddedStore,
     faulty: Arc<Faulty<EmbeddedStore>>,
@@ -76,52 +76,52 @@ struct Life {
 impl Machine {
     async fn start(isolation: Isolation, mutant: Mutant, seed: u64) -> Arc<Machine> {
         let disk = tempfile::tempdir().unwrap();
-        let life = RwLock::new(live(disk.path(), 0, isolation, mutant, seed).await);
+        let process = RwLock::new(start_process(disk.path(), 0, isolation, mutant, seed).await);
         let (commits, lost_commits) = Default::default();
-        Arc::new(Machine { disk, isolation, mutant, seed, commits, lost_commits, life })
+        Arc::new(Machine { disk, isolation, mutant, seed, commits, lost_commits, process })
     }
 
     /// Kills the process, and starts the next one.
     async fn kill(&self) {
         // Nothing is under way while nobody else has it: the copy is of one moment.
-        let mut life = self.life.write().await;
-        let next = life.number + 1;
-        copy(&place(self.disk.path(), life.number), &place(self.disk.path(), next)).unwrap();
-        self.lost_commits.fetch_add(life.lost_commits(), Ordering::Relaxed);
-        *life = live(self.disk.path(), next, self.isolation, self.mutant, self.seed).await;
+        let mut process = self.process.write().await;
+        let next = process.number + 1;
+        copy(&process_directory(self.disk.path(), process.number), &process_directory(self.disk.path(), next)).unwrap();
+        self.lost_commits.fetch_add(process.lost_commits(), Ordering::Relaxed);
+        *process = start_process(self.disk.path(), next, self.isolation, self.mutant, self.seed).await;
     }
 
     async fn after_commit(&self) {
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         if commits.is_multiple_of(COMMITS_PER_DELIVERY) {
-            let life = self.life.read().await;
-            for _late in life.faulty.deliver_late().await {}
+            let process = self.process.read().await;
+            for _late in process.faulty.deliver_late().await {}
         }
-        // The first life ends at once: it is without faults, so that the accounts can be opened.
-        if commits % COMMITS_PER_LIFE == 1 {
+        // The first process ends at once: it is without faults, so that the accounts can be opened.
+        if commits % COMMITS_PER_PROCESS == 1 {
             self.kill().await;
         }
     }
 }
 
-impl Life {
+impl Process {
     fn lost_commits(&self) -> u64 {
         let faults = self.faulty.injected();
         faults.iter().filter(|fault| fault.operation == Operation::Commit).count() as u64
     }
 }
 
-async fn live(disk: &Path, number: u64, isolation: Isolation, mutant: Mutant, seed: u64) -> Life {
+async fn start_process(disk: &Path, number: u64, isolation: Isolation, mutant: Mutant, seed: u64) -> Process {
     let options = Options { acknowledge_after_sync: mutant != Mutant::Unsynced, ..Options::small() };
     let sources = Sources::system().unwrap();
-    let store = EmbeddedStore::open(place(disk, number), sources.clone(), options).await.unwrap();
+    let store = EmbeddedStore::open(process_directory(disk, number), sources.clone(), options).await.unwrap();
     let faults = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate];
     let faults_per_thousand = if number == 0 { 0 } else { FAULTS_PER_THOUSAND };
     let plan = Plan::seeded(seed.wrapping_add(number << 32), faults_per_thousand, faults);
     let faulty = Arc::new(Faulty::new(Arc::new(store.clone()), plan));
     let database = Database::local(Arc::clone(&faulty), sources);
     let client = DatabaseClient::new(database.clone(), keys(), isolation, Durability::Journaled);
-    Life { number, store, faulty, database, client }
+    Process { number, store, faulty, database, client }
 }
 
 /// Clients of whichever process is alive.
@@ -129,25 +129,25 @@ struct Reconnecting(Arc<Machine>);
 
 struct OpenTransaction {
     machine: Arc<Machine>,
-    /// In which life it was begun.
-    life: u64,
-    inner: Box<dyn Transaction>,
+    /// In which process it was begun.
+    process: u64,
+    inner: Box<dyn ClientTransaction>,
 }
 
 #[async_trait]
 impl Client for Reconnecting {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
-        let life = self.0.life.read().await;
-        let inner = life.client.begin().await?;
-        Ok(Box::new(OpenTransaction { machine: Arc::clone(&self.0), life: life.number, inner }))
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
+        let process = self.0.process.read().await;
+        let inner = process.client.begin().await?;
+        Ok(Box::new(OpenTransaction { machine: Arc::clone(&self.0), process: process.number, inner }))
     }
 }
 
 /// Does something with the process that a transaction was begun in, if that is still alive.
-macro_rules! alive {
+macro_rules! in_same_process {
     ($transaction:ident, $step:expr) => {{
-        let life = $transaction.machine.life.read().await;
-        if life.number != $transaction.life {
+        let process = $transaction.machine.process.read().await;
+        if process.number != $transaction.process {
             return Err(Failure::Conflict("the process was killed".to_owned()));
         }
         $step.await
@@ -155,27 +155,27 @@ macro_rules! alive {
 }
 
 #[async_trait]
-impl Transaction for OpenTransaction {
+impl ClientTransaction for OpenTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
-        alive!(self, self.inner.read(key))
+        in_same_process!(self, self.inner.read(key))
     }
 
     async fn scan(&mut self, keys: Range<i64>) -> Result<Vec<(i64, Cell)>, Failure> {
-        alive!(self, self.inner.scan(keys))
+        in_same_process!(self, self.inner.scan(keys))
     }
 
     async fn append(&mut self, key: i64, value: i64) -> Result<(), Failure> {
-        alive!(self, self.inner.append(key, value))
+        in_same_process!(self, self.inner.append(key, value))
     }
 
     async fn write(&mut self, key: i64, value: i64, amount: Option<i64>) -> Result<(), Failure> {
-        alive!(self, self.inner.write(key, value, amount))
+        in_same_process!(self, self.inner.write(key, value, amount))
     }
 
     async fn commit(self: Box<Self>) -> Result<(), Failure> {
         let OpenTransaction { machine, .. } = &*self;
         let machine = Arc::clone(machine);
-        let result = alive!(self, self.inner.commit());
+        let result = in_same_process!(self, self.inner.commit());
         machine.after_commit().await;
         match (result, machine.mutant) {
             (Err(Failure::Unknown(why)), Mutant::UnknownIsFailure) => Err(Failure::Conflict(why)),
@@ -185,22 +185,22 @@ impl Transaction for OpenTransaction {
     }
 
     async fn abort(self: Box<Self>) -> Result<(), Failure> {
-        alive!(self, self.inner.abort())
+        in_same_process!(self, self.inner.abort())
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshots_while_everything_gets_lost() {
-    all_sound(Isolation::Snapshot).await;
+async fn snapshot_histories_with_faults_and_kills() {
+    check_all_workloads(Isolation::Snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serializable_while_everything_gets_lost() {
-    all_sound(Isolation::Serializable).await;
+async fn serializable_histories_with_faults_and_kills() {
+    check_all_workloads(Isolation::Serializable).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_wrong_about_it_is_caught() {
+async fn wrong_clients_and_stores_are_caught() {
     let caught = [
         (Mutant::UnknownIsFailure, WorkloadKind::ListAppend, "G1a"),
         (Mutant::UnknownIsSuccess, WorkloadKind::ListAppend, "lost-append"),
@@ -208,7 +208,7 @@ async fn whoever_is_wrong_about_it_is_caught() {
         (Mutant::Unsynced, WorkloadKind::Register, "lost-update"),
     ];
     for (mutant, kind, name) in caught {
-        let (machine, outcome) = judged(mutant, kind, Isolation::Snapshot).await;
+        let (machine, outcome) = run_judged(mutant, kind, Isolation::Snapshot).await;
         let kinds = outcome.verdict.report.kinds();
         println!("{mutant:?} by {outcome}: {kinds:?}");
         assert!(kinds.contains(&name), "{mutant:?} by {outcome}: no {name} among {kinds:?}");
@@ -216,7 +216,7 @@ async fn whoever_is_wrong_about_it_is_caught() {
     }
 }
 
-async fn all_sound(isolation: Isolation) {
+async fn check_all_workloads(isolation: Isolation) {
     let all = [
         WorkloadKind::ListAppend,
         WorkloadKind::Register,
@@ -225,33 +225,37 @@ async fn all_sound(isolation: Isolation) {
         WorkloadKind::LongScan,
     ];
     for kind in all {
-        let (machine, outcome) = judged(Mutant::Sound, kind, isolation).await;
-        let life = machine.life.read().await;
-        let lost = machine.lost_commits.load(Ordering::Relaxed) + life.lost_commits();
-        println!("{outcome}, {} kills, {lost} commits met a fault", life.number);
-        let complaints = outcome.complaints();
-        if !complaints.is_empty() {
+        let (machine, outcome) = run_judged(Mutant::Sound, kind, isolation).await;
+        let process = machine.process.read().await;
+        let lost = machine.lost_commits.load(Ordering::Relaxed) + process.lost_commits();
+        println!("{outcome}, {} kills, {lost} commits met a fault", process.number);
+        let problems = outcome.problems();
+        if !problems.is_empty() {
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{kind:?}-{isolation:?}.jsonl"));
             outcome.save(&path).unwrap();
-            panic!("{outcome}\n{}\nthe history is in {}", complaints.join("\n"), path.display());
+            panic!("{outcome}\n{}\nthe history is in {}", problems.join("\n"), path.display());
         }
-        assert!(life.number >= COMMITTED / COMMITS_PER_LIFE && lost >= 5, "too little went wrong: {outcome}");
-        nothing_is_left(&life).await;
+        assert!(process.number >= COMMITTED / COMMITS_PER_PROCESS && lost >= 5, "too little went wrong: {outcome}");
+        assert_nothing_is_left(&process).await;
     }
 }
 
 /// No transaction is open, no snapshot in use, and the records of outcomes go when their time comes.
-async fn nothing_is_left(life: &Life) {
-    assert_eq!(life.database.counts().open(), 0, "{:?}", life.database.counts());
-    assert_eq!(life.store.snapshots_in_use(), 0);
-    // The records are of this and of earlier lives; so that all are of the past:
+async fn assert_nothing_is_left(process: &Process) {
+    assert_eq!(process.database.counts().open(), 0, "{:?}", process.database.counts());
+    assert_eq!(process.store.snapshots_in_use(), 0);
+    // The records are of this and of earlier processes; so that all are of the past:
     tokio::time::sleep(Duration::from_millis(2)).await;
-    Database::local(life.store.clone(), Sources::system().unwrap()).forget_outcomes(Duration::ZERO).await.unwrap();
+    Database::local(process.store.clone(), Sources::system().unwrap()).forget_outcomes(Duration::ZERO).await.unwrap();
     let of_sessions = rawdoc! { "_id": { "$ne": ticket::forgotten_id() } };
-    assert_eq!(life.store.count_matching(&Ticket::namespace().unwrap(), of_sessions).await.unwrap(), 0);
+    assert_eq!(process.store.count_matching(&Ticket::namespace().unwrap(), of_sessions).await.unwrap(), 0);
 }
 
-async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> (Arc<Machine>, handfast_sim::Outcome) {
+async fn run_judged(
+    mutant: Mutant,
+    kind: WorkloadKind,
+    isolation: Isolation,
+) -> (Arc<Machine>, handfast_sim::RunReport) {
     let seed = std::env::var("HANDFAST_SIM_SEED").map_or(1, |seed| seed.parse().unwrap());
     let machine = Machine::start(isolation, mutant, seed).await;
     let options = RunOptions {
@@ -259,7 +263,7 @@ async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> (Ar
         processes: PROCESSES,
         committed: COMMITTED,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors { committed: COMMITTED, failed: COMMITTED / 50, old_version_reads: COMMITTED / 300 },
+        minimum: MinimumCounts { committed: COMMITTED, failed: COMMITTED / 50, old_version_reads: COMMITTED / 300 },
     };
     let client = Arc::new(Reconnecting(Arc::clone(&machine)));
     let outcome = run(Workload::new(kind), client, Sources::system().unwrap(), options).await.unwrap();
@@ -270,6 +274,6 @@ fn keys() -> Namespace {
     Namespace::new("sim", "keys").unwrap()
 }
 
-fn place(disk: &Path, life: u64) -> std::path::PathBuf {
-    disk.join(format!("life-{life}"))
+fn process_directory(disk: &Path, process: u64) -> std::path::PathBuf {
+    disk.join(format!("process-{process}"))
 }

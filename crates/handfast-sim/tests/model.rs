@@ -1,4 +1,4 @@
-//! The judges are shown to fail: an engine in order passes every workload, and each way to be wrong is caught by name.
+//! Tests of the judges: the reference engine passes every workload without a fault, and each fault is caught by name.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use handfast_history::Expectation;
 use handfast_sim::model::{Fault, ModelStore};
-use handfast_sim::{Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run};
+use handfast_sim::{Isolation, MinimumCounts, Order, RunOptions, RunReport, Workload, WorkloadKind, run};
 use handfast_store::{SeededRandom, Sources};
 
 const COMMITTED: u64 = 1_000;
@@ -19,7 +19,7 @@ const ALL_KINDS: [WorkloadKind; 5] = [
     WorkloadKind::LongScan,
 ];
 
-/// What catches a fault: a workload, at an isolation, by an anomaly of this name.
+/// The workload, isolation and anomaly that catch each fault.
 const CATCHES: &[(Fault, WorkloadKind, Isolation, &str)] = &[
     (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-update"),
     (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
@@ -60,12 +60,12 @@ fn options(isolation: Isolation, seed: u64) -> RunOptions {
         processes: 8,
         committed: COMMITTED,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors { committed: COMMITTED, failed: COMMITTED / 50, old_version_reads: COMMITTED / 50 },
+        minimum: MinimumCounts { committed: COMMITTED, failed: COMMITTED / 50, old_version_reads: COMMITTED / 50 },
     }
 }
 
 /// One thread: the same seed gives the same history.
-async fn on(store: ModelStore, kind: WorkloadKind, options: RunOptions) -> Outcome {
+async fn run_model(store: ModelStore, kind: WorkloadKind, options: RunOptions) -> RunReport {
     run(Workload::new(kind), Arc::new(store), Sources::seeded(options.seed), options).await.unwrap()
 }
 
@@ -74,23 +74,23 @@ fn random(seed: u64) -> Arc<SeededRandom> {
 }
 
 #[tokio::test]
-async fn an_engine_in_order_is_found_in_order() {
+async fn an_engine_without_faults_passes() {
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
         for (seed, kind) in (1u64..).zip(ALL_KINDS) {
             for store in
                 [ModelStore::new(isolation, random(seed)), ModelStore::with_lost_answers(isolation, random(seed), 10)]
             {
-                let outcome = on(store, kind, options(isolation, seed)).await;
-                assert_eq!(outcome.complaints(), [""; 0], "{outcome}");
+                let outcome = run_model(store, kind, options(isolation, seed)).await;
+                assert_eq!(outcome.problems(), [""; 0], "{outcome}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn lost_answers_are_counted_as_what_became_of_them() {
+async fn lost_answers_are_counted_by_their_outcome() {
     let store = ModelStore::with_lost_answers(Isolation::Snapshot, random(1), 4);
-    let outcome = on(store, WorkloadKind::ListAppend, options(Isolation::Snapshot, 1)).await;
+    let outcome = run_model(store, WorkloadKind::ListAppend, options(Isolation::Snapshot, 1)).await;
     let counts = outcome.verdict.report.counts;
     assert!(counts.unknown_seen > 50 && counts.unknown_unseen > 50, "{outcome}");
 }
@@ -100,7 +100,8 @@ async fn every_fault_is_caught_by_name() {
     let mut escaped = Vec::new();
     for &(fault, kind, isolation, name) in CATCHES {
         let seed = 7;
-        let outcome = on(ModelStore::broken(isolation, random(seed), fault), kind, options(isolation, seed)).await;
+        let outcome =
+            run_model(ModelStore::broken(isolation, random(seed), fault), kind, options(isolation, seed)).await;
         let kinds = outcome.verdict.report.kinds();
         if !kinds.contains(&name) {
             escaped.push(format!("{fault:?} by {outcome}: no {name} among {kinds:?}"));
@@ -111,7 +112,7 @@ async fn every_fault_is_caught_by_name() {
 }
 
 #[test]
-fn no_fault_is_left_out() {
+fn every_fault_has_a_test() {
     for fault in Fault::ALL {
         assert!(CATCHES.iter().any(|(caught, ..)| *caught == fault), "{fault:?}");
     }
@@ -121,9 +122,9 @@ fn no_fault_is_left_out() {
 #[tokio::test]
 async fn snapshot_isolation_is_not_serializable() {
     let seed = 3;
-    let promised_too_much = options(Isolation::Serializable, seed);
+    let serializable = options(Isolation::Serializable, seed);
     let store = ModelStore::new(Isolation::Snapshot, random(seed));
-    let outcome = on(store, WorkloadKind::WriteSkew, promised_too_much).await;
+    let outcome = run_model(store, WorkloadKind::WriteSkew, serializable).await;
     assert_eq!(outcome.verdict.report.kinds(), ["G2"], "{outcome}");
     assert_eq!(outcome.verdict.disagreement(), None);
 }
@@ -131,7 +132,11 @@ async fn snapshot_isolation_is_not_serializable() {
 #[tokio::test]
 async fn a_seed_replays_its_history() {
     let once = |seed| {
-        on(ModelStore::new(Isolation::Snapshot, random(seed)), WorkloadKind::Bank, options(Isolation::Snapshot, seed))
+        run_model(
+            ModelStore::new(Isolation::Snapshot, random(seed)),
+            WorkloadKind::Bank,
+            options(Isolation::Snapshot, seed),
+        )
     };
     let (one, same, other) = (once(5).await, once(5).await, once(6).await);
     assert!(one.events == same.events);
@@ -139,21 +144,21 @@ async fn a_seed_replays_its_history() {
 }
 
 #[tokio::test]
-async fn a_run_in_which_little_happens_fails() {
+async fn a_run_with_few_conflicts_fails() {
     let alone = RunOptions { processes: 1, ..options(Isolation::Snapshot, 1) };
-    let outcome = on(ModelStore::new(Isolation::Snapshot, random(1)), WorkloadKind::ListAppend, alone).await;
-    let complaints = outcome.complaints().join("\n");
+    let outcome = run_model(ModelStore::new(Isolation::Snapshot, random(1)), WorkloadKind::ListAppend, alone).await;
+    let problems = outcome.problems().join("\n");
     assert!(outcome.verdict.is_clean());
-    assert!(complaints.contains("0 reads of old versions, where at least 20 were due"), "{complaints}");
+    assert!(problems.contains("0 reads of old versions, where at least 20 were due"), "{problems}");
     // What a process gave up on purpose is no conflict, however often it does so.
     assert!(outcome.verdict.report.counts.given_up >= 20, "{outcome}");
-    assert!(complaints.contains("0 failed transactions, where at least 20 were due"), "{complaints}");
+    assert!(problems.contains("0 failed transactions, where at least 20 were due"), "{problems}");
 }
 
 #[tokio::test]
 async fn a_saved_history_is_judged_in_the_same_way() {
     let store = ModelStore::broken(Isolation::Snapshot, random(2), Fault::HalfCommit);
-    let outcome = on(store, WorkloadKind::Bank, options(Isolation::Snapshot, 2)).await;
+    let outcome = run_model(store, WorkloadKind::Bank, options(Isolation::Snapshot, 2)).await;
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("saved.jsonl");
     outcome.save(&path).unwrap();
     let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());

@@ -1,6 +1,6 @@
-//! Mutants of the real thing: `Database` over an engine that is wrong in one place, each caught by name.
+//! Mutants of the engine `Local`: the judges catch each of them by name in histories of `Database`.
 //!
-//! What the judges say of the real engine is worth as much as what they say of these.
+//! They show that the judges would find such faults in the real engine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
@@ -11,17 +11,17 @@ use async_trait::async_trait;
 use bson::{DateTime, RawBsonRef, RawDocumentBuf};
 use handfast_history::Expectation;
 use handfast_mql::Code;
-use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
+use handfast_sim::{DatabaseClient, Isolation, MinimumCounts, Order, RunOptions, Workload, WorkloadKind, run};
 use handfast_store::{
     CommitTimestamp, Cursor, DocumentStore, Durability, Error as StoreError, Find, MemoryStore, Namespace, Random,
     Read, Result as StoreResult, SeededRandom, Snapshot, Sources,
 };
 use handfast_txn::{Catalog, Claims, Database, Engine, EngineTraits, Local, Outcome, Start, TransactionId, WriteSet};
 
-/// Where the engine is wrong.
+/// A fault of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// None: the real engine.
+    /// The real engine without a fault.
     Sound,
     /// Claims are always granted, and the commit does not look who has written since the snapshot.
     NoWriteCheck,
@@ -29,7 +29,7 @@ enum Mutant {
     ReadsLatest,
     /// Half of a batch is committed, now and then.
     HalfCommit,
-    /// The same, and nobody is told how it ended.
+    /// Half of a batch is committed, and its outcome stays unknown.
     HalfUnknown,
     /// A commit is acknowledged and forgotten, now and then.
     ForgottenCommit,
@@ -59,7 +59,7 @@ const CATCHES: &[(Mutant, WorkloadKind, Isolation, &str)] = &[
 ];
 
 const COMMITTED: u64 = 500;
-/// Of so many commits, one is done wrong by the mutants that are wrong now and then.
+/// Intermittent mutants affect one in so many commits.
 const WRONG_ONE_IN: u64 = 8;
 /// Turns of the others before a retry comes.
 const LATER: u32 = 20;
@@ -68,20 +68,20 @@ const LATER: u32 = 20;
 async fn every_mutant_is_caught_by_name() {
     let mut escaped = Vec::new();
     for &(mutant, kind, isolation, name) in CATCHES {
-        let outcome = judged(mutant, kind, isolation).await;
+        let outcome = run_judged(mutant, kind, isolation).await;
         let kinds = outcome.verdict.report.kinds();
         if !kinds.contains(&name) {
             escaped.push(format!("{mutant:?} by {outcome}: no {name} among {kinds:?}"));
         }
         escaped.extend(outcome.verdict.disagreement().map(|text| format!("{mutant:?} by {outcome}: {text}")));
         // The same without the mutation: it is that which is caught, and not the engine around it.
-        let sound = judged(Mutant::Sound, kind, isolation).await;
+        let sound = run_judged(Mutant::Sound, kind, isolation).await;
         assert!(sound.verdict.is_clean(), "{sound}");
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 
-async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> handfast_sim::Outcome {
+async fn run_judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> handfast_sim::RunReport {
     let seed = 11;
     let sources = Sources::seeded(seed);
     let store = Arc::new(MemoryStore::new(sources.clone()));
@@ -94,7 +94,7 @@ async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> han
         processes: 8,
         committed: COMMITTED,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors::default(),
+        minimum: MinimumCounts::default(),
     };
     run(Workload::new(kind), Arc::new(client), sources, options).await.unwrap()
 }
@@ -193,7 +193,7 @@ async fn newest(engine: &Local) -> StoreResult<CommitTimestamp> {
     Ok(engine.begin(Duration::MAX).await?.snapshot.timestamp())
 }
 
-/// What a retry does when nobody knows any more that the first attempt has come through.
+/// Commits once more, as a retry does without a record of the first attempt.
 async fn apply_again(engine: Arc<Local>, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
     for _ in 0..LATER {
         tokio::task::yield_now().await;
@@ -206,7 +206,7 @@ struct GrantAll;
 
 impl Claims for GrantAll {}
 
-/// What is newest, under the name of a snapshot.
+/// A snapshot that returns the newest documents.
 struct Latest {
     timestamp: CommitTimestamp,
     engine: Arc<Local>,

@@ -7,10 +7,9 @@
 //! bytes
 //! ```
 //!
-//! A few bytes can announce, and inflate to, a great many. So: the announced size is held against the bound before
-//! anything is allocated; the output buffer has exactly that size and every decompressor stops at its end; an output
-//! that is shorter or longer than announced is an error. What inflating costs is thus known beforehand, to the byte
-//! ([`Compressed::plain_bytes`]), and a server can reserve it.
+//! A few bytes can inflate to very many. The codec therefore compares the announced size with the limit before it
+//! allocates; the output buffer has exactly that size, and every decompressor stops at its end; an output that is shorter
+//! or longer than announced is an error. A server can reserve the memory beforehand ([`Compressed::plain_bytes`]).
 
 use std::io::Cursor;
 
@@ -20,27 +19,27 @@ use crate::header::frame;
 use crate::reader::Reader;
 use crate::{Error, HEADER_BYTES, Header, Limits, OpCode, Result};
 
-/// zstd's own default: the fastest of the levels with a good ratio.
+/// The default level of zstd, the fastest one with a good ratio.
 const ZSTD_LEVEL: i32 = 3;
 
-/// How a message is compressed.
+/// The compression of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compressor {
-    /// Not at all. Used in tests of drivers; it need not be negotiated.
+    /// No compression, for tests of drivers; it need not be negotiated.
     Noop,
-    /// Snappy's raw block format.
+    /// Snappy in its raw block format.
     Snappy,
-    /// RFC 1950.
+    /// Zlib (RFC 1950).
     Zlib,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 
 impl Compressor {
-    /// Those that a handshake can name, best first.
+    /// The compressors that a handshake can name, the best first.
     pub const NEGOTIABLE: [Compressor; 3] = [Compressor::Zstd, Compressor::Snappy, Compressor::Zlib];
 
-    /// The name in a handshake.
+    /// Returns the name in a handshake.
     pub fn name(self) -> &'static str {
         match self {
             Compressor::Noop => "noop",
@@ -50,7 +49,7 @@ impl Compressor {
         }
     }
 
-    /// By the name in a handshake.
+    /// Returns the compressor with a name in a handshake.
     pub fn by_name(name: &str) -> Option<Self> {
         Compressor::NEGOTIABLE.into_iter().find(|compressor| compressor.name() == name)
     }
@@ -75,7 +74,7 @@ impl Compressor {
     }
 }
 
-/// A frame of OP_COMPRESSED that has been looked at, but not inflated.
+/// An OP_COMPRESSED message before it is inflated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed<'a> {
     header: Header,
@@ -86,10 +85,10 @@ pub struct Compressed<'a> {
 }
 
 impl<'a> Compressed<'a> {
-    /// Reads a whole frame and holds the announced size against the bound.
+    /// Decodes a whole frame and compares the announced size with the limit.
     ///
     /// # Errors
-    /// A frame that is none of OP_COMPRESSED, wraps another one of it, or announces too much.
+    /// An error for a frame of another opcode, one that wraps OP_COMPRESSED again, and one that announces too many bytes.
     pub fn decode(frame: &'a [u8], limits: &Limits) -> Result<Self> {
         const SIZE: &str = "the uncompressed size of OP_COMPRESSED";
         let header = Header::of_frame(frame)?;
@@ -115,17 +114,17 @@ impl<'a> Compressed<'a> {
         Ok(Compressed { header, original, uncompressed, compressor, bytes })
     }
 
-    /// How the sender compressed, and likes its answer.
+    /// Returns the compressor of the sender, which the answer should use.
     pub fn compressor(&self) -> Compressor {
         self.compressor
     }
 
-    /// The length of the plain frame, header included: what [`Compressed::inflate`] allocates.
+    /// Returns the length of the plain frame with its header, which [`Compressed::inflate`] allocates.
     pub fn plain_bytes(&self) -> usize {
         HEADER_BYTES + self.uncompressed
     }
 
-    /// The plain frame: what the sender would have sent uncompressed.
+    /// Returns the plain frame, as the sender would have sent it uncompressed.
     ///
     /// # Errors
     /// [`Error::Inflate`] if the bytes are damaged or do not have the announced size.
@@ -187,7 +186,7 @@ fn inflate_zlib(bytes: &[u8], plain: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Writes behind the header that is already there; the buffer is not grown.
+/// Writes after the header in the buffer, which does not grow.
 fn inflate_zstd(bytes: &[u8], plain: &mut Vec<u8>) -> Result<()> {
     let mut target = Cursor::new(std::mem::take(plain));
     target.set_position(HEADER_BYTES as u64);
@@ -197,8 +196,8 @@ fn inflate_zstd(bytes: &[u8], plain: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Wraps a plain frame. Returns `false`, with nothing written, if the frame is none or the compressor fails: then send
-/// the plain frame.
+/// Compresses a plain frame. Returns `false` and writes nothing if the frame is malformed or the compressor fails; the caller
+/// then sends the plain frame.
 pub fn compress(plain: &[u8], compressor: Compressor, out: &mut Vec<u8>) -> bool {
     let Ok(header) = Header::of_frame(plain) else { return false };
     let body = plain.get(HEADER_BYTES..).unwrap_or_default();
@@ -220,7 +219,7 @@ fn deflate(body: &[u8], compressor: Compressor) -> Option<Vec<u8>> {
         Compressor::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL).ok(),
         Compressor::Zlib => {
             let mut deflater = Compress::new(Compression::default(), true);
-            // Incompressible input grows by 5 bytes a block of 16 KiB and the frame around it.
+            // Incompressible input grows by 5 bytes per block of 16 KiB and by the frame.
             let mut bytes = Vec::with_capacity(body.len() + body.len() / 1_000 + 64);
             let status = deflater.compress_vec(body, &mut bytes, FlushCompress::Finish).ok()?;
             (status == Status::StreamEnd).then_some(bytes)

@@ -1,8 +1,8 @@
-//! What can be wrong with a message, MongoDB's code for it, and whether the connection can go on.
+//! Errors of malformed messages, with MongoDB's codes, and whether the connection can continue.
 
 use crate::limits::{SEQUENCES_MAX, WRITE_BATCH_MAX};
 
-/// What every fallible function of this crate returns.
+/// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 // The numbers of MongoDB's published table of error codes, and those of single checks.
@@ -18,110 +18,110 @@ const DUPLICATE_SEQUENCE: i32 = 40_431;
 const UNKNOWN_SECTION_KIND: i32 = 40_432;
 const NO_BODY: i32 = 40_587;
 
-/// What to do with the connection after an error.
+/// The action that the receiver takes after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// The frame is sound and its content is refused: answer with the error and read the next message.
+    /// The frame is valid and its content is refused: answer with the error and read the next message.
     Answer,
-    /// The sender speaks the protocol wrongly or its bytes were damaged: answer with the error, then close.
+    /// The sender violates the protocol, or the bytes are damaged: answer with the error and close the connection.
     AnswerAndClose,
-    /// There is no telling where the next message begins, or no form to answer in: close.
+    /// The start of the next message or the form of an answer is unknown: close the connection.
     Close,
 }
 
-/// A message that cannot be read.
+/// The reason why a message cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The announced length is below a header's or above the bound.
+    /// The announced length is below the header's or above the limit.
     #[error("message length {length} is not between 16 and {max} bytes")]
     MessageLength {
-        /// As announced.
+        /// The announced length.
         length: i32,
-        /// The bound.
+        /// The limit.
         max: usize,
     },
-    /// The frame handed over is not as long as its header says.
+    /// The frame does not have the length in its header.
     #[error("the frame has {actual} bytes and its header announces {announced}")]
     FrameLength {
-        /// As announced.
+        /// The announced length.
         announced: i32,
-        /// As it is.
+        /// The actual length.
         actual: usize,
     },
-    /// An opcode that is not spoken here.
+    /// The opcode is not supported.
     #[error("opcode {0} is not supported, use OP_MSG")]
     OpCode(i32),
-    /// The message ends in the middle of something.
+    /// The message ends too early.
     #[error("the message ends inside {0}")]
     Truncated(&'static str),
-    /// Bytes are left over behind the end of the message.
+    /// The frame has bytes after the end of the message.
     #[error("{0} bytes follow the end of the message")]
     TrailingBytes(usize),
-    /// A required flag (bits 0 to 15) that nobody has defined.
+    /// The message has an undefined flag among the required ones (bits 0 to 15).
     #[error("unknown required flag bits {0:#06x} in OP_MSG")]
     UnknownFlags(u32),
-    /// The bytes are not those that the sender made the checksum of.
+    /// The checksum does not match.
     #[error("the checksum of the message is {computed:#010x} and it carries {carried:#010x}")]
     Checksum {
-        /// Of the bytes that arrived.
+        /// The checksum of the received bytes.
         computed: u32,
-        /// As sent.
+        /// The checksum in the message.
         carried: u32,
     },
-    /// A section of an unknown kind.
+    /// A section has an unknown kind.
     #[error("unknown section kind {0} in OP_MSG")]
     SectionKind(u8),
-    /// No section of kind 0, or more than one.
+    /// The message has no section of kind 0, or more than one.
     #[error("an OP_MSG has exactly one body section, this one has {0}")]
     Bodies(usize),
-    /// More document sequences than any command needs.
+    /// The message has more document sequences than any command needs.
     #[error("an OP_MSG has at most {SEQUENCES_MAX} document sequences")]
     TooManySequences,
-    /// More write statements than one command may have.
+    /// The message has more write statements than a command may have.
     #[error("Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {0} operations.")]
     BatchTooLarge(usize),
-    /// A sequence that comes up twice, or in the body as well.
+    /// A sequence has the name of another one or of a field of the body.
     #[error("the field '{0}' is given more than once in the message")]
     DuplicateSequence(String),
-    /// A length prefix that does not fit its document, or no closing zero.
+    /// A document has a wrong length prefix or no closing zero.
     #[error("{what} is no BSON document: {why}")]
     Document {
-        /// Which document.
+        /// The name of the document.
         what: &'static str,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// A document above the bound.
+    /// A document is larger than the limit.
     #[error("{what} has {length} bytes, at most {max} are allowed")]
     DocumentTooLarge {
-        /// Which document.
+        /// The name of the document.
         what: &'static str,
-        /// As announced.
+        /// The announced length.
         length: usize,
-        /// The bound.
+        /// The limit.
         max: usize,
     },
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotUtf8(&'static str),
-    /// A number that cannot be what it stands for.
+    /// A number is out of range.
     #[error("{what} is {value}")]
     BadNumber {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
-        /// As sent.
+        /// The value of the number.
         value: i64,
     },
-    /// A compressor that is not known or was not negotiated.
+    /// The compressor is unknown or was not negotiated.
     #[error("compressor {0} is not supported")]
     Compressor(u8),
-    /// Compressed bytes that do not inflate to what was announced.
+    /// The compressed bytes do not inflate to the announced size.
     #[error("the compressed message does not inflate: {0}")]
     Inflate(String),
 }
 
 impl Error {
-    /// MongoDB's code.
+    /// Returns MongoDB's code of the error.
     pub fn code(&self) -> i32 {
         match self {
             Error::MessageLength { .. } | Error::FrameLength { .. } | Error::OpCode(_) => PROTOCOL_ERROR,
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// What to do with the connection.
+    /// Returns the action that the receiver takes.
     pub fn recovery(&self) -> Recovery {
         match self {
             Error::MessageLength { .. } | Error::FrameLength { .. } | Error::OpCode(_) => Recovery::Close,

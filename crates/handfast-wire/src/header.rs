@@ -1,4 +1,4 @@
-//! The 16 bytes that every message begins with.
+//! The header of 16 bytes at the start of every message.
 //!
 //! ```text
 //! int32 messageLength   of the whole message, these 16 bytes included
@@ -12,23 +12,23 @@ use crate::{Error, Limits, Result};
 /// The length of a header.
 pub const HEADER_BYTES: usize = 16;
 
-/// What kind of message follows.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpCode {
-    /// The answer to the legacy handshake.
+    /// OP_REPLY: the answer to the legacy handshake.
     Reply,
-    /// The legacy handshake.
+    /// OP_QUERY: the legacy handshake.
     Query,
-    /// Another message, compressed.
+    /// OP_COMPRESSED: another message, compressed.
     Compressed,
-    /// Everything else.
+    /// OP_MSG: all other commands and replies.
     Msg,
-    /// Not spoken here.
+    /// An unsupported opcode.
     Other(i32),
 }
 
 impl OpCode {
-    /// As on the wire.
+    /// Returns the number of the opcode on the wire.
     pub fn number(self) -> i32 {
         match self {
             OpCode::Reply => 1,
@@ -55,18 +55,18 @@ impl From<i32> for OpCode {
 /// A message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of the whole message, in bytes.
+    /// The length of the whole message in bytes.
     pub message_length: i32,
-    /// Chosen by the sender.
+    /// The number that the sender chose for the message.
     pub request_id: i32,
-    /// What this answers, or 0.
+    /// The request that this message answers, or 0.
     pub response_to: i32,
-    /// What follows.
+    /// The kind of the message.
     pub op_code: OpCode,
 }
 
 impl Header {
-    /// Reads a header. The length is not judged: see [`Header::frame_bytes`].
+    /// Decodes a header. Does not check the length: see [`Header::frame_bytes`].
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
         Header {
@@ -77,7 +77,7 @@ impl Header {
         }
     }
 
-    /// Reads the header that a frame begins with.
+    /// Decodes the header of a frame.
     ///
     /// # Errors
     /// [`Error::Truncated`] if there are fewer than 16 bytes.
@@ -92,10 +92,10 @@ impl Header {
         }
     }
 
-    /// The length of the whole message, if it is one that we accept.
+    /// Returns the length of the whole message if it is within the limit.
     ///
     /// # Errors
-    /// [`Error::MessageLength`]: there is no telling where the next message begins.
+    /// [`Error::MessageLength`] otherwise; the start of the next message is unknown then.
     pub fn frame_bytes(&self, limits: &Limits) -> Result<usize> {
         let max = limits.message_bytes_max;
         match usize::try_from(self.message_length) {
@@ -105,7 +105,7 @@ impl Header {
     }
 }
 
-/// Writes a message: a header, what `body` appends, and the length of both in the header.
+/// Writes a message: a header with the length of the message, and the bytes that `body` appends.
 pub(crate) fn frame(
     out: &mut Vec<u8>,
     request_id: i32,

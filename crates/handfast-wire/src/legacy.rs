@@ -1,4 +1,4 @@
-//! OP_QUERY and OP_REPLY: only what a driver opens a connection with before it knows that the server speaks OP_MSG.
+//! OP_QUERY and OP_REPLY, which a driver uses for its handshake until it knows that the server supports OP_MSG.
 //!
 //! ```text
 //! OP_QUERY  int32 flags, cstring fullCollectionName ("admin.$cmd"), int32 skip, int32 return, document query [, fields]
@@ -11,23 +11,23 @@ use crate::header::frame;
 use crate::reader::Reader;
 use crate::{Error, Limits, OpCode, Result};
 
-/// The flag of OP_REPLY that says that the query failed.
+/// The flag of an OP_REPLY whose query failed.
 pub const QUERY_FAILURE: i32 = 1 << 1;
 /// The flag of OP_REPLY that every server since 2.x sets.
 pub const AWAIT_CAPABLE: i32 = 1 << 3;
-/// Documents in one OP_REPLY that we read: a handshake has one.
+/// The number of documents in one OP_REPLY that is accepted: a handshake has one.
 const REPLY_DOCUMENTS_MAX: i32 = 1_000;
 
-/// An OP_QUERY.
+/// An OP_QUERY message, borrowed from its frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query<'a> {
-    /// Unused by a handshake.
+    /// Flags, which a handshake does not use.
     pub flags: i32,
-    /// `database.$cmd` for commands.
+    /// The collection: `database.$cmd` for commands.
     pub collection: &'a str,
-    /// Unused by a handshake.
+    /// The number of documents to skip, which a handshake does not use.
     pub skip: i32,
-    /// 1 or -1 for commands.
+    /// The number of documents to return: 1 or -1 for commands.
     pub limit: i32,
     /// The command.
     pub query: &'a RawDocument,
@@ -52,7 +52,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Writes the whole message.
+    /// Appends the whole message to `out`.
     pub fn encode(&self, request_id: i32, out: &mut Vec<u8>) {
         frame(out, request_id, 0, OpCode::Query, |out| {
             out.extend_from_slice(&self.flags.to_le_bytes());
@@ -65,21 +65,21 @@ impl<'a> Query<'a> {
     }
 }
 
-/// An OP_REPLY.
+/// An OP_REPLY message, borrowed from its frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply<'a> {
     /// [`AWAIT_CAPABLE`], and [`QUERY_FAILURE`] for an error.
     pub flags: i32,
-    /// 0 for commands.
+    /// The cursor, which is 0 for commands.
     pub cursor_id: i64,
-    /// 0 for commands.
+    /// The position of the first document, which is 0 for commands.
     pub starting_from: i32,
-    /// The answer of a command is one document.
+    /// The documents; the answer of a command is one.
     pub documents: Vec<&'a RawDocument>,
 }
 
 impl<'a> Reply<'a> {
-    /// The answer of a command.
+    /// Creates the answer of a command.
     pub fn command(document: &'a RawDocument) -> Self {
         Reply { flags: AWAIT_CAPABLE, cursor_id: 0, starting_from: 0, documents: vec![document] }
     }
@@ -101,7 +101,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Writes the whole message.
+    /// Appends the whole message to `out`.
     pub fn encode(&self, request_id: i32, response_to: i32, out: &mut Vec<u8>) {
         frame(out, request_id, response_to, OpCode::Reply, |out| {
             out.extend_from_slice(&self.flags.to_le_bytes());

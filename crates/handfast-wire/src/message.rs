@@ -1,4 +1,4 @@
-//! A plain frame as one of the messages that are spoken here.
+//! Decodes a plain frame into one of the supported messages.
 
 use crate::{Error, HEADER_BYTES, Header, Limits, OpCode, OpMsg, Query, Reply, Result};
 
@@ -14,10 +14,11 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a whole plain frame.
+    /// Decodes a whole plain frame.
     ///
     /// # Errors
-    /// Whatever is wrong with it. A frame of OP_COMPRESSED has to be inflated first.
+    /// [`Error::OpCode`] for an unsupported opcode and for OP_COMPRESSED, which has to be inflated first; other errors for a
+    /// malformed frame.
     pub fn decode(frame: &'a [u8], limits: &Limits) -> Result<(Header, Self)> {
         let header = Header::of_frame(frame)?;
         if header.frame_bytes(limits)? != frame.len() {

@@ -1,4 +1,4 @@
-//! OP_MSG: one command or reply, its long lists of documents apart from it, and optionally a checksum.
+//! OP_MSG: one command or reply, its long lists of documents in sections of their own, and an optional checksum.
 //!
 //! ```text
 //! uint32 flagBits
@@ -7,8 +7,8 @@
 //! [uint32 CRC-32C of everything before it, header included]     if flag 0 is set
 //! ```
 //!
-//! A list is an array field of the command that was taken out of it, so that a batch is not bounded by the size of one
-//! document: `{insert: "c"}` with a sequence `documents` is `{insert: "c", documents: [..]}`.
+//! A list is an array field of the command that has been moved out of it, so that the size of one document does not limit
+//! a batch: `{insert: "c"}` with a sequence `documents` is `{insert: "c", documents: [..]}`.
 
 use bson::RawDocument;
 
@@ -19,27 +19,27 @@ use crate::{Error, HEADER_BYTES, Limits, OpCode, Result};
 
 /// The length of the checksum.
 const CHECKSUM_BYTES: usize = 4;
-/// The flags, and the kind of the body's section.
+/// The length of the flags and the kind of the body's section.
 const BODY_BEGINS_BYTES: usize = 5;
-/// Flags that a receiver must know or refuse: the lower half.
+/// The flags that a receiver must know or refuse.
 const REQUIRED_FLAGS: u32 = 0xffff;
 const CHECKSUM_PRESENT: u32 = 1;
 const MORE_TO_COME: u32 = 1 << 1;
 const EXHAUST_ALLOWED: u32 = 1 << 16;
 
-/// The flag bits of an OP_MSG that mean something.
+/// The defined flags of an OP_MSG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The message ends in a CRC-32C. A receiver that got one answers with one.
+    /// The message ends with a CRC-32C; so does the answer to it.
     pub checksum: bool,
-    /// In a request: the sender wants no answer. In a reply: another one follows unasked.
+    /// The sender of a request wants no answer; after a reply another one follows without a request.
     pub more_to_come: bool,
-    /// The sender of a request can take several replies to it.
+    /// The sender of a request accepts several replies.
     pub exhaust_allowed: bool,
 }
 
 impl Flags {
-    /// Reads flag bits: an unknown one is refused if it is required, ignored otherwise.
+    /// Decodes flag bits. Refuses an unknown required flag, and ignores other unknown flags.
     fn decode(bits: u32) -> Result<Self> {
         let unknown = bits & REQUIRED_FLAGS & !(CHECKSUM_PRESENT | MORE_TO_COME);
         if unknown != 0 {
@@ -67,34 +67,33 @@ impl Flags {
     }
 }
 
-/// Documents that belong into an array field of the body.
+/// A list of documents that belongs in an array field of the body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence<'a> {
-    /// The field's name.
+    /// The name of the field.
     pub identifier: &'a str,
-    /// The array's documents.
+    /// The documents of the array.
     pub documents: Vec<&'a RawDocument>,
 }
 
-/// An OP_MSG, borrowed from its frame.
+/// An OP_MSG message, borrowed from its frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpMsg<'a> {
-    /// What the sender asks of the receiver.
+    /// The flags.
     pub flags: Flags,
     /// The command or the reply.
     pub body: &'a RawDocument,
-    /// Its lists of documents.
+    /// The lists of documents.
     pub sequences: Vec<Sequence<'a>>,
 }
 
 impl<'a> OpMsg<'a> {
-    /// A message without lists.
+    /// Creates a message without lists.
     pub fn new(flags: Flags, body: &'a RawDocument) -> Self {
         OpMsg { flags, body, sequences: Vec::new() }
     }
 
-    /// The flags of a frame that does not need to be right otherwise: an answer to a broken message must not go to a
-    /// sender that asked for none.
+    /// Returns the flags of a frame that may be malformed otherwise: a sender that asked for no answer must not get an error.
     pub fn flags_of_frame(frame: &[u8]) -> Option<Flags> {
         let bits = frame.get(HEADER_BYTES..)?.first_chunk()?;
         let bits = u32::from_le_bytes(*bits);
@@ -105,7 +104,7 @@ impl<'a> OpMsg<'a> {
         })
     }
 
-    /// Reads a whole frame, whose length has been compared with its header.
+    /// Decodes a whole frame, whose length the caller has compared with its header.
     pub(crate) fn decode(frame: &'a [u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(frame);
         reader.take(HEADER_BYTES, "the header")?;
@@ -126,7 +125,7 @@ impl<'a> OpMsg<'a> {
         Ok(OpMsg { flags, body, sequences })
     }
 
-    /// What goes before the body of a message without lists and checksum, so that a body can be sent from where it is.
+    /// Returns the bytes before the body of a message without lists and checksum, so that the body need not be copied.
     pub fn head(&self, request_id: i32, response_to: i32) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_BYTES + BODY_BEGINS_BYTES);
         frame(&mut head, request_id, response_to, OpCode::Msg, |out| self.begin(out));
@@ -137,13 +136,13 @@ impl<'a> OpMsg<'a> {
         head
     }
 
-    /// Writes what is between the header and the body.
+    /// Writes the bytes between the header and the body.
     fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.flags.bits().to_le_bytes());
         out.push(0);
     }
 
-    /// Writes the whole message, with a checksum if the flag says so.
+    /// Appends the whole message to `out`, with a checksum if the flag is set.
     pub fn encode(&self, request_id: i32, response_to: i32, out: &mut Vec<u8>) {
         let start = out.len();
         frame(out, request_id, response_to, OpCode::Msg, |out| {
@@ -165,7 +164,7 @@ impl<'a> OpMsg<'a> {
     }
 }
 
-/// The bytes of the sections, once the checksum behind them, if any, is found to be right.
+/// Returns the bytes of the sections. Checks the checksum, if the message has one.
 fn sections_of<'a>(frame: &'a [u8], reader: &mut Reader<'a>, flags: Flags) -> Result<&'a [u8]> {
     if !flags.checksum {
         return reader.take(reader.remaining(), "the sections");
@@ -178,7 +177,7 @@ fn sections_of<'a>(frame: &'a [u8], reader: &mut Reader<'a>, flags: Flags) -> Re
     if computed == carried { Ok(sections) } else { Err(Error::Checksum { computed, carried }) }
 }
 
-/// A field must not be given twice: which one would count depends on the reader.
+/// Refuses a field that is given twice, as readers differ in which one they use.
 fn check_distinct(body: &RawDocument, sequences: &[Sequence<'_>]) -> Result<()> {
     for (place, sequence) in sequences.iter().enumerate() {
         let earlier = sequences.iter().take(place);
@@ -191,7 +190,7 @@ fn check_distinct(body: &RawDocument, sequences: &[Sequence<'_>]) -> Result<()> 
 }
 
 impl<'a> Sequence<'a> {
-    /// Reads what follows the kind byte.
+    /// Decodes the bytes after the kind.
     fn decode(sections: &mut Reader<'a>, limits: &Limits) -> Result<Self> {
         const SIZE: &str = "the size of a document sequence";
         let size = sections.i32(SIZE)?;

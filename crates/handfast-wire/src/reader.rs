@@ -1,4 +1,4 @@
-//! Takes values off the front of a byte slice.
+//! Reads values from the front of a byte slice.
 
 use bson::RawDocument;
 
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         self.array(what).map(i64::from_le_bytes)
     }
 
-    /// Text up to a zero byte.
+    /// Reads text up to a zero byte.
     pub(crate) fn text(&mut self, what: &'static str) -> Result<&'a str> {
         let end = self.rest.iter().position(|&byte| byte == 0).ok_or(Error::Truncated(what))?;
         let text = self.take(end, what)?;
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(text).map_err(|_| Error::NotUtf8(what))
     }
 
-    /// A document, by its length prefix; its inside is not looked at.
+    /// Reads a document by its length prefix; does not check its content.
     pub(crate) fn document(&mut self, what: &'static str, limits: &Limits) -> Result<&'a RawDocument> {
         let prefix = self.rest.first_chunk().ok_or(Error::Truncated(what))?;
         let announced = i32::from_le_bytes(*prefix);

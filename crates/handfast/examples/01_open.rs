@@ -12,7 +12,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     database.insert_one(&cities, rawdoc! { "_id": "Delft", "country": "NL", "people": 106_000 }).await?;
     database.insert_one(&cities, rawdoc! { "_id": "Aarhus", "country": "DK", "people": 290_000 }).await?;
 
-    // The whole query language is there: filters, sorts, projections, updates, aggregation.
+    // Filters, sorts, projections, updates and aggregation of the query language work here.
     let find =
         Find { sort: rawdoc! { "people": -1 }, ..Find::new(cities.clone(), rawdoc! { "people": { "$gt": 100_000 } }) };
     let found = database.find_all(find).await?;

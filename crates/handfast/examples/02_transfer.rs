@@ -1,6 +1,6 @@
-//! Bob pays Joe 7: two documents, all or nothing (the worked example of the Percolator paper). Then the transfer of 100 from
-//! A to B, for which MongoDB's recipe of two-phase commit takes many steps (example 07 does), with the document it is
-//! written down in: three documents, one step.
+//! Transfers 7 from Bob to Joe in one transaction over two documents (the worked example of the Percolator paper). Then
+//! transfers 100 from A to B and records the transfer: three documents in one step, where MongoDB's recipe of two-phase commit
+//! takes many (example 07).
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use handfast::prelude::*;
@@ -83,7 +83,7 @@ async fn change(accounts: &Collection<Account>, from: &str, to: &str, amount: i6
     }
     let given = accounts.update_one(rawdoc! { "_id": to }, rawdoc! { "$inc": { "balance": amount } }).await?;
     if given.matched == 0 {
-        // An update that matches nothing is no error: without this look the money would be gone.
+        // An update that matches nothing is no error: without this check the money would be lost.
         return Err(Refused::NoAccount(to.to_owned()));
     }
     Ok(())
@@ -116,7 +116,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         transfers.insert_one(&Transfer { id, source, destination, value, state }).await?;
     }
     assert_eq!(carry_out(&database, 1).await, Ok(true));
-    // A program that lost the answer may ask for it again.
+    // A program that lost the answer can read the outcome later.
     assert_eq!(carry_out(&database, 1).await, Ok(false));
     assert_eq!(carry_out(&database, 2).await, Err(Refused::TooPoor { balance: 900 }));
     assert_eq!(carry_out(&database, 3).await, Err(Refused::NoAccount("C".into())));
@@ -124,7 +124,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let [a, b] = [accounts.find_one(rawdoc! { "_id": "A" }).await?, accounts.find_one(rawdoc! { "_id": "B" }).await?];
     assert_eq!((a.expect("opened").balance, b.expect("opened").balance), (900, 1100));
     let all = transfers.find(rawdoc! {}).await?.all().await?;
-    // Nothing of a refused transfer stays, not even its state.
+    // A refused transfer leaves nothing, not even its state.
     assert_eq!(all.iter().map(|transfer| &*transfer.state).collect::<Vec<_>>(), ["done", "initial", "initial"]);
     println!("{all:?}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Two transactions write the same document: the second one learns at once, and is run again on a new snapshot.
+//! Two transactions write the same document: the second one fails at once, and is repeated on a new snapshot.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use handfast::prelude::*;
@@ -10,7 +10,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let counters = Namespace::new("shop", "counters")?;
     database.insert_one(&counters, rawdoc! { "_id": "orders", "next": 1 }).await?;
 
-    // By hand: begin, work, commit.
+    // Begins, writes and commits explicitly.
     let first = database.begin().await?;
     let second = database.begin().await?;
     first.update_one(&counters, rawdoc! { "_id": "orders" }, rawdoc! { "$inc": { "next": 1 } }).await?;
@@ -20,7 +20,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     first.commit().await?;
     assert!(matches!(second.commit().await, Err(Error::Conflict(_))));
 
-    // With a closure: twenty at once, and every number is given once.
+    // Runs twenty closures at once; each number is assigned once.
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let (database, counters) = (database.clone(), counters.clone());

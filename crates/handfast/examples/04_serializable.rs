@@ -1,5 +1,5 @@
-//! One doctor must be on call. Each of two sees the other one on call and goes: allowed at snapshot isolation, refused when
-//! serializable.
+//! One doctor must be on call. Two doctors each see the other one on call and leave: snapshot isolation allows it, serializable
+//! isolation refuses it.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use handfast::prelude::*;

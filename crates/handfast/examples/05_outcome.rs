@@ -1,4 +1,4 @@
-//! The answer to a commit got lost. The transaction's id tells what became of it, also after a restart.
+//! The answer to a commit is lost. The transaction's id gives its outcome, also after a restart.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use handfast::prelude::*;
@@ -12,14 +12,14 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let (committed, rolled_back) = {
         let database = Database::open(&path).await?;
         let tx = database.begin().await?;
-        // Kept where it survives, before the commit.
+        // The program stores the id durably before the commit.
         let committed = tx.id();
         tx.insert_one(&orders, rawdoc! { "_id": 1, "item": "lamp" }).await?;
         tx.commit().await?;
         let tx = database.begin().await?;
         let rolled_back = tx.id();
         tx.insert_one(&orders, rawdoc! { "_id": 2, "item": "desk" }).await?;
-        // The program dies here, as far as this transaction is concerned.
+        // The program loses the answer here.
         (committed.to_string(), rolled_back.to_string())
     };
 

@@ -1,4 +1,4 @@
-//! A page counts its visits while one answer in five gets lost: exactly, because each visit has a token.
+//! A page counts its visits exactly while one answer in five is lost, because each visit has a token.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let store = Arc::new((*database).clone());
     let pages = Namespace::new("site", "pages")?;
 
-    // One round trip. Who hears nothing asks again, with the same token.
+    // Takes one round trip. A client without an answer repeats the update with the same token.
     let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
     let shared: Arc<dyn DocumentStore> = store.clone();
     let network = Arc::new(Faulty::new(shared, Plan::seeded(6, 200, [Fault::LoseReply]).writes_only()));
@@ -32,7 +32,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         loop {
             match visits.apply(token, "/", &visit).await {
                 Ok(outcome) => break assert!(outcome.is_applied()),
-                // The pattern has asked a second time by itself, and that answer was lost, too.
+                // The pattern has repeated the update itself, and that answer was lost, too.
                 Err(error) if error.applied() == Applied::Maybe => unheard += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -42,7 +42,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert!(lost > 10 && unheard > 0, "{lost} answers were lost, {unheard} times two in a row");
     assert_eq!(count(&database, &pages, "visits").await?, VISITS);
 
-    // Two steps. Nobody asks again: a process died after the first step, and the clean-up finishes it.
+    // Takes two steps. A process dies after the first one, and the clean-up finishes it.
     let likes = TwoStep::open(
         store.clone(),
         pages.clone(),

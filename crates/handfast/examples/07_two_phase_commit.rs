@@ -25,7 +25,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         anyhow::Ok(TwoPhase::open(store.clone(), transactions.clone(), Sources::system()?, options).await?)
     };
 
-    // Written down first, then carried out.
+    // Records the transfer first, then executes it.
     let app1 = open("App1").await?;
     app1.begin(1, Transfer::new("A", "B", 100)).await?;
     assert_eq!(app1.run(1).await?, Outcome::Done);
@@ -35,7 +35,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     app1.begin(2, Transfer::new("A", "B", 901)).await?;
     assert!(matches!(app1.run(2).await?, Outcome::Canceled { .. }));
 
-    // App1 claims a transfer, pays from A, and dies. Others see that something is under way.
+    // App1 claims a transfer, pays from A, and dies. Other programs see the pending transfer.
     app1.begin(3, Transfer::new("A", "B", 50)).await?;
     let claim = rawdoc! { "$set": { "state": "pending", "application": "App1" } };
     database.update_one(&transactions, rawdoc! { "_id": 3 }, claim).await?;
@@ -44,13 +44,13 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let app2 = open("App2").await?;
     assert!(matches!(app2.read(&accounts, "A").await?, Some(Seen::UnderWay { .. })));
 
-    // App2 finds it after a while, takes it over, and goes on where it stopped.
+    // App2 finds it later, takes it over, and continues where App1 stopped.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(app2.recover(10).await?.done, 1);
     assert_eq!(app2.show(3).await?.expect("begun").state, State::Done);
     assert_eq!(balances(&database, &accounts).await?, [850, 1150]);
 
-    // Too late to cancel: there is a way back, which is a transaction of its own.
+    // It is too late to cancel; a transaction of its own compensates the transfer.
     assert_eq!(app2.cancel(3, "a mistake").await?, Cancel::TooLate);
     app2.compensate(3, "3, back").await?;
     assert_eq!(app2.run("3, back").await?, Outcome::Done);

@@ -1,4 +1,4 @@
-//! E-mails as jobs: written down with the order in one transaction, sent by workers, tried again, given up.
+//! Sends e-mails as jobs: a transaction adds them with the order, and workers send, repeat or give up.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     };
     let queue = JobQueue::open(store.clone(), Namespace::new("shop", "jobs")?, sources.clone(), options).await?;
 
-    // The job is there if and only if the order is.
+    // The job exists if and only if the order exists.
     let enqueued = queue.clone();
     let place = orders.clone();
     database
@@ -60,7 +60,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     });
     let worker = worker.with_options(WorkerOptions { poll: millis(10), ..WorkerOptions::default() });
 
-    // Workers run in as many processes as you like; one of them at least returns the jobs of those that died.
+    // Workers run in any number of processes; at least one of them returns the jobs of dead workers.
     let cancel = CancellationToken::new();
     let working = worker.spawn(&cancel)?;
     let reclaim = queue.spawn_reclaim(RunnerOptions::default(), &cancel)?;

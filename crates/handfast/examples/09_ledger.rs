@@ -1,5 +1,5 @@
-//! A wallet: deposits, payments that are made once, a hotel that authorises first, a mistake that is taken back, and the books
-//! counted again from the first entry on.
+//! Keeps a wallet: deposits, payments that are made once, a hotel's authorisation, a reversal, and a check of the books from the
+//! first entry.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let deposit = NewEntry::transfer("bank", "ann", 10_000, "EUR").with_id("deposit 1");
     assert!(matches!(ledger.post(deposit).await?, Posting::Posted(_)));
 
-    // 25.00 for the shop, of which 0.50 are a fee. Sent twice, paid once.
+    // Ann pays 25.00 to the shop, with a fee of 0.50. The request is sent twice and applied once.
     let payment = NewEntry::new([
         Change::new("ann", -2_500, "EUR"),
         Change::new("shop", 2_450, "EUR"),
@@ -48,7 +48,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!((ann.balance, ann.held, ann.available), (7_500, 6_000, 1_500));
     let _ = ledger.capture("room 12", Capture::Part(5_500)).await?;
 
-    // In as many processes as you like: entries become final in the order of their accounts.
+    // Committers run in any number of processes; entries become final in the order of their accounts.
     let cancel = CancellationToken::new();
     let often = RunnerOptions { interval: Duration::from_millis(10), ..RunnerOptions::default() };
     let committer = ledger.spawn_committer(often.clone(), &cancel)?;
@@ -62,7 +62,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     committer.stop().await;
     expiry.stop().await;
 
-    // The lamp goes back. The payment is final, so an entry of its own takes it back.
+    // The lamp is returned. The payment is final, so an entry of its own reverses it.
     let Cancel::Reversed(reversal) = ledger.cancel("order 7", "broken").await? else {
         anyhow::bail!("it is committed")
     };
@@ -78,7 +78,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         );
     }
 
-    // Everything that is cached is counted again; what was taken is what was given.
+    // All cached balances are computed again; debits equal credits.
     assert!(ledger.verify_all().await?.is_clean());
     assert!(ledger.totals().await?.iter().all(Totals::is_balanced));
     let mut export = ledger.export(ExportFormat::Csv).await?;

@@ -1,4 +1,4 @@
-//! A user with very many comments is renamed. The process dies in the middle, and every comment has the new name all the same.
+//! Renames a user with very many comments. The process dies in the middle, and every comment still gets the new name.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use std::sync::Arc;
@@ -34,25 +34,25 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let names = SyncFlag::open(Arc::new((*database).clone()), users, Sources::system()?, options).await?;
     assert_eq!(names.backfill(100).await?.done, 1);
 
-    // One update changes the name and sets the flag; all comments follow; the flag goes.
+    // One update changes the name and sets the flag; then all comments are updated and the flag is removed.
     let outcome = names.change(names.token(), 1, &Change::new(doc! { "$set": { "name": "Mary" } })).await?;
     assert!(matches!(outcome, Outcome::Synced { version: 2 }));
     assert_eq!(named("Mary").await?, count);
 
-    // Here the process dies after that first update.
+    // The process dies after that first update.
     let dying = names.within(Arc::new((*database).clone()));
     let begun = dying.begin(names.token(), 1, &Change::new(doc! { "$set": { "name": "Anna" } })).await?;
     assert_eq!(begun, Begun::Flagged { version: 3 });
     assert_eq!((named("Mary").await?, names.staleness().await?.mains), (count, 1));
 
-    // Whoever reads a comment sees the new name, and a new comment has it.
+    // Readers of a comment see the new name, and a new comment has it.
     let comment = names.read_copy(&comments, 0_i64).await?.expect("inserted above");
     assert_eq!(comment.get_str("userName")?, "Anna");
     let copied = names.insert_copy(&comments, doc! { "_id": "new", "user": 1 }).await?;
     assert!(matches!(copied, Copied::Settled { .. }));
     assert_eq!(named("Anna").await?, 2);
 
-    // The sweeper finds the flag, and does the rest.
+    // The sweeper finds the flag and updates the other comments.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(names.sweep(100).await?.done, 1);
     assert_eq!(named("Anna").await?, count + 1);

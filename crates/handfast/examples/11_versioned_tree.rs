@@ -1,4 +1,4 @@
-//! A product catalogue: categories and products change together, shops read an old version, and a dead editor leaves no trace.
+//! Keeps a product catalogue: categories and products change together, shops read an old version, and a dead editor leaves no trace.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let shop = tree.newest().await?.expect("committed above");
     assert!(tree.name(first, "spring").await?);
 
-    // A category is split and a price changes: all at once, or not at all.
+    // A category is split and a price changes in one atomic step.
     tree.change(|mut write| async move {
         write.put("lamp", product("Lamp", 25)).await?;
         write.put("wax", doc! { "name": "Wax", "children": ["candle"] }).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let newest = tree.newest().await?.expect("committed above");
     assert_eq!(lines(&newest).await?, ["Light", "  Lamp 25", "Wax", "  Candle 3"]);
 
-    // Two editors at once: one wins, the other tries again on top.
+    // Of two concurrent editors one commits, and the other repeats its change on the new version.
     let (mut one, mut other) = (tree.begin().await?, tree.begin().await?);
     one.put("lamp", product("Lamp", 20)).await?;
     other.put("candle", product("Candle", 4)).await?;

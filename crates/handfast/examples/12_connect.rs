@@ -1,4 +1,4 @@
-//! The same on a server that has no transactions: Bob pays Joe 7, on documents that every other program sees as they are.
+//! Transfers 7 from Bob to Joe on a server without transactions, in documents that other programs can read.
 //!
 //! `cargo run -p handfast --features mongodb --example 12_connect -- mongodb://localhost` (a standalone server will do).
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
@@ -47,7 +47,7 @@ pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     assert_eq!(all, [Account { name: "Bob".into(), balance: 3 }, Account { name: "Joe".into(), balance: 9 }]);
     println!("{all:?}");
 
-    // What needs no transaction goes without: one document, counted exactly, though any answer may get lost.
+    // Updates one document without a transaction; it is counted exactly, although answers may be lost.
     let store = connect_store(uri).await?;
     let pages = Namespace::new("example", "pages")?;
     store.delete_many(&pages, rawdoc! {}).await?;

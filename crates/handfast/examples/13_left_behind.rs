@@ -1,4 +1,4 @@
-//! What processes leave behind that die at work, for each of the building blocks: data to try the commands on.
+//! Creates the documents that dead processes leave, for each building block, to try the commands on them.
 //!
 //! ```text
 //! cargo run -p handfast --example 13_left_behind -- --data data
@@ -73,7 +73,7 @@ async fn transactions(world: &World) -> anyhow::Result<()> {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
     println!("transfer 1: {:?}", transfers.run(1).await?);
-    // Its first two steps, and then nothing more.
+    // Runs only its first two steps.
     let claimed = rawdoc! {
         "$set": { "state": "pending", "application": "App1" }, "$currentDate": { "lastModified": true },
     };
@@ -105,7 +105,7 @@ async fn copies(world: &World) -> anyhow::Result<()> {
     for id in [8, 9] {
         println!("comment: {:?}", names.insert_copy(&comments, doc! { "_id": id, "user": 1 }).await?);
     }
-    // The change and its flag, and then nothing more.
+    // Makes only the change and sets the flag.
     let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
     let begun = names.within(Arc::clone(&world.store)).begin(names.token(), 1, &renamed).await?;
     println!("user: {begun:?}");

@@ -1,4 +1,4 @@
-//! One transaction over documents in two stores: Bob's account is in one directory, Joe's in another.
+//! Runs one transaction over documents in two stores: Bob's account is in one directory, Joe's in another.
 //!
 //! `cargo run -p handfast --example 14_two_stores`
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
@@ -7,7 +7,7 @@ use anyhow::ensure;
 use handfast::prelude::*;
 use handfast::{Part, open_store};
 
-/// What somebody has in a branch of the bank.
+/// An account in a branch of the bank.
 async fn balance(store: &impl DocumentStore, branch: &str, name: &str) -> anyhow::Result<i32> {
     let found = store.find_one(&Namespace::new(branch, "accounts")?, rawdoc! { "_id": name }).await?;
     Ok(found.expect("an account").get_i32("balance")?)
@@ -51,14 +51,14 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!(balance(&*database, "north", "Bob").await?, 3);
     assert_eq!(balance(&*database, "south", "Joe").await?, 9);
 
-    // Each is in its store, and nowhere else: an ordinary document.
+    // Each document is only in its store.
     database.flush().await?;
     let [north, south] = &stores;
     assert_eq!(balance(north, "north", "Bob").await?, 3);
     assert_eq!(balance(south, "south", "Joe").await?, 9);
     assert_eq!(north.count_matching(&Namespace::new("south", "accounts")?, rawdoc! {}).await?, 0);
 
-    // Other routes would look for documents where they are not, so they are refused.
+    // Other routes would not find the documents, so they are refused.
     let [north, south] = stores;
     let parts = vec![Part::new("north", north), Part::new("south", south)];
     let refused = Database::routed(parts, &["*=north", "shop=south"]).await.expect_err("other routes");

@@ -1,4 +1,4 @@
-//! Documents as values of a Rust type, through serde.
+//! Collections whose documents are values of a Rust type, through serde.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -13,15 +13,15 @@ use handfast_store::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How many documents a cursor reads ahead.
+/// The number of documents that a cursor reads ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
-/// Names a collection of a store: a database, an open transaction, any other store.
+/// Opens collections of a store: of a database, an open transaction, or any other store.
 pub trait Collections: DocumentStore + Clone {
-    /// The documents of a collection as values of a type.
+    /// Returns a collection whose documents are values of type `T`.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73).
+    /// `InvalidNamespace` (73) for a name that is not valid.
     fn collection<T>(&self, database: &str, collection: &str) -> Result<Collection<T>> {
         let namespace = Namespace::new(database, collection)?;
         Ok(Collection { store: Arc::new(self.clone()), namespace, documents: PhantomData })
@@ -30,9 +30,10 @@ pub trait Collections: DocumentStore + Clone {
 
 impl<S: DocumentStore + Clone> Collections for S {}
 
-/// The documents of one collection as values of the type `T`. Filters and changes are documents of the query language.
+/// A collection whose documents are values of type `T`. Filters and changes are documents of the query language.
 ///
-/// All errors of its methods are those of the store; a document that is not what `T` wants is `TypeMismatch` (14).
+/// Its methods return the errors of the store, such as `BadValue` (2) for a filter that is not valid, and `TypeMismatch` (14) for a
+/// document that is no `T`.
 #[derive(Clone)]
 pub struct Collection<T> {
     store: Arc<dyn DocumentStore>,
@@ -41,20 +42,20 @@ pub struct Collection<T> {
 }
 
 impl<T> Collection<T> {
-    /// Where it is.
+    /// Returns the name of the database and the collection.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Changes the first document that matches.
+    /// Updates the first document that matches.
     ///
     /// # Errors
-    /// Those of the language; `DuplicateKey` (11000).
+    /// `DuplicateKey` (11000) if a unique index refuses the change, and errors of the query language.
     pub async fn update_one(&self, filter: RawDocumentBuf, change: RawDocumentBuf) -> Result<UpdateOutcome> {
         self.store.update_one(&self.namespace, filter, change).await
     }
 
-    /// Changes all documents that match, each in one step.
+    /// Updates all documents that match, each atomically.
     ///
     /// # Errors
     /// As [`Collection::update_one`].
@@ -62,7 +63,7 @@ impl<T> Collection<T> {
         self.store.update_many(&self.namespace, filter, change).await
     }
 
-    /// Changes the first document that matches, or inserts one.
+    /// Updates the first document that matches, or inserts one.
     ///
     /// # Errors
     /// As [`Collection::update_one`].
@@ -70,26 +71,17 @@ impl<T> Collection<T> {
         self.store.upsert_one(&self.namespace, filter, change).await
     }
 
-    /// Deletes the first document that matches; says whether there was one.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Deletes the first document that matches. Returns whether there was one.
     pub async fn delete_one(&self, filter: RawDocumentBuf) -> Result<bool> {
         self.store.delete_one(&self.namespace, filter).await
     }
 
-    /// Deletes all documents that match, each in one step; says how many.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Deletes all documents that match, each atomically. Returns their number.
     pub async fn delete_many(&self, filter: RawDocumentBuf) -> Result<u64> {
         self.store.delete_many(&self.namespace, filter).await
     }
 
-    /// How many documents match.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns the number of documents that match.
     pub async fn count(&self, filter: RawDocumentBuf) -> Result<u64> {
         self.store.count_matching(&self.namespace, filter).await
     }
@@ -107,12 +99,12 @@ impl<T: Serialize> Collection<T> {
     /// Inserts a document.
     ///
     /// # Errors
-    /// `DuplicateKey` (11000), and what no store may hold.
+    /// `DuplicateKey` (11000) if the `_id` or a unique key exists, and an error for a document that no store can hold.
     pub async fn insert_one(&self, document: &T) -> Result<()> {
         self.store.insert_one(&self.namespace, written(document)?).await
     }
 
-    /// Puts a whole document in the place of the first one that matches; says whether there was one.
+    /// Replaces the first document that matches. Returns whether there was one.
     ///
     /// # Errors
     /// As [`Collection::insert_one`]; `ImmutableField` (66) for another `_id`.
@@ -128,34 +120,25 @@ impl<T: Serialize> Collection<T> {
 }
 
 impl<T: DeserializeOwned> Collection<T> {
-    /// The first document that matches.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns the first document that matches.
     pub async fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<T>> {
         let found = self.store.find_one(&self.namespace, filter).await?;
         found.map(|document| read(&document)).transpose()
     }
 
-    /// All documents that match, one after the other.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns a cursor over all documents that match.
     pub async fn find(&self, filter: RawDocumentBuf) -> Result<Documents<T>> {
         self.find_with(Find::new(self.namespace.clone(), filter)).await
     }
 
-    /// What a request with sort, limit and so on finds; it is sent to this collection whatever it says.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns a cursor over the results of a request with sort, limit and so on. The collection replaces the request's namespace.
     pub async fn find_with(&self, find: Find) -> Result<Documents<T>> {
         let find = Find { namespace: self.namespace.clone(), ..find };
         let cursor = self.store.find(find).await?;
         Ok(Documents { cursor, ready: VecDeque::new(), exhausted: false, documents: PhantomData })
     }
 
-    /// Changes the first document that matches, and returns it as it became.
+    /// Updates the first document that matches, and returns it after the update.
     ///
     /// # Errors
     /// As [`Collection::update_one`].
@@ -172,7 +155,7 @@ impl<T: DeserializeOwned> Collection<T> {
     }
 }
 
-/// The documents that a find gives, one after the other.
+/// A cursor over the documents of a find.
 pub struct Documents<T> {
     cursor: Box<dyn Cursor>,
     ready: VecDeque<RawDocumentBuf>,
@@ -181,10 +164,10 @@ pub struct Documents<T> {
 }
 
 impl<T: DeserializeOwned> Documents<T> {
-    /// The next one; none at the end.
+    /// Returns the next document, or `None` at the end.
     ///
     /// # Errors
-    /// Those of the store; `TypeMismatch` (14) for a document that is no `T`.
+    /// `TypeMismatch` (14) for a document that is no `T`, and errors of the store.
     pub async fn next(&mut self) -> Result<Option<T>> {
         while self.ready.is_empty() && !self.exhausted {
             let page = self.cursor.next_page(READ_AHEAD).await?;
@@ -194,7 +177,7 @@ impl<T: DeserializeOwned> Documents<T> {
         self.ready.pop_front().map(|document| read(&document)).transpose()
     }
 
-    /// All that are left: for results that are known to be small.
+    /// Returns all remaining documents, for results that are known to be small.
     ///
     /// # Errors
     /// As [`Documents::next`].

@@ -1,4 +1,4 @@
-//! A database on MongoDB, or on whatever speaks its protocol.
+//! Opens a database on MongoDB or another server of its protocol.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use handfast_txn::percolator::Unmanaged;
 use crate::{Database, Result};
 
 impl Database {
-    /// Connects to the servers of a connection string (`mongodb://..`): transactions over any of their documents, though
-    /// the servers have none. Other processes may do the same at the same time; whoever writes to these collections without
-    /// Handfast breaks what they promise. Needs a tokio runtime.
+    /// Opens a database on the servers of a connection string (`mongodb://..`), which need no transactions of their own.
     ///
-    /// If no server can be reached, that is told after 5 seconds, or after the `connectTimeoutMS` of the connection string if
-    /// that is longer; its `serverSelectionTimeoutMS` stands above both.
+    /// Other processes may open it at the same time. Clients that write to its collections without Handfast break the
+    /// transactions' guarantees. Needs a tokio runtime.
+    ///
+    /// Fails after 5 seconds if no server can be reached, or after the `connectTimeoutMS` of the connection string if that is
+    /// longer; `serverSelectionTimeoutMS` overrides both.
     ///
     /// # Errors
-    /// Those of [`handfast_mongodb::connect`]: a connection string that is not valid, a server that is out of reach, or
-    /// lacks something. One of several that are used together ([`Database::routed`]) is refused.
+    /// Those of [`handfast_mongodb::connect`], such as for an unreachable server or a missing capability. A store of several
+    /// ([`Database::routed`]) is refused.
     pub async fn connect(uri: &str) -> Result<Self> {
         let sources = Database::system_sources()?;
         Database::connect_with(uri, sources, ConnectOptions::default(), PercolatorOptions::default()).await
@@ -44,12 +45,12 @@ impl Database {
     }
 }
 
-/// A store on the servers of a connection string, without transactions: for the patterns, which need none. What fails on the
-/// network is tried once more where that does no harm.
+/// Opens a store without transactions on the servers of a connection string, for the patterns. Repeats requests after network
+/// errors, where that is safe.
 ///
-/// The server may be a Handfast in front of another one (`handfast serve --store`), as its documents are changed one at a time here.
-/// The collections that such a Handfast, or a [`Database::connect`], writes to are refused where the server behind it is named, with
-/// `IllegalOperation` (20): its transactions would not notice what is written beside it.
+/// The server may be a Handfast in front of another one (`handfast serve --store`). If the connection string names the server
+/// behind it, the collections of such a Handfast or of a [`Database::connect`] are refused with `IllegalOperation` (20), because
+/// their transactions would not notice these writes.
 ///
 /// # Errors
 /// As [`Database::connect`].

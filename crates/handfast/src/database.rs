@@ -1,4 +1,4 @@
-//! A database, and how it is opened in a directory.
+//! Opens a database in a directory.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -14,32 +14,32 @@ use tokio::task::JoinHandle;
 
 use crate::Result;
 
-/// How long outcomes of transactions are kept, for whoever lost an answer and asks: those whose
-/// [`id`](handfast_txn::Transaction::id) was looked at before the commit. Only time counts in which the database is open.
+/// The time for which the database keeps outcomes of transactions, for clients that lost an answer. It keeps those whose
+/// [`id`](handfast_txn::Transaction::id) was read before the commit. Only time with an open database counts.
 pub const OUTCOMES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often older ones are looked for.
+/// The interval at which older outcomes are deleted.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// A database: in one directory, or on servers (feature `mongodb`). Clones are the same database; the directory is free again when the last one, and the last
-/// transaction and cursor of it, are gone.
+/// A database in a directory, on servers (feature `mongodb`) or over several stores. Clones share it. The directory is released
+/// when the last clone, transaction and cursor are dropped.
 #[derive(Clone, Debug)]
 pub struct Database {
     pub(crate) database: handfast_txn::Database,
-    /// In a directory, where nobody else does it.
+    /// The task that deletes old outcomes in a directory.
     pub(crate) _housekeeping: Option<Arc<Housekeeping>>,
 }
 
 impl Database {
-    /// Opens the database in this directory, which is made if it is not there. Needs a tokio runtime.
+    /// Opens the database in a directory. Creates the directory if it does not exist. Needs a tokio runtime.
     ///
     /// # Errors
-    /// That another process has it, that it is damaged, made by a newer version, or one of several stores that are used
-    /// together ([`Database::routed`]): the text says what to do.
+    /// An error if another process has opened the directory, or if it is damaged, of a newer version, or one of several stores
+    /// ([`Database::routed`]). The message says what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Database::open_with(path, Database::system_sources()?, Options::default()).await
     }
 
-    /// Time and chance of the machine.
+    /// Returns the system's clock and random numbers.
     pub(crate) fn system_sources() -> Result<Sources> {
         let sources = Sources::system().map_err(|error| {
             let text = format!("the operating system gives no randomness: {error}");
@@ -48,8 +48,7 @@ impl Database {
         Ok(sources?)
     }
 
-    /// Opens with settings, and with time and chance from somewhere else than the machine: for tests that can be
-    /// repeated.
+    /// Opens a database with settings and with other sources of time and randomness, for reproducible tests.
     ///
     /// # Errors
     /// As [`Database::open`].
@@ -70,7 +69,7 @@ impl Deref for Database {
     }
 }
 
-/// Forgets old outcomes, for as long as there is a handle on the database.
+/// Deletes old outcomes until the last handle on the database is dropped.
 #[derive(Debug)]
 pub(crate) struct Housekeeping(JoinHandle<()>);
 

@@ -29,7 +29,7 @@ pub use handfast_txn::{
     Counts, Error, Isolation, Outcome, PercolatorOptions, Result, Transaction, TransactionId, TransactionOptions,
 };
 
-/// What most programs need.
+/// The items that most programs need.
 pub mod prelude {
     pub use crate::{
         Collection, Collections, Database, DocumentStore, Error, Find, IndexSpec, Isolation, Namespace, Outcome,

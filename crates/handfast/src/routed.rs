@@ -1,4 +1,4 @@
-//! One database over several stores.
+//! Opens one database over several stores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use handfast_txn::PercolatorOptions;
 use crate::{Database, Result};
 
 impl Database {
-    /// Over several stores, each collection in one of them: transactions are over documents in any. The routes say what is
-    /// where (`shop.orders=NAME`, `shop=NAME`, and `*=NAME` for the rest, which is also where the database keeps what is its
-    /// own); they and the names must stay as they were the first time. Other processes may do the same at the same time, if the
-    /// stores take several. Needs a tokio runtime.
+    /// Opens a database over several stores, each of which keeps some of the collections. A transaction may use all of them.
+    ///
+    /// The routes assign collections to stores: `shop.orders=NAME`, `shop=NAME`, and `*=NAME` for all others and for the
+    /// database's own collections. The names and routes must not change later. Other processes may open the same stores if
+    /// these allow it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Routes that leave something open, or are others than before; those of the stores, all of which must be in reach.
+    /// An error for incomplete or changed routes, and for a store that cannot be reached.
     pub async fn routed(parts: Vec<Part>, routes: &[&str]) -> Result<Self> {
         Database::routed_with(parts, routes, Database::system_sources()?, PercolatorOptions::default()).await
     }
 
-    /// The same with settings. All processes that share the stores have the same [`PercolatorOptions`].
+    /// Opens a database over several stores with settings. All processes that share the stores have the same [`PercolatorOptions`].
     ///
     /// # Errors
     /// As [`Database::routed`].
@@ -40,8 +41,8 @@ impl Database {
     }
 }
 
-/// The store in a directory, which is made if it is not there, without transactions: to be one of several, or for the
-/// patterns. Needs a tokio runtime.
+/// Opens a store without transactions in a directory, for [`Database::routed`] or the patterns. Creates the directory if it does
+/// not exist. Needs a tokio runtime.
 ///
 /// # Errors
 /// As [`Database::open`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_history::{EventKind, MicroOp, Name, Seen};
+use handfast_history::{EventKind, MicroOp, Name, ReadValue};
 use handfast_mongodb::TransactionError;
 use handfast_store::{Error as StoreError, Namespace};
 use handfast_txn::{Database, Error, OnRetry, Outcome, Transaction, TransactionId, TransactionOptions};
@@ -105,7 +105,7 @@ impl Accounts {
         process: i64,
         meanwhile: impl Future<Output = Result<()>> + Send,
     ) -> Result<Option<i64>> {
-        let planned: Vec<MicroOp> = (0..self.count).map(|number| read(number, Seen::Nothing, None)).collect();
+        let planned: Vec<MicroOp> = (0..self.count).map(|number| read(number, ReadValue::Nothing, None)).collect();
         recorder.record(EventKind::Invoke, process, planned.clone(), None)?;
         let found = match mechanism {
             Mechanism::Library(database, _) => self.look(begin(database).await?, meanwhile).await?,
@@ -331,7 +331,7 @@ impl Account {
     }
 
     fn seen(&self) -> MicroOp {
-        read(self.number, Seen::Value(Name::Number(self.mark)), Some(self.balance))
+        read(self.number, ReadValue::Value(Name::Number(self.mark)), Some(self.balance))
     }
 
     fn write(&self) -> MicroOp {
@@ -339,7 +339,7 @@ impl Account {
     }
 }
 
-pub(super) fn read(number: u32, seen: Seen, amount: Option<i64>) -> MicroOp {
+pub(super) fn read(number: u32, seen: ReadValue, amount: Option<i64>) -> MicroOp {
     MicroOp::Read { key: Name::Number(i64::from(number)), seen, amount }
 }
 

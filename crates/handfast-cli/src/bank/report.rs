@@ -51,7 +51,7 @@ fn is_enough(committed: u64, doubts: &Doubts, asked_for: u64) -> bool {
 impl Report {
     pub(super) fn new(run: &Run, work: &Work, latencies: &Latencies, end: &End, verdict: &Verdict) -> Self {
         let mut anomalies: Vec<String> = verdict.report.anomalies.iter().map(Anomaly::to_string).collect();
-        anomalies.extend(verdict.second.explanations.iter().cloned());
+        anomalies.extend(verdict.adya.explanations.iter().cloned());
         anomalies.extend(verdict.disagreement());
         let history_clean = verdict.is_clean() && verdict.disagreement().is_none();
         let mechanism = match run.mechanism {

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
-use handfast_history::{EventKind, MicroOp, Seen};
+use handfast_history::{EventKind, MicroOp, ReadValue};
 use handfast_store::Error as StoreError;
 
 use super::accounts::{read, write};
@@ -81,8 +81,8 @@ impl Runs {
     fn planned(&self, marks: [i64; 2]) -> Vec<MicroOp> {
         let [from, to] = self.accounts;
         vec![
-            read(from, Seen::Nothing, None),
-            read(to, Seen::Nothing, None),
+            read(from, ReadValue::Nothing, None),
+            read(to, ReadValue::Nothing, None),
             write(from, marks[0], None),
             write(to, marks[1], None),
         ]

@@ -52,15 +52,13 @@ fn read(input: impl BufRead, arguments: &HistoryArguments) -> handfast_history::
 }
 
 fn text(verdict: &Verdict) -> String {
-    let Verdict { expectation, report, second } = verdict;
+    let Verdict { expectation, report, adya } = verdict;
     let counts = &report.counts;
     let mut lines: Vec<String> = report.anomalies.iter().map(Anomaly::to_string).collect();
-    lines.extend(report.beyond.iter().map(|(kind, count)| format!("{kind}: {count} more")));
+    lines.extend(report.unlisted.iter().map(|(kind, count)| format!("{kind}: {count} more")));
     if report.is_clean() || verdict.disagreement().is_some() {
         // What the other judge found, only if this one did not tell it already.
-        lines.extend(
-            second.explanations.iter().zip(&second.anomalies).map(|(why, name)| format!("{name} (adya): {why}")),
-        );
+        lines.extend(adya.explanations.iter().zip(&adya.anomalies).map(|(why, name)| format!("{name} (adya): {why}")));
     }
     lines.extend(verdict.disagreement());
     if counts.unconfirmed > 0 {
@@ -102,7 +100,7 @@ fn title(expectation: Expectation) -> String {
 }
 
 fn json(verdict: &Verdict) -> Value {
-    let Verdict { expectation, report, second } = verdict;
+    let Verdict { expectation, report, adya } = verdict;
     let counts = &report.counts;
     let anomaly = |anomaly: &Anomaly| {
         json!({
@@ -117,8 +115,8 @@ fn json(verdict: &Verdict) -> Value {
         "isolation": expectation.isolation,
         "order": expectation.order,
         "anomalies": report.anomalies.iter().map(anomaly).collect::<Vec<_>>(),
-        "anomalies_beyond": report.beyond,
-        "adya": second.anomalies,
+        "anomalies_beyond": report.unlisted,
+        "adya": adya.anomalies,
         "disagreement": verdict.disagreement(),
         "transactions": counts.transactions,
         "committed": counts.committed,

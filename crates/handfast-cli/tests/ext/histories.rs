@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use handfast_history::Expectation;
 use handfast_mongodb::{ConnectOptions, connect};
-use handfast_sim::moving::beside::Beside;
-use handfast_sim::{Floors, Isolation, MovingClient, Order, RunOptions, Tally, Workload, WorkloadKind, run};
+use handfast_sim::moving::background::BackgroundChanges;
+use handfast_sim::{Isolation, MinimumCounts, MovingClient, Order, RunOptions, Tally, Workload, WorkloadKind, run};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, Durability, Namespace, SeededRandom, Sources};
 use handfast_txn::{Database, PercolatorOptions, TransactionOptions};
@@ -42,7 +42,7 @@ fn ext_histories_over_secantusdb_are_sound() {
     println!("{tally:?}, {old_version_reads} reads of old versions");
     assert!(old_version_reads > 0, "nobody read an old version");
     let once = COMMITTED / 10;
-    let floors = Tally {
+    let minimum = Tally {
         deletions: once,
         reinsertions: once,
         exchanges: once,
@@ -52,7 +52,7 @@ fn ext_histories_over_secantusdb_are_sound() {
         collections_changed: 1,
         ..Tally::default()
     };
-    assert_eq!(tally.below(floors), Vec::<String>::new());
+    assert_eq!(tally.shortfalls(minimum), Vec::<String>::new());
 }
 
 /// Runs a workload, which must be sound, and returns what it did, and how many reads were of old versions. That is a matter of chance in
@@ -65,28 +65,28 @@ async fn sound_history(uri: &str, kind: WorkloadKind) -> (Tally, u64) {
         clients.push(process(network.clone(), &sources));
         networks.push(network);
     }
-    let beside = process(connected(uri, &sources).await, &sources);
+    let background = process(connected(uri, &sources).await, &sources);
 
     let random = |of: u64| Arc::new(SeededRandom::new(SEED.wrapping_mul(1_000_003) ^ of));
     let keys = ["keys", "house", "yard"].map(|name| Namespace::new(format!("{kind:?}"), name).expect("a name"));
     let options = TransactionOptions { durability: Durability::Journaled, ..TransactionOptions::default() };
     let client = MovingClient::new(clients, keys.to_vec(), options, random(1));
     let stop = Arc::new(AtomicBool::new(false));
-    let beside = tokio::spawn(Beside::new(client.clone(), beside, random(2)).run(Arc::clone(&stop)));
-    let floors = Floors { committed: COMMITTED, failed: 1, old_version_reads: 0 };
+    let background = tokio::spawn(BackgroundChanges::new(client.clone(), background, random(2)).run(Arc::clone(&stop)));
+    let minimum = MinimumCounts { committed: COMMITTED, failed: 1, old_version_reads: 0 };
     let expectation = Expectation { isolation: Isolation::Snapshot, order: Order::RealTime };
-    let options = RunOptions { seed: SEED, processes: CLIENTS, committed: COMMITTED, expectation, floors };
+    let options = RunOptions { seed: SEED, processes: CLIENTS, committed: COMMITTED, expectation, minimum };
     let outcome = run(Workload::new(kind), Arc::new(client.clone()), sources, options).await;
     stop.store(true, Ordering::Relaxed);
-    let done = beside.await.expect("no panic beside").expect("changes beside");
+    let done = background.await.expect("no panic in the background").expect("background changes");
 
     let outcome = outcome.expect("a run");
     let faults: Vec<usize> = networks.iter().map(|network| network.injected().len()).collect();
     println!("{outcome}, {faults:?} faults");
-    if !outcome.complaints().is_empty() {
+    if !outcome.problems().is_empty() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ext-secantusdb-{kind:?}-{SEED}.jsonl"));
         outcome.save(&path).expect("a file for the history");
-        panic!("{outcome}\n{}\nthe history is in {}", outcome.complaints().join("\n"), path.display());
+        panic!("{outcome}\n{}\nthe history is in {}", outcome.problems().join("\n"), path.display());
     }
     assert!(faults.iter().all(|faults| *faults > 0), "too little went wrong: {faults:?} faults");
     (client.tally().plus(done), outcome.verdict.report.counts.old_version_reads)

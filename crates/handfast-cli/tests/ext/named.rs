@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use handfast_history::Expectation;
-use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
+use handfast_sim::{DatabaseClient, Isolation, MinimumCounts, Order, RunOptions, Workload, WorkloadKind, run};
 use handfast_store::conformance::PrefixedStore;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt};
@@ -53,12 +53,12 @@ async fn histories_are_sound(guest: Guest, kind: WorkloadKind) {
     let database = Database::percolator(faulty.clone(), guest.sources.clone(), options()).expect("a database");
     let keys = Namespace::new("sim", "keys").expect("a name");
     let client = DatabaseClient::new(database.clone(), keys, Isolation::Snapshot, Durability::Journaled);
-    let floors = Floors { committed: COMMITTED, failed: 1, old_version_reads: 1 };
+    let minimum = MinimumCounts { committed: COMMITTED, failed: 1, old_version_reads: 1 };
     let expectation = Expectation { isolation: Isolation::Snapshot, order: Order::RealTime };
-    let options = RunOptions { seed: 1, processes: 4, committed: COMMITTED, expectation, floors };
+    let options = RunOptions { seed: 1, processes: 4, committed: COMMITTED, expectation, minimum };
     let outcome = run(Workload::new(kind), Arc::new(client), guest.sources, options).await.expect("a run");
     println!("{outcome}, {} faults", faulty.injected().len());
-    assert_eq!(outcome.complaints(), Vec::<String>::new(), "{outcome}");
+    assert_eq!(outcome.problems(), Vec::<String>::new(), "{outcome}");
     assert!(faulty.injected().len() > 10, "too little went wrong");
     database.flush().await.expect("flushed");
 }

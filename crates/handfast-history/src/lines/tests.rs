@@ -1,11 +1,11 @@
-//! The format: what is written is read again, and what is wrong is named.
+//! The format: written histories are read again, and errors name the line.
 
-use super::*;
-use crate::event::{Expectation, Isolation, Order};
+use super::{HistoryReader, HistoryWriter, Item};
+use crate::event::{Bank, Event, EventKind, Expectation, Header, Isolation, MicroOp, Model, Name, Order, ReadValue};
 use crate::judge;
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_history_is_read_again() {
     let header = Header {
         model: Some(Model::RwRegister),
         isolation: Some(Isolation::Serializable),
@@ -18,9 +18,9 @@ fn what_is_written_is_read_again() {
         process: 3,
         transaction: Some(17),
         operations: vec![
-            MicroOp::Read { key: key.clone(), seen: Seen::Nothing, amount: None },
-            MicroOp::Read { key: key.clone(), seen: Seen::List(vec![value.clone()]), amount: None },
-            MicroOp::Read { key: key.clone(), seen: Seen::Value("x".into()), amount: Some(-4) },
+            MicroOp::Read { key: key.clone(), seen: ReadValue::Nothing, amount: None },
+            MicroOp::Read { key: key.clone(), seen: ReadValue::List(vec![value.clone()]), amount: None },
+            MicroOp::Read { key: key.clone(), seen: ReadValue::Value("x".into()), amount: Some(-4) },
             MicroOp::Write { key: key.clone(), value: value.clone(), amount: Some(4) },
             MicroOp::Append { key, value },
         ],
@@ -58,7 +58,7 @@ fn a_history_of_jepsen_is_read() {
 }
 
 #[test]
-fn the_header_says_what_was_promised_and_the_caller_knows_better() {
+fn the_caller_overrides_the_isolation_of_the_header() {
     let skew = r#"
         {"type":"info","f":"history","process":"recorder","model":"list-append","isolation":"serializable"}
         {"type":"invoke","process":0,"value":[]}
@@ -73,7 +73,7 @@ fn the_header_says_what_was_promised_and_the_caller_knows_better() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_the_line() {
     for (line, text) in [
         ("{", "line 2"),
         (r#"{"type":"done","process":0}"#, "unknown variant `done`"),

@@ -7,8 +7,8 @@ fn io(kind: IoKind, text: &str) -> DriverError {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_says_what_to_look_at() {
-    let said = |kind, text| why("db:1", &io(kind, text));
+fn errors_name_the_likely_cause() {
+    let said = |kind, text| reason_for("db:1", &io(kind, text));
     assert_eq!(
         said(IoKind::ConnectionRefused, "refused"),
         "nothing listens at db:1: is the server started, is the port right?"
@@ -22,47 +22,47 @@ fn contact(uri: &str) -> Contact {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_waited_for_long_and_somebody_is() {
+async fn an_unreachable_server_ends_the_wait_and_a_slow_one_does_not() {
     let brief = Duration::from_millis(50);
     let late = || async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         Ok(7)
     };
-    let contact = Contact { patience: Some(brief), ..contact("mongodb://db:1") };
+    let contact = Contact { limit: Some(brief), ..contact("mongodb://db:1") };
     assert!(contact.lost("db:1", &io(IoKind::ConnectionRefused, "refused")));
-    let error = contact.make(late()).await.expect_err("nobody");
+    let error = contact.wait_for(late()).await.expect_err("nobody");
     assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No));
     assert!(error.message().starts_with("nothing listens at db:1"), "{error}");
     // It has come.
     contact.found("db:1");
-    assert_eq!(contact.make(late()).await.expect("an answer"), 7);
+    assert_eq!(contact.wait_for(late()).await.expect("an answer"), 7);
     // From here on nothing is kept for the error of a first contact.
     assert!(!contact.lost("db:1", &io(IoKind::ConnectionRefused, "refused")));
     assert!(contact.servers().is_none());
 }
 
 #[test]
-fn the_connection_string_says_how_long() {
-    assert_eq!(contact("mongodb://db:1").patience, Some(FIRST_CONTACT));
-    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=100").patience, Some(FIRST_CONTACT));
-    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=20000").patience, Some(Duration::from_secs(20)));
-    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=20000&serverSelectionTimeoutMS=9").patience, None);
+fn the_connection_string_sets_the_timeout() {
+    assert_eq!(contact("mongodb://db:1").limit, Some(FIRST_CONTACT_TIMEOUT));
+    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=100").limit, Some(FIRST_CONTACT_TIMEOUT));
+    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=20000").limit, Some(Duration::from_secs(20)));
+    assert_eq!(contact("mongodb://db:1/?connectTimeoutMS=20000&serverSelectionTimeoutMS=9").limit, None);
 }
 
 #[test]
-fn who_says_nothing_is_named_and_who_says_something_else_says_what() {
+fn silent_and_mismatched_servers_are_named() {
     let silent = contact("mongodb://db:1,db:2");
-    silent.sought("db:1");
-    silent.sought("db:2");
-    let text = silent.nobody().message().to_owned();
+    silent.opened("db:1");
+    silent.opened("db:2");
+    let text = silent.unreachable().message().to_owned();
     assert!(text.contains("db:1: no answer") && text.contains("db:2: no answer"), "{text}");
     let of_set = bson::doc! { "setName": "rs0", "me": "inner:1", "hosts": ["inner:1"] };
     let said = |uri, reply: &Document| {
         let contact = contact(uri);
-        contact.sought("db:1");
+        contact.opened("db:1");
         contact.answered("db:1", reply);
         contact.dropped("db:1");
-        contact.nobody().message().to_owned()
+        contact.unreachable().message().to_owned()
     };
     let text = said("mongodb://db:1/?replicaSet=wrong", &of_set);
     assert!(text.starts_with("db:1 answers, but is of the replica set rs0 and not of wrong"), "{text}");

@@ -1,4 +1,4 @@
-//! The store behind the contract: each request becomes a command, each answer an outcome.
+//! The implementation of `DocumentStore`: turns each request into a command, and each answer into an outcome.
 
 use async_trait::async_trait;
 use bson::raw::cstr;
@@ -15,9 +15,9 @@ use handfast_store::{
 use super::DirectStore;
 use crate::command;
 use crate::error::{Effect, incomplete};
+use crate::namespace_mapping::SYSTEM_DATABASES;
 use crate::needs;
-use crate::place::SERVERS_OWN;
-use crate::remote::Patience;
+use crate::remote::ReplyWait;
 use crate::reply;
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl DocumentStore for DirectStore {
         needs::check(&request, &self.server.capabilities)?;
         let command = self.remote.reading(command::find(&request));
         let database = request.namespace.database();
-        let cursor = self.remote.open(database, command, Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(database, command, Effect::Nothing, ReplyWait::Limited).await?;
         if request.limit == Some(0) {
             return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         }
@@ -62,14 +62,14 @@ impl DocumentStore for DirectStore {
             command = command.put(cstr!("writeConcern"), self.remote.concerns.write(request.durability));
             effect = Effect::Several;
         }
-        let cursor = self.remote.open(database, command, effect, Patience::Endless).await?;
+        let cursor = self.remote.open(database, command, effect, ReplyWait::Unlimited).await?;
         Ok(Box::new(cursor))
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
         needs::check(&request, &self.server.capabilities)?;
         let command = self.remote.reading(command::count(&request));
-        let reply = self.remote.read(request.namespace.database(), command, Patience::Bounded).await?;
+        let reply = self.remote.read(request.namespace.database(), command, ReplyWait::Limited).await?;
         let counted = reply::count(&reply, "n").ok_or_else(|| incomplete("there is no n", Effect::Nothing))?;
         Ok(if request.limit == Some(0) { 0 } else { counted })
     }
@@ -77,7 +77,7 @@ impl DocumentStore for DirectStore {
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         needs::check(&request, &self.server.capabilities)?;
         let command = self.remote.reading(command::distinct(&request));
-        let reply = self.remote.read(request.namespace.database(), command, Patience::Bounded).await?;
+        let reply = self.remote.read(request.namespace.database(), command, ReplyWait::Limited).await?;
         let values = reply.get_array("values").map_err(|_| incomplete("there are no values", Effect::Nothing))?;
         let mut values: Vec<RawBson> = values.into_iter().flatten().map(RawBson::from).collect();
         values.sort_by(|a, b| order::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()));
@@ -90,7 +90,7 @@ impl DocumentStore for DirectStore {
             Explained::Find(find) => find.namespace.database(),
             Explained::Aggregate(aggregate) => database_of(&aggregate.source),
         };
-        self.remote.read(database, command::explain(&request), Patience::Endless).await
+        self.remote.read(database, command::explain(&request), ReplyWait::Unlimited).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
@@ -111,7 +111,7 @@ impl DocumentStore for DirectStore {
 
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
         let command = command::list_indexes(namespace);
-        let cursor = self.remote.open(namespace.database(), command, Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(namespace.database(), command, Effect::Nothing, ReplyWait::Limited).await?;
         let shown = cursor.drain().await?;
         shown.iter().map(|index| Ok(IndexInfo { spec: reply::index(index)? })).collect()
     }
@@ -148,18 +148,18 @@ impl DocumentStore for DirectStore {
 
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
         let command = command::list_collections();
-        let cursor = self.remote.open(database, command, Effect::Nothing, Patience::Bounded).await?;
+        let cursor = self.remote.open(database, command, Effect::Nothing, ReplyWait::Limited).await?;
         let mut infos: Vec<_> = cursor.drain().await?.iter().filter_map(|shown| collection(shown)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(infos)
     }
 
     async fn list_databases(&self) -> Result<Vec<String>> {
-        let reply = self.remote.read("admin", command::list_databases(), Patience::Bounded).await?;
+        let reply = self.remote.read("admin", command::list_databases(), ReplyWait::Limited).await?;
         let databases =
             reply.get_array("databases").map_err(|_| incomplete("there are no databases", Effect::Nothing))?;
         let names = databases.into_iter().flatten().filter_map(|shown| shown.as_document()?.get_str("name").ok());
-        let mut names: Vec<String> = names.filter(|name| !SERVERS_OWN.contains(name)).map(str::to_owned).collect();
+        let mut names: Vec<String> = names.filter(|name| !SYSTEM_DATABASES.contains(name)).map(str::to_owned).collect();
         names.sort();
         Ok(names)
     }
@@ -170,7 +170,7 @@ impl DocumentStore for DirectStore {
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        let reply = self.remote.read(namespace.database(), command::stats(namespace), Patience::Bounded).await?;
+        let reply = self.remote.read(namespace.database(), command::stats(namespace), ReplyWait::Limited).await?;
         Ok(reply::stats(&reply))
     }
 
@@ -186,13 +186,13 @@ fn database_of(source: &AggregateSource) -> &str {
     }
 }
 
-/// Whether a pipeline ends in a stage that writes.
+/// Returns whether a pipeline ends with a stage that writes.
 fn writes(pipeline: &[RawDocumentBuf]) -> bool {
     let stage = pipeline.last().and_then(|stage| stage.iter().next()?.ok());
     stage.is_some_and(|(name, _)| ["$out", "$merge"].contains(&name.as_str()))
 }
 
-/// A collection as `listCollections` shows it; views and what belongs to the server are none.
+/// Reads a collection of `listCollections`; returns `None` for views and collections of the server.
 fn collection(shown: &RawDocument) -> Option<CollectionInfo> {
     let name = shown.get_str("name").ok()?;
     let is_plain = shown.get_str("type").is_ok_and(|kind| kind == "collection");

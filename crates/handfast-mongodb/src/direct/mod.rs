@@ -1,4 +1,4 @@
-//! A server that judges requests as MongoDB does: they are sent as they are.
+//! The store for servers that evaluate requests as MongoDB does: it sends them unchanged.
 
 mod contract;
 mod write;
@@ -11,7 +11,7 @@ pub(crate) use self::write::refuse_ticket;
 use crate::remote::Remote;
 use crate::server::Server;
 
-/// A store that sends every request. What the server lacks is refused before.
+/// A store that sends every request to the server. It refuses requests that need a missing capability.
 #[derive(Clone)]
 pub(crate) struct DirectStore {
     remote: Arc<Remote>,

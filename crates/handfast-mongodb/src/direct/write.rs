@@ -1,4 +1,4 @@
-//! Writes: cut into commands, sent one after the other, their answers added up.
+//! Writes: splits them into commands, sends these one after the other, and adds up the answers.
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_store::insertion;
@@ -8,14 +8,14 @@ use handfast_store::{
 };
 
 use super::DirectStore;
-use crate::batch::cut;
+use crate::batch::split;
 use crate::command;
 use crate::error::{Effect, unsupported};
 use crate::needs::{self, Stored};
 use crate::reply;
 
 impl DirectStore {
-    /// Inserts. What the server says of a document that it refuses, goes through the function.
+    /// Inserts documents. `complete` may change the error of a refused document.
     pub(crate) async fn run_insert(
         &self,
         request: Insert,
@@ -24,8 +24,8 @@ impl DirectStore {
         refuse_ticket(request.ticket)?;
         let Insert { namespace, documents, ordered, durability, .. } = request;
         let (mut outcome, mut refused) = (InsertOutcome::default(), Vec::new());
-        // The places in the request of those that are sent.
-        let (mut places, mut sent) = (Vec::new(), Vec::new());
+        // The positions in the request of the documents that are sent.
+        let (mut indexes, mut sent) = (Vec::new(), Vec::new());
         for (index, document) in documents.into_iter().enumerate() {
             let prepared = insertion::prepare(document, &*self.sources.ids);
             let checked = prepared.and_then(|document| {
@@ -34,7 +34,7 @@ impl DirectStore {
             });
             match checked {
                 Ok(document) => {
-                    places.push(index);
+                    indexes.push(index);
                     sent.push(document);
                 }
                 Err(error) => {
@@ -45,7 +45,7 @@ impl DirectStore {
                 }
             }
         }
-        for range in cut(sent.iter().map(|document| document.as_bytes().len()), self.remote.statements_max) {
+        for range in split(sent.iter().map(|document| document.as_bytes().len()), self.remote.statements_max) {
             let command = command::insert(&namespace, &sent[range.clone()], ordered);
             let effect = if range.len() == 1 { Effect::One } else { Effect::Several };
             let reply = self
@@ -56,7 +56,7 @@ impl DirectStore {
             let InsertOutcome { inserted, errors } = reply::insert(&reply, range.start, range.len(), ordered)?;
             outcome.inserted += inserted;
             outcome.errors.extend(errors.into_iter().map(|WriteError { index, error }| match sent.get(index) {
-                Some(document) => WriteError { index: places[index], error: complete(error, document) },
+                Some(document) => WriteError { index: indexes[index], error: complete(error, document) },
                 None => WriteError { index, error },
             }));
             if ordered && !outcome.errors.is_empty() {
@@ -77,7 +77,7 @@ impl DirectStore {
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
         let statements: Vec<_> = statements.iter().map(command::update_statement).collect();
         let mut all = UpdateOutcome::default();
-        for range in cut(sizes(&statements), self.remote.statements_max) {
+        for range in split(sizes(&statements), self.remote.statements_max) {
             let command = command::update(&namespace, &statements[range.clone()], ordered, &variables);
             let effect = effect(&multi[range.clone()]);
             let has_effect = all.modified > 0 || !all.upserted.is_empty();
@@ -105,7 +105,7 @@ impl DirectStore {
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
         let statements: Vec<_> = statements.iter().map(command::delete_statement).collect();
         let mut all = DeleteOutcome::default();
-        for range in cut(sizes(&statements), self.remote.statements_max) {
+        for range in split(sizes(&statements), self.remote.statements_max) {
             let command = command::delete(&namespace, &statements[range.clone()], ordered, &variables);
             let effect = effect(&multi[range.clone()]);
             let reply = self
@@ -136,7 +136,7 @@ fn sizes(statements: &[RawDocumentBuf]) -> impl Iterator<Item = usize> {
     statements.iter().map(|statement| statement.as_bytes().len())
 }
 
-/// What a command of these statements, each for one document or many, may leave half done.
+/// Returns the effect of a command with these statements, each for one document or many.
 fn effect(multi: &[bool]) -> Effect {
     match multi {
         [false] => Effect::One,
@@ -144,12 +144,12 @@ fn effect(multi: &[bool]) -> Effect {
     }
 }
 
-/// An error of a command, of which others came before.
+/// Marks an error as of unknown outcome if earlier commands of the request had an effect.
 fn after(error: Error, has_effect: bool) -> Error {
     if has_effect { error.in_doubt() } else { error }
 }
 
-/// Nothing here does a request and keeps its ticket in one step.
+/// Refuses a request with a ticket, as the server cannot store it in the same step.
 pub(crate) fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {
     let text = "a server that is atomic one document at a time keeps no tickets: a transaction can";
     ticket.map_or(Ok(()), |_| Err(unsupported(text.to_owned())))

@@ -107,7 +107,7 @@ fn a_nan_in_an_id_is_needed_where_the_document_is_written() {
 }
 
 #[test]
-fn what_is_missing_is_refused_by_name() {
+fn missing_capabilities_are_refused_by_name() {
     let server = Capabilities::new("Tiny 1".to_owned(), [Capability::Hints]);
     let find = |hint| Find { hint, ..Find::new(c(), rawdoc! {}) };
     check(&find(None), &server).expect("nothing is missing for it");

@@ -3,7 +3,7 @@ use handfast_mql::Code;
 use super::*;
 
 #[test]
-fn what_is_shown_has_no_secrets() {
+fn a_shown_address_has_no_secrets() {
     let check = |uri: &str, expected: &str| assert_eq!(shown(uri).expect("a connection string"), expected);
     check("mongodb://localhost", "mongodb://localhost:27017");
     check("mongodb://boss:s%40cret@a:1,b:2/db?replicaSet=r", "mongodb://a:1,b:2");
@@ -41,7 +41,7 @@ fn refused(options: &str) -> Option<String> {
 }
 
 #[test]
-fn what_each_request_says_itself_is_refused() {
+fn options_that_requests_set_are_refused() {
     for fine in ["", "w=majority", "retryWrites=true&w=majority&appName=x", "journal=true", "wtimeoutMS=500"] {
         assert_eq!(refused(fine), None, "{fine}");
     }

@@ -9,7 +9,7 @@ use handfast_mql::Code;
 use handfast_server::Topology;
 use handfast_store::{Applied, Error, ErrorClass, Find, Hint, Namespace, Sources, StoreExt};
 
-use crate::support::{Act, Proxy, TestServer, as_ferretdb_1, connected, name_of};
+use crate::support::{Proxy, ProxyAction, TestServer, as_ferretdb_1, connected, name_of};
 
 async fn refused(uri: &str) -> Error {
     match connect(uri, Sources::seeded(2), ConnectOptions::default()).await {
@@ -19,14 +19,14 @@ async fn refused(uri: &str) -> Error {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_outage() {
+async fn an_unreachable_server_is_an_outage() {
     let error = refused("mongodb://boss:s3cret@127.0.0.1:1/?serverSelectionTimeoutMS=100").await;
     assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No), "{error:?}");
     assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
 }
 
 #[tokio::test]
-async fn who_may_not_write_is_told_that() {
+async fn a_user_without_write_access_is_refused() {
     let server = TestServer::with_a_reader().await;
     let error = refused(&format!("mongodb://reader:p@127.0.0.1:{}/", server.port)).await;
     assert_eq!(error.code(), Code::Unauthorized, "{error}");
@@ -34,7 +34,7 @@ async fn who_may_not_write_is_told_that() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_set_is_told_of_as_that() {
+async fn a_server_of_another_replica_set_is_named() {
     let server = TestServer::start(Topology::default()).await;
     let error = refused(&format!("{}?replicaSet=wrong&serverSelectionTimeoutMS=3000", server.uri())).await;
     assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No), "{error:?}");
@@ -42,9 +42,9 @@ async fn a_server_of_another_set_is_told_of_as_that() {
     assert!(error.message().starts_with(&told), "{error}");
 }
 
-/// As behind a forwarded port: the driver goes where the server says that it is, and nobody is there.
+/// As behind a forwarded port: the driver connects to the advertised address, where no server listens.
 #[tokio::test]
-async fn a_server_that_says_it_is_elsewhere_is_told_of_as_that() {
+async fn a_server_that_advertises_another_address_is_named() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let elsewhere = silent.local_addr().expect("an address").to_string();
     let topology = Topology::ReplicaSet { name: "rs".to_owned(), advertise: Some(elsewhere.clone()) };
@@ -81,66 +81,66 @@ async fn the_server_is_known_and_nothing_is_left_behind() {
     }
 }
 
-fn unknown() -> Act {
-    Act::Answer(rawdoc! { "ok": 0, "code": 238, "codeName": "NotImplemented", "errmsg": "not implemented" })
+fn unknown() -> ProxyAction {
+    ProxyAction::Answer(rawdoc! { "ok": 0, "code": 238, "codeName": "NotImplemented", "errmsg": "not implemented" })
 }
 
-/// What a server does that is told here to lack something.
-type Lack = fn(&RawDocument) -> Act;
+/// The behaviour of a server that lacks a capability.
+type Lack = fn(&RawDocument) -> ProxyAction;
 
 fn has_field(command: &RawDocument, list: &str, field: &str) -> bool {
     let statements = command.get_array(list).into_iter().flatten().flatten();
     statements.filter_map(bson::RawBsonRef::as_document).any(|one| one.get(field).ok().flatten().is_some())
 }
 
-fn refuses_array_filters(command: &RawDocument) -> Act {
-    if has_field(command, "updates", "arrayFilters") { unknown() } else { Act::Pass }
+fn refuses_array_filters(command: &RawDocument) -> ProxyAction {
+    if has_field(command, "updates", "arrayFilters") { unknown() } else { ProxyAction::Pass }
 }
 
 /// Some servers take an option and pass over it.
-fn passes_over_sparse(command: &RawDocument) -> Act {
+fn ignores_sparse(command: &RawDocument) -> ProxyAction {
     if !has_field(command, "indexes", "sparse") {
-        return Act::Pass;
+        return ProxyAction::Pass;
     }
-    Act::Answer(rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 2, "ok": 1 })
+    ProxyAction::Answer(rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 2, "ok": 1 })
 }
 
 /// Others hang up on a value that they do not know.
-fn hangs_up_on_decimals(command: &RawDocument) -> Act {
+fn hangs_up_on_decimals(command: &RawDocument) -> ProxyAction {
     let documents = command.get_array("documents").into_iter().flatten().flatten();
     let mut documents = documents.filter_map(bson::RawBsonRef::as_document);
     let is_decimal = |document: &RawDocument| matches!(document.get("v"), Ok(Some(bson::RawBsonRef::Decimal128(_))));
-    if documents.any(is_decimal) { Act::LoseRequest } else { Act::Pass }
+    if documents.any(is_decimal) { ProxyAction::LoseRequest } else { ProxyAction::Pass }
 }
 
-fn passes_over_hints(command: &RawDocument) -> Act {
+fn ignores_hints(command: &RawDocument) -> ProxyAction {
     if name_of(command) != "delete" || !has_field(command, "deletes", "hint") {
-        return Act::Pass;
+        return ProxyAction::Pass;
     }
-    Act::Answer(rawdoc! { "n": 0, "ok": 1 })
+    ProxyAction::Answer(rawdoc! { "n": 0, "ok": 1 })
 }
 
-/// As a server for which NaN is not equal to NaN, and so another `_id`.
-fn refuses_to_replace_nan_ids(command: &RawDocument) -> Act {
+/// Behaves as a server for which NaN differs from NaN, and so is another `_id`.
+fn refuses_to_replace_nan_ids(command: &RawDocument) -> ProxyAction {
     let statements = command.get_array("updates").into_iter().flatten().flatten();
     let mut changes = statements.filter_map(|one| one.as_document()?.get_document("u").ok());
     if !changes.any(|change| change.get_f64("_id").is_ok_and(f64::is_nan)) {
-        return Act::Pass;
+        return ProxyAction::Pass;
     }
     let refused = rawdoc! { "index": 0, "code": 66, "errmsg": "immutable field '_id' was altered to nan" };
-    Act::Answer(rawdoc! { "n": 0, "nModified": 0, "writeErrors": [refused], "ok": 1 })
+    ProxyAction::Answer(rawdoc! { "n": 0, "nModified": 0, "writeErrors": [refused], "ok": 1 })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_lacks_is_found_out() {
+async fn missing_capabilities_are_detected() {
     let server = TestServer::start(Topology::Standalone).await;
     let proxy = Proxy::before(&server).await;
     let lacks: [(Lack, &[Capability]); 6] = [
-        (|_| Act::Pass, &[]),
+        (|_| ProxyAction::Pass, &[]),
         (refuses_array_filters, &[Capability::ArrayFilters]),
-        (passes_over_sparse, &[Capability::SparseIndexes]),
+        (ignores_sparse, &[Capability::SparseIndexes]),
         (hangs_up_on_decimals, &[Capability::Decimals]),
-        (passes_over_hints, &[Capability::Hints]),
+        (ignores_hints, &[Capability::Hints]),
         (refuses_to_replace_nan_ids, &[Capability::NanIds]),
     ];
     for (lack, missing) in lacks {
@@ -148,7 +148,7 @@ async fn what_a_server_lacks_is_found_out() {
         let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
         assert_eq!(connection.server.capabilities.missing(), missing);
     }
-    proxy.play(passes_over_hints);
+    proxy.play(ignores_hints);
     let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
     // Refused before anything is sent: a find with a hint would have gone through.
     let namespace = Namespace::new("d", "c").expect("valid");
@@ -163,13 +163,13 @@ async fn a_probe_that_the_network_cuts_once_is_tried_again() {
     let server = TestServer::start(Topology::Standalone).await;
     let proxy = Proxy::before(&server).await;
     for name in ["update", "createIndexes", "collMod"] {
-        proxy.once(name, Act::LoseReply);
+        proxy.once(name, ProxyAction::LoseReply);
         let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
         assert_eq!(connection.server.capabilities.missing(), [], "{name}");
     }
 }
 
-/// As FerretDB 1 names itself: whoever does not say that nobody else writes, is refused.
+/// A server with the name of FerretDB 1 is refused without the option of a sole writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_atomic_updates_needs_a_sole_writer() {
     let server = TestServer::start(Topology::Standalone).await;
@@ -185,13 +185,13 @@ async fn a_server_without_atomic_updates_needs_a_sole_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_server_is_not_waited_for() {
+async fn a_silent_server_times_out() {
     let server = TestServer::start(Topology::Standalone).await;
     let proxy = Proxy::before(&server).await;
     let options = ConnectOptions { reply_timeout: Duration::from_secs(2), ..ConnectOptions::default() };
     let store = connected(&proxy.uri(), options).await.store;
     let namespace = Namespace::new("d", "c").expect("valid");
-    let kept: Arc<Mutex<u32>> = proxy.once("insert", Act::KeepReply);
+    let kept: Arc<Mutex<u32>> = proxy.once("insert", ProxyAction::KeepReply);
     let error = store.insert_one(&namespace, rawdoc! { "_id": 1 }).await.expect_err("no answer");
     assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
     assert_eq!(error.code(), Code::NetworkTimeout);

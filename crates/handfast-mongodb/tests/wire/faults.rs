@@ -8,7 +8,7 @@ use handfast_store::{
     Namespace, Result, ReturnDocument, StoreExt, Update, UpdateSpec, UpdateStatement,
 };
 
-use crate::support::{Act, Proxy, TestServer, connected, name_of};
+use crate::support::{Proxy, ProxyAction, TestServer, connected, name_of};
 
 fn c() -> Namespace {
     Namespace::new("d", "c").expect("valid")
@@ -53,7 +53,7 @@ async fn all(connection: &Connection) -> Vec<RawDocumentBuf> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_write_is_in_doubt_and_was_sent_once() {
     for name in ["insert", "update", "delete", "findAndModify", "drop"] {
-        for (act, is_done) in [(Act::LoseRequest, false), (Act::LoseReply, true)] {
+        for (act, is_done) in [(ProxyAction::LoseRequest, false), (ProxyAction::LoseReply, true)] {
             let server = TestServer::start(Topology::Standalone).await;
             let proxy = Proxy::before(&server).await;
             let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
@@ -75,7 +75,7 @@ async fn a_lost_read_changes_nothing() {
     let proxy = Proxy::before(&server).await;
     let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
     connection.store.insert_one(&c(), rawdoc! { "_id": 1 }).await.expect("an insert");
-    for act in [Act::LoseRequest, Act::LoseReply] {
+    for act in [ProxyAction::LoseRequest, ProxyAction::LoseReply] {
         let count = proxy.once("find", act);
         let error = connection.store.find_one(&c(), rawdoc! {}).await.expect_err("lost");
         assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::No), "{error:?}");
@@ -84,7 +84,7 @@ async fn a_lost_read_changes_nothing() {
     }
 }
 
-/// What has come stays good: the error is told in its place, after the documents before it.
+/// The cursor returns the documents before the error first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cursor_that_breaks_gives_what_it_has_first() {
     let server = TestServer::start(Topology::Standalone).await;
@@ -92,7 +92,7 @@ async fn a_cursor_that_breaks_gives_what_it_has_first() {
     let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
     let documents: Vec<_> = (0..300).map(|n| rawdoc! { "_id": n }).collect();
     connection.store.insert(Insert::new(c(), documents)).await.expect("an insert");
-    proxy.once("getMore", Act::LoseReply);
+    proxy.once("getMore", ProxyAction::LoseReply);
     let mut cursor = connection.store.find(Find::new(c(), rawdoc! {})).await.expect("a cursor");
     let page = cursor.next_page(BatchLimit::REPLY).await.expect("the first batch");
     assert!(!page.documents.is_empty() && page.documents.len() < 300 && !page.exhausted, "{}", page.documents.len());
@@ -110,11 +110,11 @@ async fn a_request_of_several_commands_that_breaks_in_the_middle_is_in_doubt() {
     let mut inserts = 0;
     proxy.play(move |command| {
         if name_of(command) != "insert" {
-            return Act::Pass;
+            return ProxyAction::Pass;
         }
         inserts += 1;
         let not_primary = rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "not primary" };
-        if inserts == 2 { Act::Answer(not_primary) } else { Act::Pass }
+        if inserts == 2 { ProxyAction::Answer(not_primary) } else { ProxyAction::Pass }
     });
     let megabyte = "x".repeat(1024 * 1024);
     let documents: Vec<_> = (0..20).map(|n| rawdoc! { "_id": n, "a": megabyte.as_str() }).collect();
@@ -125,7 +125,9 @@ async fn a_request_of_several_commands_that_breaks_in_the_middle_is_in_doubt() {
     // As one command it would for certain not have been.
     proxy.once(
         "insert",
-        Act::Answer(rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "not primary" }),
+        ProxyAction::Answer(
+            rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "not primary" },
+        ),
     );
     let error = connection.store.insert_one(&c(), rawdoc! { "_id": "one" }).await.expect_err("refused");
     assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::No));
@@ -139,7 +141,7 @@ async fn a_command_is_sent_once_and_a_lost_answer_leaves_it_open() {
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
     let refused = run_admin_command(&proxy.uri(), rawdoc! { "noSuchCommand": 1 }).await.expect_err("no such command");
     assert_eq!((refused.code(), refused.applied()), (handfast_mql::Code::CommandNotFound, Applied::No), "{refused:?}");
-    let count = proxy.once("ping", Act::LoseReply);
+    let count = proxy.once("ping", ProxyAction::LoseReply);
     let lost = run_admin_command(&proxy.uri(), rawdoc! { "ping": 1 }).await.expect_err("a lost answer");
     assert_eq!((lost.class(), lost.applied()), (ErrorClass::TransientNetwork, Applied::Maybe), "{lost:?}");
     assert_eq!(*count.lock().expect("not poisoned"), 1);

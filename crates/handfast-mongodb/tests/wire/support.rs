@@ -64,9 +64,9 @@ pub(crate) async fn connected(uri: &str, options: ConnectOptions) -> Connection 
     connect(uri, Sources::seeded(2), options).await.expect("a connection")
 }
 
-/// What the proxy does with a request.
+/// The proxy's action for a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum ProxyAction {
     /// Hands it on, and its answer back.
     Pass,
     /// Closes the connection instead of handing it on.
@@ -79,7 +79,7 @@ pub(crate) enum Act {
     Answer(RawDocumentBuf),
 }
 
-type Script = Box<dyn FnMut(&RawDocument) -> Act + Send>;
+type Script = Box<dyn FnMut(&RawDocument) -> ProxyAction + Send>;
 
 /// A proxy that asks a script about each request, and remembers the names of the commands that went through.
 pub(crate) struct Proxy {
@@ -92,7 +92,7 @@ impl Proxy {
     pub(crate) async fn before(server: &TestServer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let script: Arc<Mutex<Script>> = Arc::new(Mutex::new(Box::new(|_| Act::Pass)));
+        let script: Arc<Mutex<Script>> = Arc::new(Mutex::new(Box::new(|_| ProxyAction::Pass)));
         let (asked, behind) = (Arc::clone(&script), server.port);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -100,7 +100,7 @@ impl Proxy {
                 tokio::spawn(async move {
                     let server = TcpStream::connect(("127.0.0.1", behind)).await.expect("the server");
                     // The connection ends, in whatever way.
-                    let _ended = pump(client, server, asked).await;
+                    let _ended = forward(client, server, asked).await;
                 });
             }
         });
@@ -112,31 +112,31 @@ impl Proxy {
     }
 
     /// Decides about each request from now on.
-    pub(crate) fn play(&self, script: impl FnMut(&RawDocument) -> Act + Send + 'static) {
+    pub(crate) fn play(&self, script: impl FnMut(&RawDocument) -> ProxyAction + Send + 'static) {
         *self.script.lock().expect("not poisoned") = Box::new(script);
     }
 
     /// Does this to the next command of this name, and counts how many of them came.
-    pub(crate) fn once(&self, name: &'static str, act: Act) -> Arc<Mutex<u32>> {
+    pub(crate) fn once(&self, name: &'static str, act: ProxyAction) -> Arc<Mutex<u32>> {
         let count = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&count);
         self.play(move |command| {
             if name_of(command) != name {
-                return Act::Pass;
+                return ProxyAction::Pass;
             }
             let mut count = counted.lock().expect("not poisoned");
             *count += 1;
-            if *count == 1 { act.clone() } else { Act::Pass }
+            if *count == 1 { act.clone() } else { ProxyAction::Pass }
         });
         count
     }
 }
 
 /// A script that gives a server another name: that of one without atomic updates.
-pub(crate) fn as_ferretdb_1(command: &RawDocument) -> Act {
+pub(crate) fn as_ferretdb_1(command: &RawDocument) -> ProxyAction {
     match name_of(command) {
-        "buildInfo" => Act::Answer(rawdoc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2", "ok": 1 }),
-        _ => Act::Pass,
+        "buildInfo" => ProxyAction::Answer(rawdoc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2", "ok": 1 }),
+        _ => ProxyAction::Pass,
     }
 }
 
@@ -145,29 +145,29 @@ pub(crate) fn name_of(command: &RawDocument) -> &str {
     command.iter().flatten().next().map_or("", |(name, _)| name.as_str())
 }
 
-async fn pump(mut client: TcpStream, mut server: TcpStream, script: Arc<Mutex<Script>>) -> std::io::Result<()> {
+async fn forward(mut client: TcpStream, mut server: TcpStream, script: Arc<Mutex<Script>>) -> std::io::Result<()> {
     loop {
         let request = frame(&mut client).await?;
         let act = match Message::decode(&request, &Limits::default()) {
             Ok((_, Message::Msg(message))) => (script.lock().expect("not poisoned"))(message.body),
-            _ => Act::Pass,
+            _ => ProxyAction::Pass,
         };
         match act {
-            Act::LoseRequest => return Ok(()),
-            Act::Answer(body) => {
+            ProxyAction::LoseRequest => return Ok(()),
+            ProxyAction::Answer(body) => {
                 let mut answer = Vec::new();
                 let id = i32::from_le_bytes(request[4..8].try_into().expect("four bytes"));
                 handfast_wire::OpMsg::new(handfast_wire::Flags::default(), &body).encode(1, id, &mut answer);
                 client.write_all(&answer).await?;
                 continue;
             }
-            Act::Pass | Act::LoseReply | Act::KeepReply => {}
+            ProxyAction::Pass | ProxyAction::LoseReply | ProxyAction::KeepReply => {}
         }
         server.write_all(&request).await?;
         let reply = frame(&mut server).await?;
         match act {
-            Act::LoseReply => return Ok(()),
-            Act::KeepReply => std::future::pending::<()>().await,
+            ProxyAction::LoseReply => return Ok(()),
+            ProxyAction::KeepReply => std::future::pending::<()>().await,
             _ => client.write_all(&reply).await?,
         }
     }

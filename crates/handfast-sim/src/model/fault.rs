@@ -1,40 +1,40 @@
-//! The ways to be wrong.
+//! The faults of the reference engine.
 
-/// A way to be wrong.
+/// A fault of the reference engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No look at whether somebody has written the same key since the snapshot.
+    /// The commit does not check whether another transaction has written the same key since the snapshot.
     NoWriteCheck,
-    /// Reads see what is newest, not the snapshot.
+    /// Reads return the newest versions instead of the snapshot's.
     ReadsLatest,
-    /// Reads see what others have not committed yet.
+    /// Reads return uncommitted writes of other transactions.
     ReadsUncommitted,
-    /// A snapshot that is older than what has been acknowledged.
+    /// A snapshot lacks commits that have been acknowledged.
     StaleSnapshot,
-    /// Some commits apply a part of their writes, and are acknowledged.
+    /// Some commits apply a part of their writes and are acknowledged.
     HalfCommit,
-    /// A commit is seen write by write.
+    /// The writes of a commit become visible one by one.
     TornCommit,
-    /// Some commits are acknowledged and forgotten.
+    /// Some commits are acknowledged and not applied.
     ForgottenCommit,
-    /// Some writes are applied twice, as by a retry whose record was lost.
+    /// Some writes are applied twice, as by a retry without a record of the first attempt.
     AppliedTwice,
-    /// Some commits that are refused have been applied all the same.
+    /// Some commits are applied and reported as failed.
     RefusedAndApplied,
-    /// A rollback leaves the writes where they are.
+    /// A rollback applies the writes.
     NoRollback,
-    /// Serializable in name: reads are not looked at again.
+    /// A serializable commit does not check its reads.
     NoReadCheck,
-    /// Serializable but for ranges: what was not there is not looked for again.
+    /// A serializable commit does not check its ranges.
     NoRangeCheck,
-    /// Own writes are not seen until they are committed.
+    /// A transaction does not see its own writes.
     OwnWritesUnseen,
-    /// A list grows by a value that nobody appended.
+    /// Some commits append a value that no transaction wrote.
     InventedValue,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 14] = [
         Fault::NoWriteCheck,
         Fault::ReadsLatest,

@@ -1,4 +1,4 @@
-//! A transaction of the model.
+//! A transaction of the reference engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use handfast_history::Isolation;
 
 use super::{Fault, Shared, State};
 use crate::workload::one_in;
-use crate::{Cell, Failure, Transaction};
+use crate::{Cell, ClientTransaction, Failure};
 
-/// Of so many commits, one is done wrong by the faults that come now and then.
+/// Intermittent faults affect one in so many commits.
 const WRONG_ONE_IN: i64 = 16;
 
 pub(super) struct ModelTransaction {
@@ -29,57 +29,57 @@ impl ModelTransaction {
         ModelTransaction { shared, number, at, writes: BTreeMap::new(), reads: Vec::new(), ranges: Vec::new() }
     }
 
-    /// A key as the transaction sees it.
-    fn look(&self, state: &State, key: i64) -> Cell {
+    /// Reads a key from the own writes or the snapshot.
+    fn read_key(&self, state: &State, key: i64) -> Cell {
         match self.writes.get(&key) {
-            Some(own) if !self.shared.is(Fault::OwnWritesUnseen) => own.clone(),
-            _ => self.look_at_others(state, key),
+            Some(own) if !self.shared.has(Fault::OwnWritesUnseen) => own.clone(),
+            _ => self.read_committed(state, key),
         }
     }
 
-    fn look_at_others(&self, state: &State, key: i64) -> Cell {
-        if self.shared.is(Fault::ReadsUncommitted)
+    fn read_committed(&self, state: &State, key: i64) -> Cell {
+        if self.shared.has(Fault::ReadsUncommitted)
             && let Some((_, cell)) = state.uncommitted.get(&key).and_then(|cells| cells.last())
         {
             return cell.clone();
         }
-        let moment = if self.shared.is(Fault::ReadsLatest) { state.now } else { self.at };
+        let moment = if self.shared.has(Fault::ReadsLatest) { state.now } else { self.at };
         state.at(key, moment)
     }
 
     fn put(&mut self, key: i64, cell: Cell) {
-        if self.shared.is(Fault::ReadsUncommitted) {
+        if self.shared.has(Fault::ReadsUncommitted) {
             self.shared.state().uncommitted.entry(key).or_default().push((self.number, cell.clone()));
         }
         self.writes.insert(key, cell);
     }
 
-    /// Takes back what others could see too early.
-    fn withdraw(&self, state: &mut State) {
+    /// Removes the own writes from those that others can see uncommitted.
+    fn remove_uncommitted(&self, state: &mut State) {
         for cells in state.uncommitted.values_mut() {
             cells.retain(|(number, _)| *number != self.number);
         }
     }
 
-    /// Whether somebody else has got in the way.
+    /// Checks for conflicts with transactions that have committed since.
     fn check(&self, state: &State) -> Result<(), Failure> {
         let is_newer = |key: &i64| state.is_newer(*key, self.at);
-        if !self.shared.is(Fault::NoWriteCheck) && self.writes.keys().any(is_newer) {
+        if !self.shared.has(Fault::NoWriteCheck) && self.writes.keys().any(is_newer) {
             return Err(Failure::Conflict("a key has been written since".to_owned()));
         }
         let is_serializable = self.shared.isolation == Isolation::Serializable && !self.writes.is_empty();
-        if !is_serializable || self.shared.is(Fault::NoReadCheck) {
+        if !is_serializable || self.shared.has(Fault::NoReadCheck) {
             return Ok(());
         }
         let mut ranges = self.ranges.iter().cloned().flatten();
-        let is_range_newer = !self.shared.is(Fault::NoRangeCheck) && ranges.any(|key| is_newer(&key));
+        let is_range_newer = !self.shared.has(Fault::NoRangeCheck) && ranges.any(|key| is_newer(&key));
         if self.reads.iter().any(is_newer) || is_range_newer {
             return Err(Failure::Conflict("a key has been written since it was read".to_owned()));
         }
         Ok(())
     }
 
-    /// What is applied: all writes, unless something is wrong.
+    /// Returns the writes to apply: all of them, unless a fault changes them.
     fn applied(&self) -> Vec<(i64, Cell)> {
         let mut writes: Vec<(i64, Cell)> = self.writes.clone().into_iter().collect();
         let Some(fault) = self.shared.fault.filter(|_| one_in(&*self.shared.random, WRONG_ONE_IN)) else {
@@ -97,22 +97,22 @@ impl ModelTransaction {
 }
 
 #[async_trait]
-impl Transaction for ModelTransaction {
+impl ClientTransaction for ModelTransaction {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
         self.reads.push(key);
-        Ok(self.look(&self.shared.state(), key))
+        Ok(self.read_key(&self.shared.state(), key))
     }
 
     async fn scan(&mut self, keys: Range<i64>) -> Result<Vec<(i64, Cell)>, Failure> {
         self.ranges.push(keys.clone());
         let state = self.shared.state();
-        let cells = keys.map(|key| (key, self.look(&state, key)));
+        let cells = keys.map(|key| (key, self.read_key(&state, key)));
         Ok(cells.filter(|(_, cell)| *cell != Cell::Nothing).collect())
     }
 
     async fn append(&mut self, key: i64, value: i64) -> Result<(), Failure> {
         let own = self.writes.get(&key).cloned();
-        let before = own.unwrap_or_else(|| self.look_at_others(&self.shared.state(), key));
+        let before = own.unwrap_or_else(|| self.read_committed(&self.shared.state(), key));
         let mut list = match before {
             Cell::List(list) => list,
             Cell::Nothing | Cell::Value { .. } => Vec::new(),
@@ -135,16 +135,16 @@ impl Transaction for ModelTransaction {
         }
         let writes = {
             let mut state = self.shared.state();
-            self.withdraw(&mut state);
+            self.remove_uncommitted(&mut state);
             self.check(&state)?;
             let writes = self.applied();
-            if !self.shared.is(Fault::TornCommit) {
+            if !self.shared.has(Fault::TornCommit) {
                 state.now += 1;
                 writes.iter().for_each(|(key, cell)| state.put(*key, cell.clone()));
             }
             writes
         };
-        if self.shared.is(Fault::TornCommit) {
+        if self.shared.has(Fault::TornCommit) {
             for (key, cell) in writes {
                 {
                     let mut state = self.shared.state();
@@ -154,7 +154,7 @@ impl Transaction for ModelTransaction {
                 tokio::task::yield_now().await;
             }
         }
-        if self.shared.is(Fault::RefusedAndApplied) && one_in(random, WRONG_ONE_IN) {
+        if self.shared.has(Fault::RefusedAndApplied) && one_in(random, WRONG_ONE_IN) {
             return Err(Failure::Conflict("so it says".to_owned()));
         }
         match is_lost {
@@ -165,8 +165,8 @@ impl Transaction for ModelTransaction {
 
     async fn abort(self: Box<Self>) -> Result<(), Failure> {
         let mut state = self.shared.state();
-        self.withdraw(&mut state);
-        if self.shared.is(Fault::NoRollback) {
+        self.remove_uncommitted(&mut state);
+        if self.shared.has(Fault::NoRollback) {
             state.now += 1;
             self.writes.iter().for_each(|(key, cell)| state.put(*key, cell.clone()));
         }
@@ -177,6 +177,6 @@ impl Transaction for ModelTransaction {
 impl Drop for ModelTransaction {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        self.withdraw(&mut state);
+        self.remove_uncommitted(&mut state);
     }
 }

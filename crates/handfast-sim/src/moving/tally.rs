@@ -1,28 +1,28 @@
-//! How much was done: a run in which nothing was deleted shows nothing about deletions.
+//! Counts what a run has done: a run without deletions shows nothing about deletions.
 
-/// How often what was done by transactions that committed, and beside them.
+/// The numbers of operations in committed transactions and in the background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Documents deleted.
+    /// Deleted documents.
     pub deletions: u64,
-    /// Documents inserted where one had been.
+    /// Documents inserted again after a deletion.
     pub reinsertions: u64,
-    /// Documents whose contents were exchanged, and with it the fields that others ask for.
+    /// Pairs of documents whose contents, and so the queried fields, were exchanged.
     pub exchanges: u64,
-    /// Queries by something else than `_id`.
+    /// Queries by other fields than `_id`.
     pub predicate_reads: u64,
-    /// Changes of what a predicate found.
+    /// Updates by other fields than `_id`.
     pub predicate_writes: u64,
-    /// Queries that failed for a document that was in the snapshot.
+    /// Queries that failed for the incomplete document in the snapshot.
     pub failed_reads: u64,
-    /// Collections created, dropped and renamed.
+    /// Created, dropped and renamed collections.
     pub collections_changed: u64,
-    /// Indexes built and dropped.
+    /// Created and dropped indexes.
     pub indexes_changed: u64,
 }
 
 impl Tally {
-    /// Both together.
+    /// Returns the sums of both tallies.
     #[must_use]
     pub fn plus(self, other: Tally) -> Tally {
         Tally {
@@ -37,19 +37,19 @@ impl Tally {
         }
     }
 
-    /// What was not done often enough, a line each.
-    pub fn below(self, floors: Tally) -> Vec<String> {
+    /// Describes each count that is below its minimum, in a line each.
+    pub fn shortfalls(self, minimum: Tally) -> Vec<String> {
         let pairs = [
-            ("deletions", self.deletions, floors.deletions),
-            ("reinsertions", self.reinsertions, floors.reinsertions),
-            ("exchanges", self.exchanges, floors.exchanges),
-            ("queries by predicates", self.predicate_reads, floors.predicate_reads),
-            ("changes by predicates", self.predicate_writes, floors.predicate_writes),
-            ("queries that fail", self.failed_reads, floors.failed_reads),
-            ("changes of collections", self.collections_changed, floors.collections_changed),
-            ("changes of indexes", self.indexes_changed, floors.indexes_changed),
+            ("deletions", self.deletions, minimum.deletions),
+            ("reinsertions", self.reinsertions, minimum.reinsertions),
+            ("exchanges", self.exchanges, minimum.exchanges),
+            ("queries by predicates", self.predicate_reads, minimum.predicate_reads),
+            ("changes by predicates", self.predicate_writes, minimum.predicate_writes),
+            ("queries that fail", self.failed_reads, minimum.failed_reads),
+            ("changes of collections", self.collections_changed, minimum.collections_changed),
+            ("changes of indexes", self.indexes_changed, minimum.indexes_changed),
         ];
-        let short = pairs.iter().filter(|(_, count, floor)| count < floor);
-        short.map(|(what, count, floor)| format!("{count} {what}, where at least {floor} were due")).collect()
+        let short = pairs.iter().filter(|(_, count, minimum)| count < minimum);
+        short.map(|(what, count, minimum)| format!("{count} {what}, where at least {minimum} were due")).collect()
     }
 }

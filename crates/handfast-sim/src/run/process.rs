@@ -1,29 +1,29 @@
-//! One process: a transaction after the other, everything taken down.
+//! A process: executes transactions one after the other and records them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use handfast_history::{EventKind, MicroOp, Model, Name, Seen};
+use handfast_history::{EventKind, MicroOp, Model, Name, ReadValue};
 use handfast_store::SeededRandom;
 
 use super::Shared;
 use crate::workload::{below, one_in};
-use crate::{Cell, Failure, Plan, Step, Transaction};
+use crate::{Cell, ClientTransaction, Failure, Plan, Step};
 
-/// One client.
+/// A client that executes planned transactions.
 pub(crate) struct Process {
     shared: Arc<Shared>,
     number: i64,
     random: SeededRandom,
-    /// Why the last transaction did not commit.
+    /// The reason why the last transaction did not commit.
     failed: Option<String>,
 }
 
-/// A transaction in progress.
-struct Course<'p> {
+/// A transaction that is being executed.
+struct Execution<'p> {
     process: &'p Process,
-    /// A fresh value for each write of the plan, in its order.
+    /// The unique values for the writes of the plan, in order.
     values: std::vec::IntoIter<i64>,
     done: Vec<MicroOp>,
 }
@@ -33,30 +33,30 @@ impl Process {
         Process { shared, number, random, failed: None }
     }
 
-    /// Why the last transaction did not commit, if it had a reason.
+    /// Returns the reason why the last transaction did not commit.
     pub(crate) fn failed(&self) -> &str {
         self.failed.as_deref().unwrap_or("it was rolled back on purpose")
     }
 
-    /// Plans a transaction and carries it out.
+    /// Plans a transaction and executes it.
     pub(crate) async fn next(&mut self) -> Result<(), Failure> {
         let written = self.shared.values.load(Ordering::Relaxed);
         let plan = self.shared.workload.plan(&self.random, written);
-        if self.carry_out(&plan).await? {
+        if self.execute(&plan).await? {
             self.shared.committed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Carries out a plan. Says whether it has certainly committed.
-    pub(crate) async fn carry_out(&mut self, plan: &Plan) -> Result<bool, Failure> {
+    /// Executes a plan. Returns whether it has certainly committed.
+    pub(crate) async fn execute(&mut self, plan: &Plan) -> Result<bool, Failure> {
         let count: i64 = plan.steps.iter().map(Step::writes).sum();
         let first = self.shared.values.fetch_add(count, Ordering::Relaxed) + 1;
         let values: Vec<i64> = (first..first + count).collect();
         let transaction = self.shared.recorder.begin(self.number, plan.planned(&values));
-        let mut course = Course { process: self, values: values.into_iter(), done: Vec::new() };
-        let result = course.run(plan).await;
-        let done = course.done;
+        let mut execution = Execution { process: self, values: values.into_iter(), done: Vec::new() };
+        let result = execution.run(plan).await;
+        let done = execution.done;
         let (kind, error) = match &result {
             Ok(()) if plan.is_aborted => (EventKind::Fail, None),
             Ok(()) => (EventKind::Ok, None),
@@ -71,44 +71,44 @@ impl Process {
         }
     }
 
-    /// Lets others go first, some of the time.
-    async fn hesitate(&self) {
+    /// Yields to other processes a random number of times.
+    async fn yield_randomly(&self) {
         for _ in 0..below(&self.random, 3) {
             tokio::task::yield_now().await;
         }
     }
 }
 
-impl Course<'_> {
+impl Execution<'_> {
     async fn run(&mut self, plan: &Plan) -> Result<(), Failure> {
-        self.process.hesitate().await;
+        self.process.yield_randomly().await;
         let mut transaction = self.process.shared.client.begin().await?;
         for step in &plan.steps {
-            self.process.hesitate().await;
+            self.process.yield_randomly().await;
             self.step(&mut *transaction, step).await?;
         }
-        self.process.hesitate().await;
+        self.process.yield_randomly().await;
         if plan.is_aborted { transaction.abort().await } else { transaction.commit().await }
     }
 
-    async fn step(&mut self, transaction: &mut dyn Transaction, step: &Step) -> Result<(), Failure> {
+    async fn step(&mut self, transaction: &mut dyn ClientTransaction, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Read(key) => {
                 let cell = transaction.read(*key).await?;
-                self.saw(*key, cell);
+                self.record_read(*key, cell);
             }
             Step::Scan(keys) => {
-                let mut there: BTreeMap<i64, Cell> = transaction.scan(keys.clone()).await?.into_iter().collect();
+                let mut found: BTreeMap<i64, Cell> = transaction.scan(keys.clone()).await?.into_iter().collect();
                 for key in keys.clone() {
-                    self.saw(key, there.remove(&key).unwrap_or(Cell::Nothing));
+                    self.record_read(key, found.remove(&key).unwrap_or(Cell::Nothing));
                 }
-                if let Some((key, _)) = there.pop_first() {
+                if let Some((key, _)) = found.pop_first() {
                     return Err(Failure::Unexpected(format!("a scan of {keys:?} returned key {key}")));
                 }
             }
             Step::Append(key) => {
                 let value = self.value();
-                // Taken down first: what failed half-way may be seen, and must not be.
+                // It is recorded first, so that the judges know the value of an append that fails half-way.
                 self.done.push(MicroOp::Append { key: (*key).into(), value: value.into() });
                 transaction.append(*key, value).await?;
             }
@@ -122,48 +122,53 @@ impl Course<'_> {
                         Cell::Value { amount: Some(amount), .. } => *amount,
                         _ => return Err(Failure::Unexpected(format!("account {key} holds {cell:?}"))),
                     };
-                    self.saw(*key, cell);
-                    self.process.hesitate().await;
+                    self.record_read(*key, cell);
+                    self.process.yield_randomly().await;
                 }
                 let moved = (1 + below(&self.process.random, *amount_max)).min(money[0].max(0));
                 self.write(transaction, *from, Some(money[0] - moved)).await?;
-                self.process.hesitate().await;
+                self.process.yield_randomly().await;
                 self.write(transaction, *to, Some(money[1] + moved)).await?;
-                // A look at what one has done oneself, some of the time.
+                // Sometimes reads its own write.
                 if one_in(&self.process.random, 4) {
                     let cell = transaction.read(*to).await?;
-                    self.saw(*to, cell);
+                    self.record_read(*to, cell);
                 }
             }
         }
         Ok(())
     }
 
-    async fn write(&mut self, transaction: &mut dyn Transaction, key: i64, amount: Option<i64>) -> Result<(), Failure> {
+    async fn write(
+        &mut self,
+        transaction: &mut dyn ClientTransaction,
+        key: i64,
+        amount: Option<i64>,
+    ) -> Result<(), Failure> {
         let value = self.value();
         self.done.push(MicroOp::Write { key: key.into(), value: value.into(), amount });
         transaction.write(key, value, amount).await
     }
 
-    fn saw(&mut self, key: i64, cell: Cell) {
+    fn record_read(&mut self, key: i64, cell: Cell) {
         let is_lists = self.process.shared.workload.model() == Model::ListAppend;
         let (seen, amount) = match cell {
-            Cell::Nothing if is_lists => (Seen::List(Vec::new()), None),
-            Cell::Nothing => (Seen::Nothing, None),
-            Cell::List(list) => (Seen::List(list.into_iter().map(Name::from).collect()), None),
-            Cell::Value { value, amount } => (Seen::Value(value.into()), amount),
+            Cell::Nothing if is_lists => (ReadValue::List(Vec::new()), None),
+            Cell::Nothing => (ReadValue::Nothing, None),
+            Cell::List(list) => (ReadValue::List(list.into_iter().map(Name::from).collect()), None),
+            Cell::Value { value, amount } => (ReadValue::Value(value.into()), amount),
         };
         self.done.push(MicroOp::Read { key: key.into(), seen, amount });
     }
 
-    /// The next fresh value. There is one for each write of the plan.
+    /// Returns the next unique value. There is one for each write of the plan.
     fn value(&mut self) -> i64 {
         self.values.next().unwrap_or(-1)
     }
 }
 
 impl Step {
-    /// Values that it writes.
+    /// Returns the number of values that the step writes.
     fn writes(&self) -> i64 {
         match self {
             Step::Read(_) | Step::Scan(_) => 0,
@@ -174,7 +179,7 @@ impl Step {
 }
 
 impl Plan {
-    /// What will be written: if the client dies on the way, its values may be seen all the same.
+    /// Returns the planned writes. If the client stops half-way, others may read their values.
     fn planned(&self, values: &[i64]) -> Vec<MicroOp> {
         let keys = self.steps.iter().flat_map(|step| match step {
             Step::Read(_) | Step::Scan(_) => vec![],

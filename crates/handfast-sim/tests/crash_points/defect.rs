@@ -1,4 +1,4 @@
-//! Ways to be wrong that the harness has to find.
+//! Defects of the engine and its users that the tests have to find.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bson::DateTime;
 use handfast_store::{AtomicBatch, CommitTimestamp, DocumentStore, Result};
 use handfast_txn::{Catalog, Engine, EngineTraits, Local, Outcome, Start, TransactionId, WriteSet};
 
-/// What is wrong.
+/// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// A commit is two batches, each with half of the writes.
@@ -22,7 +22,7 @@ pub(crate) enum Defect {
 }
 
 impl Defect {
-    /// Each, with what is said of it.
+    /// All defects with the expected messages.
     pub(crate) const ALL: [(Defect, &str); 4] = [
         (Defect::HalfABatch, "something half done is there"),
         (Defect::LostTicket, "the outcome is RolledBack"),
@@ -32,7 +32,7 @@ impl Defect {
     ];
 }
 
-/// The engine of the tests, which may be wrong.
+/// The engine of the tests, which may have a defect.
 pub(crate) struct DefectiveEngine {
     pub(crate) inner: Local,
     pub(crate) defect: Option<Defect>,

@@ -1,17 +1,17 @@
-//! Every operation of transactions and retryable writes on the embedded store goes wrong in every way, one at a time;
-//! then the program dies. All or nothing must be there when the store is opened again, the outcome of each must be known
-//! by its name, and what is repeated must give the first result.
+//! Injects every fault into every operation of transactions and retryable writes on the embedded store, one at a time, and then kills
+//! the process. The reopened store has each action as a whole or not at all, knows the outcome of each by its name, and returns the
+//! first result for a repetition.
 //!
 //! ```text
-//! acts -> Database -> Faulty (one fault at operation n) -> EmbeddedStore -> directory ── copied while open ──> reopened
+//! actions -> Database -> Faulty (one fault at operation n) -> EmbeddedStore -> directory ── copied while open ──> reopened
 //! ```
 //!
-//! The copy is what a killed process leaves: what the operating system has, and nothing that is only in memory. What
-//! happens within an operation (a batch applied and not synced) is looked at by the store's own crash points.
+//! The copy has what a killed process leaves: the bytes that the operating system has, and nothing that is only in memory. The store's
+//! own crash points test faults within an operation (a batch that is applied and not synced).
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
-mod acts;
+mod actions;
 mod defect;
 
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use handfast_store::{Applied, Sources};
 use handfast_txn::{Database, Local, Outcome};
 use tempfile::TempDir;
 
-use self::acts::{Act, MONEY, dump, fill, money};
+use self::actions::{Action, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
 
-/// What happens to an operation. After a crash nothing else is done; after the others the program gives up by itself.
+/// The faults of an operation. After a crash the program does nothing else; after the others it gives up by itself.
 const KINDS: [Fault; 7] = [
     Fault::Refuse,
     Fault::LoseRequest,
@@ -42,7 +42,7 @@ const KINDS: [Fault; 7] = [
 const WORKERS: u64 = 2;
 
 /// A store in a directory of its own, behind a plan of faults.
-struct World {
+struct FaultyStore {
     directory: TempDir,
     store: EmbeddedStore,
     faulty: Arc<Faulty<EmbeddedStore>>,
@@ -50,17 +50,17 @@ struct World {
     defect: Option<Defect>,
 }
 
-/// What happens when nothing goes wrong.
+/// The results of a run without faults.
 struct Reference {
-    /// Of each act.
+    /// The answer of each action.
     answers: Vec<String>,
-    /// Before, between and after the acts.
+    /// Before, between and after the actions.
     states: Vec<Vec<RawDocumentBuf>>,
     operations: u64,
 }
 
-impl World {
-    async fn open(plan: Plan, defect: Option<Defect>) -> World {
+impl FaultyStore {
+    async fn open(plan: Plan, defect: Option<Defect>) -> FaultyStore {
         let directory = tempfile::tempdir().unwrap();
         let options = Options { acknowledge_after_sync: defect != Some(Defect::Unsynced), ..Options::small() };
         let path = directory.path().join("data");
@@ -68,10 +68,10 @@ impl World {
         fill(&store).await;
         let faulty = Arc::new(Faulty::new(Arc::new(store.clone()), plan));
         let database = database(Arc::clone(&faulty), defect);
-        World { directory, store, faulty, database, defect }
+        FaultyStore { directory, store, faulty, database, defect }
     }
 
-    /// The directory as a kill leaves it, in a place of its own.
+    /// Copies the directory as a kill leaves it, and opens the copy.
     async fn kill(self) -> (TempDir, EmbeddedStore) {
         let left = self.directory.path().join("left");
         copy(&self.directory.path().join("data"), &left).unwrap();
@@ -88,49 +88,49 @@ fn database<S: handfast_store::AtomicStore>(store: Arc<S>, defect: Option<Defect
     Database::new(Arc::new(DefectiveEngine { inner, defect }), sources)
 }
 
-async fn undisturbed(defect: Option<Defect>) -> Reference {
-    let world = World::open(Plan::none(), defect).await;
-    let (mut answers, mut states) = (Vec::new(), vec![dump(&world.store).await]);
-    for act in Act::ALL {
-        answers.push(act.carry_out(&world.database, defect).await.unwrap());
-        states.push(dump(&world.store).await);
+async fn run_without_faults(defect: Option<Defect>) -> Reference {
+    let faulty_store = FaultyStore::open(Plan::none(), defect).await;
+    let (mut answers, mut states) = (Vec::new(), vec![dump(&faulty_store.store).await]);
+    for action in Action::ALL {
+        answers.push(action.execute(&faulty_store.database, defect).await.unwrap());
+        states.push(dump(&faulty_store.store).await);
     }
-    let operations = world.faulty.operations();
+    let operations = faulty_store.faulty.operations();
     Reference { answers, states, operations }
 }
 
-/// What is wrong at one point; whether an act was found done that nobody had been told of.
-async fn point(number: u64, kind: Fault, defect: Option<Defect>, reference: &Reference) -> Result<bool, String> {
-    let world = World::open(Plan::at(number, kind), defect).await;
+/// Checks one crash point. Returns whether an action was applied without an acknowledgement.
+async fn check_point(number: u64, kind: Fault, defect: Option<Defect>, reference: &Reference) -> Result<bool, String> {
+    let faulty_store = FaultyStore::open(Plan::at(number, kind), defect).await;
     let mut done = 0;
     let error = loop {
-        let Some(act) = Act::ALL.get(done) else { break None };
-        match act.carry_out(&world.database, defect).await {
+        let Some(action) = Action::ALL.get(done) else { break None };
+        match action.execute(&faulty_store.database, defect).await {
             Ok(answer) if answer == reference.answers[done] => done += 1,
-            Ok(answer) => return Err(format!("{act:?} answered {answer}, not {}", reference.answers[done])),
+            Ok(answer) => return Err(format!("{action:?} answered {answer}, not {}", reference.answers[done])),
             Err(error) => break Some(error),
         }
     };
-    if world.database.counts().open() != 0 {
-        return Err(format!("a transaction is left open: {:?}", world.database.counts()));
+    if faulty_store.database.counts().open() != 0 {
+        return Err(format!("a transaction is left open: {:?}", faulty_store.database.counts()));
     }
     if matches!(kind, Fault::DeliverLate | Fault::RepeatLater) {
         // The request arrives when the client has long helped itself.
-        repeat_all(&world.database, world.defect, reference).await?;
-        for _late in world.faulty.deliver_late().await {}
+        repeat_all(&faulty_store.database, faulty_store.defect, reference).await?;
+        for _late in faulty_store.faulty.deliver_late().await {}
         let last = reference.states.len() - 1;
-        expect_state(&dump(&world.store).await, reference, last..=last, "after a late request")?;
+        expect_state(&dump(&faulty_store.store).await, reference, last..=last, "after a late request")?;
     }
     let late = matches!(kind, Fault::DeliverLate | Fault::RepeatLater);
-    let (directory, store) = world.kill().await;
+    let (directory, store) = faulty_store.kill().await;
     let maybe = usize::from(error.is_some_and(|error| error.applied() == Applied::Maybe));
-    let expected = if late { Act::ALL.len()..=Act::ALL.len() } else { done..=done + maybe };
+    let expected = if late { Action::ALL.len()..=Action::ALL.len() } else { done..=done + maybe };
     let reached = expect_state(&dump(&store).await, reference, expected, "after the crash")?;
     let database = database(Arc::new(store.clone()), defect);
-    for (place, act) in Act::ALL.into_iter().enumerate().filter(|(_, act)| act.is_transaction()) {
-        let outcome = database.outcome(act.id()).await.map_err(|error| error.to_string())?;
-        if matches!(outcome, Outcome::Committed(_)) != (place < reached) {
-            return Err(format!("{act:?}: the outcome is {outcome:?}, and {reached} acts are there"));
+    for (index, action) in Action::ALL.into_iter().enumerate().filter(|(_, action)| action.is_transaction()) {
+        let outcome = database.outcome(action.id()).await.map_err(|error| error.to_string())?;
+        if matches!(outcome, Outcome::Committed(_)) != (index < reached) {
+            return Err(format!("{action:?}: the outcome is {outcome:?}, and {reached} actions are there"));
         }
     }
     repeat_all(&database, defect, reference).await?;
@@ -147,16 +147,16 @@ async fn point(number: u64, kind: Fault, defect: Option<Defect>, reference: &Ref
 }
 
 async fn repeat_all(database: &Database, defect: Option<Defect>, reference: &Reference) -> Result<(), String> {
-    for (act, first) in Act::ALL.into_iter().zip(&reference.answers) {
-        let answer = act.repeat(database, defect).await.map_err(|error| format!("{act:?}, repeated: {error}"))?;
+    for (action, first) in Action::ALL.into_iter().zip(&reference.answers) {
+        let answer = action.repeat(database, defect).await.map_err(|error| format!("{action:?}, repeated: {error}"))?;
         if answer != *first {
-            return Err(format!("{act:?}, repeated, answered {answer}, and at first {first}"));
+            return Err(format!("{action:?}, repeated, answered {answer}, and at first {first}"));
         }
     }
     Ok(())
 }
 
-/// Which state it is; it must be one between acts, and one of these.
+/// Which state it is; it must be one between actions, and one of these.
 fn expect_state(
     state: &[RawDocumentBuf],
     reference: &Reference,
@@ -169,20 +169,20 @@ fn expect_state(
             Err(format!("{when} something half done is there: {documents:?}"))
         }
         Some(reached) if expected.contains(&reached) => Ok(reached),
-        Some(reached) => Err(format!("{when} {reached} acts are there, expected were {expected:?}")),
+        Some(reached) => Err(format!("{when} {reached} actions are there, expected were {expected:?}")),
     }
 }
 
-/// Looks at every point: how many there were, how many acts were done unheard, and what is wrong.
-async fn every_point() -> (usize, usize, Vec<String>) {
-    let reference = Arc::new(undisturbed(None).await);
+/// Looks at every point: how many there were, how many actions were done unacknowledged, and what is wrong.
+async fn check_every_point() -> (usize, usize, Vec<String>) {
+    let reference = Arc::new(run_without_faults(None).await);
     let workers = (0..WORKERS).map(|worker| {
         let reference = Arc::clone(&reference);
         tokio::spawn(async move {
             let mut results = Vec::new();
             for number in (worker..reference.operations).step_by(WORKERS as usize) {
                 for kind in KINDS {
-                    let result = point(number, kind, None, &reference).await;
+                    let result = check_point(number, kind, None, &reference).await;
                     results.push(result.map_err(|why| format!("operation {number}, {kind:?}: {why}")));
                 }
             }
@@ -194,16 +194,16 @@ async fn every_point() -> (usize, usize, Vec<String>) {
         results.extend(worker.await.unwrap());
     }
     assert_eq!(results.len() as u64, reference.operations * KINDS.len() as u64, "a point was left out");
-    let unheard = results.iter().filter(|result| matches!(result, Ok(true))).count();
-    (results.len(), unheard, results.into_iter().filter_map(Result::err).collect())
+    let unacknowledged = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    (results.len(), unacknowledged, results.into_iter().filter_map(Result::err).collect())
 }
 
-/// What is wrong at the first point that shows the defect.
-async fn first_wrong(defect: Defect) -> Option<String> {
-    let reference = undisturbed(Some(defect)).await;
+/// Returns the failure at the first crash point that shows the defect.
+async fn first_failure(defect: Defect) -> Option<String> {
+    let reference = run_without_faults(Some(defect)).await;
     for number in 0..reference.operations {
         for kind in KINDS {
-            if let Err(why) = point(number, kind, Some(defect), &reference).await {
+            if let Err(why) = check_point(number, kind, Some(defect), &reference).await {
                 return Some(format!("operation {number}, {kind:?}: {why}"));
             }
         }
@@ -212,17 +212,20 @@ async fn first_wrong(defect: Defect) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_goes_wrong_each_act_is_done_wholly_and_once() {
-    let (points, unheard, wrong) = every_point().await;
-    println!("{points} crash points of {} acts; {unheard} times one was done and nobody heard of it", Act::ALL.len());
+async fn each_action_is_applied_exactly_once_despite_faults() {
+    let (points, unacknowledged, wrong) = check_every_point().await;
+    println!(
+        "{points} crash points of {} actions; {unacknowledged} were applied without an acknowledgement",
+        Action::ALL.len()
+    );
     assert!(wrong.is_empty(), "{} of {points} points:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(points > 0 && unheard > 0, "nothing was put to the test");
+    assert!(points > 0 && unacknowledged > 0, "nothing was tested");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_defect_is_found() {
     for (defect, sign) in Defect::ALL {
-        let found = first_wrong(defect).await.unwrap_or_else(|| panic!("{defect:?} was not found"));
+        let found = first_failure(defect).await.unwrap_or_else(|| panic!("{defect:?} was not found"));
         println!("{defect:?}: {found}");
         assert!(found.contains(sign), "{defect:?} was found for another reason: {found}");
     }

@@ -1,7 +1,7 @@
-//! `Database` before the judges, with documents that are deleted, inserted again and exchanged, asked for by what others change; on
-//! both engines, at both isolations, with and without changes of the catalog beside.
+//! Judged histories of `Database` with documents that are deleted, inserted again and exchanged, and queried by fields that others
+//! change; on both engines, at both isolations, with and without changes of the catalog in the background.
 //!
-//! `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a night; `HANDFAST_SIM_SEED=n` begins with that seed.
+//! `HANDFAST_SIM_ROUNDS=25` runs as many seeds; `HANDFAST_SIM_SEED=n` begins with that seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
-use handfast_sim::moving::beside::Beside;
-use handfast_sim::{Floors, Isolation, MovingClient, Order, RunOptions, Tally, Workload, WorkloadKind, run};
+use handfast_sim::moving::background::BackgroundChanges;
+use handfast_sim::{Isolation, MinimumCounts, MovingClient, Order, RunOptions, Tally, Workload, WorkloadKind, run};
 use handfast_store::{Durability, MemoryStore, Namespace, SeededRandom, Sources};
 use handfast_txn::{Database, TransactionOptions};
 use tempfile::TempDir;
@@ -32,60 +32,60 @@ const KINDS: [WorkloadKind; 5] = [
 const PROCESSES: u32 = 6;
 
 /// The processes that share a store: those of clients, and the one that changes the catalog.
-struct Opened {
+struct Databases {
     /// Transactions that are to commit.
     committed: u64,
     clients: Vec<Database>,
-    beside: Database,
-    /// What has to be there as long as the databases are.
+    background: Database,
+    /// The directory, which has to exist as long as the databases.
     _kept: Option<TempDir>,
 }
 
-fn over_memory(seed: u64) -> Opened {
+fn over_memory(seed: u64) -> Databases {
     let sources = Sources::seeded(seed);
     let database = Database::local(MemoryStore::new(sources.clone()), sources);
-    Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: None }
+    Databases { committed: COMMITTED, clients: vec![database.clone()], background: database, _kept: None }
 }
 
-async fn over_embedded(seed: u64) -> Opened {
+async fn over_embedded(seed: u64) -> Databases {
     let directory = tempfile::tempdir().unwrap();
     let sources = Sources::seeded(seed);
     let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
     let database = Database::local(store, sources);
-    Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: Some(directory) }
+    Databases { committed: COMMITTED, clients: vec![database.clone()], background: database, _kept: Some(directory) }
 }
 
-/// Whether somebody changes the catalog beside.
+/// Whether the catalog changes in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Catalog {
     Fixed,
     Changing,
 }
 
-async fn all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Opened) {
-    let mut complaints = Vec::new();
+async fn check_all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Databases) {
+    let mut problems = Vec::new();
     for seed in seeds() {
         for isolation in [Isolation::Snapshot, Isolation::Serializable] {
             let (mut tally, mut committed) = (Tally::default(), 0);
             for kind in KINDS {
-                let opened = open(seed).await;
-                committed = opened.committed;
-                match judged(opened, under, catalog, isolation, kind, seed).await {
+                let databases = open(seed).await;
+                committed = databases.committed;
+                match run_judged(databases, under, catalog, isolation, kind, seed).await {
                     Ok(done) => tally = tally.plus(done),
                     Err(wrong) => {
-                        complaints.push(format!("{under} {catalog:?} {kind:?} {isolation:?} seed {seed}: {wrong}"));
+                        problems.push(format!("{under} {catalog:?} {kind:?} {isolation:?} seed {seed}: {wrong}"));
                     }
                 }
             }
             println!("{under} {catalog:?} {isolation:?} seed {seed}: {tally:?}");
-            complaints.extend(tally.below(floors(catalog, committed)));
+            problems.extend(tally.shortfalls(minimum_tally(catalog, committed)));
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// What all workloads together have done at least.
-fn floors(catalog: Catalog, committed: u64) -> Tally {
+/// Returns the least counts of all workloads together.
+fn minimum_tally(catalog: Catalog, committed: u64) -> Tally {
     let once = committed / 10;
     let changed = match catalog {
         Catalog::Fixed => 0,
@@ -103,15 +103,15 @@ fn floors(catalog: Catalog, committed: u64) -> Tally {
     }
 }
 
-async fn judged(
-    opened: Opened,
+async fn run_judged(
+    databases: Databases,
     under: &str,
     catalog: Catalog,
     isolation: Isolation,
     kind: WorkloadKind,
     seed: u64,
 ) -> Result<Tally, String> {
-    let committed = opened.committed;
+    let committed = databases.committed;
     let random = |of: u64| Arc::new(SeededRandom::new(seed.wrapping_mul(1_000_003) ^ of));
     let names: &[&str] = match catalog {
         Catalog::Fixed => &["keys"],
@@ -126,35 +126,35 @@ async fn judged(
         durability: Durability::Memory,
         ..TransactionOptions::default()
     };
-    let client = MovingClient::new(opened.clients.clone(), collections, options, random(1));
+    let client = MovingClient::new(databases.clients.clone(), collections, options, random(1));
     let stop = Arc::new(AtomicBool::new(false));
-    let beside = Beside::new(client.clone(), opened.beside.clone(), random(2 + 16 * kind as u64));
-    let beside = tokio::spawn(beside.run(Arc::clone(&stop)));
+    let background = BackgroundChanges::new(client.clone(), databases.background.clone(), random(2 + 16 * kind as u64));
+    let background = tokio::spawn(background.run(Arc::clone(&stop)));
     let run_options = RunOptions {
         seed,
         processes: PROCESSES,
         committed,
         expectation: Expectation { isolation, order: Order::RealTime },
-        floors: Floors {
+        minimum: MinimumCounts {
             committed,
             failed: committed / 50,
             old_version_reads: u64::from(isolation == Isolation::Snapshot),
         },
     };
-    let sources = opened.beside.sources().clone();
+    let sources = databases.background.sources().clone();
     let outcome = run(Workload::new(kind), Arc::new(client.clone()), sources, run_options).await;
     stop.store(true, Ordering::Relaxed);
-    let done = beside.await.unwrap().map_err(|failure| format!("beside: {failure}"))?;
+    let done = background.await.unwrap().map_err(|failure| format!("background: {failure}"))?;
     let outcome = outcome.map_err(|error| error.to_string())?;
     println!("{under} {catalog:?} {outcome}");
-    let complaints = outcome.complaints();
-    if !complaints.is_empty() {
+    let problems = outcome.problems();
+    if !problems.is_empty() {
         let name = format!("{under}-{catalog:?}-{kind:?}-{isolation:?}-{seed}.jsonl");
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         outcome.save(&path).unwrap();
-        return Err(format!("{outcome}\n{}\nthe history is in {}", complaints.join("\n"), path.display()));
+        return Err(format!("{outcome}\n{}\nthe history is in {}", problems.join("\n"), path.display()));
     }
-    for database in &opened.clients {
+    for database in &databases.clients {
         assert_eq!(database.counts().open(), 0, "{:?}", database.counts());
     }
     Ok(client.tally().plus(done))
@@ -168,20 +168,20 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn over_the_store_in_memory() {
-    all("memory", Catalog::Fixed, async |seed| over_memory(seed)).await;
+    check_all("memory", Catalog::Fixed, async |seed| over_memory(seed)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_the_store_in_memory_while_the_catalog_changes() {
-    all("memory", Catalog::Changing, async |seed| over_memory(seed)).await;
+    check_all("memory", Catalog::Changing, async |seed| over_memory(seed)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_the_embedded_store() {
-    all("embedded", Catalog::Fixed, over_embedded).await;
+    check_all("embedded", Catalog::Fixed, over_embedded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_the_embedded_store_while_the_catalog_changes() {
-    all("embedded", Catalog::Changing, over_embedded).await;
+    check_all("embedded", Catalog::Changing, over_embedded).await;
 }

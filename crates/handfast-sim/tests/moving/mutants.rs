@@ -1,5 +1,4 @@
-//! Stores that are wrong about deletions, predicates, expressions and the catalog. Each is caught; so is a run in which nothing was
-//! deleted.
+//! Stores with faults in deletions, predicates, expressions and the catalog. Each is caught; so is a run without deletions.
 //!
 //! The engine over them is `Local`, which takes the snapshots and the commits of the store for what they are.
 
@@ -17,16 +16,16 @@ use handfast_store::{
 };
 use handfast_txn::Database;
 
-use crate::{COMMITTED, Catalog, Opened, judged};
+use crate::{COMMITTED, Catalog, Databases, run_judged};
 
-/// What a store is wrong about.
+/// A fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     /// Nothing.
     Sound,
-    /// A filter is judged on all that is stored, documents included that the snapshot does not have.
+    /// A filter is run_judged on all that is stored, documents included that the snapshot does not have.
     WholeFilterOnOthers,
-    /// A filter is judged on what is left of a document that is deleted.
+    /// A filter is run_judged on what is left of a document that is deleted.
     WholeFilterOnTombstones,
     /// Expressions see a field of the store's own.
     HiddenFieldSeen,
@@ -36,13 +35,13 @@ enum Mutant {
     NewestCatalog,
     /// Deletions of a batch are forgotten.
     ForgottenDeletions,
-    /// What is inserted where the same transaction deleted something is forgotten.
+    /// An insertion is forgotten if the same transaction deleted a document there.
     ForgottenReinsertions,
     /// A document that is inserted and deleted in one transaction is no reason to refuse another one that inserts it.
     UnnoticedInsertions,
 }
 
-/// Which are caught, in which workload beside which catalog, and by what is said of them.
+/// The mutants with the catalog and the workload that catch them, and the expected message.
 const CATCHES: &[(Mutant, Catalog, WorkloadKind, &str)] = &[
     (Mutant::WholeFilterOnOthers, Catalog::Fixed, WorkloadKind::Repeated, "found: missing"),
     (Mutant::WholeFilterOnTombstones, Catalog::Fixed, WorkloadKind::ListAppend, "missing"),
@@ -84,29 +83,30 @@ async fn every_mutant_is_caught() {
 }
 
 #[test]
-fn a_run_in_which_nothing_was_deleted_fails() {
-    let floors = Tally { deletions: 1, failed_reads: 2, ..Tally::default() };
+fn a_run_without_deletions_fails() {
+    let minimum = Tally { deletions: 1, failed_reads: 2, ..Tally::default() };
     assert_eq!(
-        Tally { failed_reads: 1, ..Tally::default() }.below(floors),
+        Tally { failed_reads: 1, ..Tally::default() }.shortfalls(minimum),
         ["0 deletions, where at least 1 were due", "1 queries that fail, where at least 2 were due"]
     );
-    assert_eq!(floors.below(floors), [""; 0]);
+    assert_eq!(minimum.shortfalls(minimum), [""; 0]);
 }
 
 async fn run(mutant: Mutant, catalog: Catalog, kind: WorkloadKind, seed: u64) -> std::result::Result<Tally, String> {
     let sources = Sources::seeded(seed);
     let store = Arc::new(MemoryStore::new(sources.clone()));
-    let database = Database::local(Broken { store, mutant }, sources);
-    let opened = Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: None };
-    judged(opened, &format!("{mutant:?}"), catalog, Isolation::Snapshot, kind, seed).await
+    let database = Database::local(BrokenStore { store, mutant }, sources);
+    let databases =
+        Databases { committed: COMMITTED, clients: vec![database.clone()], background: database, _kept: None };
+    run_judged(databases, &format!("{mutant:?}"), catalog, Isolation::Snapshot, kind, seed).await
 }
 
-struct Broken {
+struct BrokenStore {
     store: Arc<MemoryStore>,
     mutant: Mutant,
 }
 
-impl DelegatingStore for Broken {
+impl DelegatingStore for BrokenStore {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
@@ -115,7 +115,7 @@ impl DelegatingStore for Broken {
 }
 
 #[async_trait]
-impl AtomicStore for Broken {
+impl AtomicStore for BrokenStore {
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         let snapshot = self.store.snapshot().await?;
         Ok(Box::new(BrokenSnapshot { snapshot, store: Arc::clone(&self.store), mutant: self.mutant }))
@@ -164,7 +164,7 @@ struct BrokenSnapshot {
 }
 
 impl BrokenSnapshot {
-    async fn shown(&self, request: &Find, found: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+    async fn changed_result(&self, request: &Find, found: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
         let filter = Filter::compile(&request.filter, &CompileOptions::default())?;
         let context = Sources::seeded(1).context(&rawdoc! {});
         let mut shown = Vec::new();
@@ -222,7 +222,7 @@ impl Snapshot for BrokenSnapshot {
             _ => {}
         }
         let found = self.read(request.clone()).await?;
-        let shown = self.shown(&request, found).await?;
+        let shown = self.changed_result(&request, found).await?;
         Ok(Box::new(IteratorCursor::new(shown.into_iter().map(Ok))))
     }
 }

@@ -1,5 +1,5 @@
-//! The engine Percolator: processes that share a store in memory, which is used as one that is atomic one document at a time. Clients
-//! are on two of them, who loses requests and answers; a third one changes the catalog.
+//! The engine Percolator: processes share a store in memory, which is used as one that is atomic one document at a time. Two of them
+//! have clients, and lose requests and answers; a third one changes the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 
-use crate::{Catalog, Opened, all};
+use crate::{Catalog, Databases, check_all};
 
 /// Transactions that commit: fewer, as each takes many requests.
 const COMMITTED: u64 = 50;
-/// Of a thousand operations so many meet a fault: a serializable transaction that opens accounts has hundreds.
+/// The number of faults per thousand operations: a serializable transaction that opens accounts has hundreds.
 const FAULTS_PER_THOUSAND: u16 = 2;
-/// By how much the clock of all goes on while everybody waits for a millisecond.
+/// The step of the shared clock per millisecond of waiting.
 const TIME_PER_MILLISECOND: Duration = Duration::from_millis(10);
 
-async fn without_faults(seed: u64) -> Opened {
+async fn without_faults(seed: u64) -> Databases {
     open(seed, 0)
 }
 
-async fn with_faults(seed: u64) -> Opened {
+async fn with_faults(seed: u64) -> Databases {
     open(seed, FAULTS_PER_THOUSAND)
 }
 
-fn open(seed: u64, faults_per_thousand: u16) -> Opened {
+fn open(seed: u64, faults_per_thousand: u16) -> Databases {
     let (sources, clock) = Sources::manual(seed);
     // Locks of requests that got lost run out.
     tokio::spawn(async move {
@@ -44,25 +44,30 @@ fn open(seed: u64, faults_per_thousand: u16) -> Opened {
         let plan = Plan::seeded(seed.wrapping_add(number << 32), faults_per_thousand, faults);
         process(Arc::new(Faulty::new(Arc::clone(&store), plan)))
     };
-    Opened { committed: COMMITTED, clients: vec![client(1), client(2)], beside: process(store.clone()), _kept: None }
+    Databases {
+        committed: COMMITTED,
+        clients: vec![client(1), client(2)],
+        background: process(store.clone()),
+        _kept: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_a_store_of_single_documents() {
-    all("single documents", Catalog::Fixed, without_faults).await;
+    check_all("single documents", Catalog::Fixed, without_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_a_store_of_single_documents_while_the_catalog_changes() {
-    all("single documents", Catalog::Changing, without_faults).await;
+    check_all("single documents", Catalog::Changing, without_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_a_store_of_single_documents_with_faults() {
-    all("single documents with faults", Catalog::Fixed, with_faults).await;
+    check_all("single documents with faults", Catalog::Fixed, with_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_a_store_of_single_documents_with_faults_while_the_catalog_changes() {
-    all("single documents with faults", Catalog::Changing, with_faults).await;
+    check_all("single documents with faults", Catalog::Changing, with_faults).await;
 }

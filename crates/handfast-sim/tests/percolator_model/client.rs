@@ -1,15 +1,15 @@
-//! What a client does, step by step.
+//! The steps of a client.
 //!
-//! It begins, reads, sends prewrites until it knows of each what became of it, fetches the commit timestamp, commits the
-//! primary until it is told; or gives up and takes its locks away. What it does after the answer, others can do as well.
+//! A client begins, reads, repeats each prewrite until it knows the result, fetches the commit timestamp, and repeats the commit of
+//! the primary until it has an answer; or it gives up and removes its locks. Other processes can take the later steps as well.
 
-use crate::protocol::{Action, Event, Network, Protocol, Where, Who};
+use crate::protocol::{Action, ClientIndex, DocumentIndex, Event, Network, Protocol};
 use crate::rules::{Mutant, Reading};
 use crate::state::{Broken, Client, Decision, Kind, Locked, Phase, State};
 use crate::table::{Operation, Outcome};
 
 impl Protocol {
-    pub(crate) fn client_actions(&self, state: &State, client: Who, of: &Client, actions: &mut Vec<Action>) {
+    pub(crate) fn client_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
         let writes = || of.program().writes.iter().map(|(document, _)| *document);
         match of.phase {
             Phase::Idle => {}
@@ -28,7 +28,7 @@ impl Protocol {
                         actions.push(Action::Prewrite(client, document, true));
                     }
                 }
-                let is_early = self.rules.is(Mutant::TimestampBeforeLocks) && of.at == 0;
+                let is_early = self.rules.is_broken(Mutant::TimestampBeforeLocks) && of.at == 0;
                 if of.all_locks_are(Locked::Yes) || is_early {
                     actions.push(Action::FetchTimestamp(client));
                 }
@@ -37,10 +37,10 @@ impl Protocol {
                 }
             }
             Phase::Committing => {
-                let count = if self.rules.is(Mutant::SecondaryBeforePrimary) { usize::MAX } else { 1 };
+                let count = if self.rules.is_broken(Mutant::SecondaryBeforePrimary) { usize::MAX } else { 1 };
                 actions.extend(writes().take(count).map(|document| Action::Commit(client, document)));
                 let is_free = || !self.holds_any(state, of);
-                if self.rules.is(Mutant::AppliedAgain) && !of.is_retried && is_free() {
+                if self.rules.is_broken(Mutant::AppliedAgain) && !of.is_retried && is_free() {
                     actions.push(Action::SendAgain(client));
                 }
             }
@@ -51,17 +51,17 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn begin(&self, state: &mut State, client: Who, program: u8) -> bool {
+    pub(crate) fn begin(&self, state: &mut State, client: ClientIndex, program: u8) -> bool {
         state.clock += 1;
         let begun = Client { phase: Phase::Open, program, start: state.clock, ..Client::IDLE };
         state.clients[usize::from(client)] = begun;
         true
     }
 
-    pub(crate) fn read(&self, state: &mut State, client: Who, document: Where) -> bool {
+    pub(crate) fn read(&self, state: &mut State, client: ClientIndex, document: DocumentIndex) -> bool {
         let of = &mut state.clients[usize::from(client)];
         match self.table.read(state.rows[usize::from(document)], of.start) {
-            Reading::Saw(saw) => of.reads[usize::from(document)] = Some(saw),
+            Reading::ObservedVersion(saw) => of.reads[usize::from(document)] = Some(saw),
             Reading::TooOld => state.broken = Some(Broken::TooOld),
             Reading::Locked => {
                 self.note(Event::ReaderWaits);
@@ -71,7 +71,13 @@ impl Protocol {
         true
     }
 
-    pub(crate) fn prewrite(&self, state: &mut State, client: Who, document: Where, is_heard: bool) -> bool {
+    pub(crate) fn prewrite(
+        &self,
+        state: &mut State,
+        client: ClientIndex,
+        document: DocumentIndex,
+        is_heard: bool,
+    ) -> bool {
         let claim = state.clients[usize::from(client)].claim(client);
         let locked = &mut state.clients[usize::from(client)].locks[usize::from(document)];
         match self.table.step(Operation::Prewrite(claim), state.rows[usize::from(document)]) {
@@ -97,19 +103,19 @@ impl Protocol {
             }
             Outcome::Committed(_) | Outcome::Remove => state.broken = Some(Broken::TwoDecisions),
         }
-        go_on(&mut state.clients[usize::from(client)]);
+        commit_if_ready(&mut state.clients[usize::from(client)]);
         true
     }
 
-    pub(crate) fn fetch_timestamp(&self, state: &mut State, client: Who) -> bool {
+    pub(crate) fn fetch_timestamp(&self, state: &mut State, client: ClientIndex) -> bool {
         state.clock += 1;
         let of = &mut state.clients[usize::from(client)];
         of.at = state.clock;
-        go_on(of);
+        commit_if_ready(of);
         true
     }
 
-    pub(crate) fn commit(&self, state: &mut State, client: Who, document: Where) -> bool {
+    pub(crate) fn commit(&self, state: &mut State, client: ClientIndex, document: DocumentIndex) -> bool {
         let of = state.clients[usize::from(client)];
         let is_primary = of.primary() == Some(document);
         match self.table.step(Operation::Commit(of.claim(client), of.at), state.row(document)) {
@@ -128,7 +134,7 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn take_away(&self, state: &mut State, client: Who, document: Where) -> bool {
+    pub(crate) fn remove_lock(&self, state: &mut State, client: ClientIndex, document: DocumentIndex) -> bool {
         let of = state.clients[usize::from(client)];
         let Phase::GivenUp { in_doubt } = of.phase else { return false };
         let record = in_doubt && of.primary() == Some(document);
@@ -142,15 +148,15 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn give_up(&self, state: &mut State, client: Who) -> bool {
+    pub(crate) fn give_up(&self, state: &mut State, client: ClientIndex) -> bool {
         let of = &mut state.clients[usize::from(client)];
         of.phase = Phase::GivenUp { in_doubt: of.some_lock_is(Locked::Unknown) };
-        self.leave_under_way(state, client);
+        self.keep_requests_in_flight(state, client);
         true
     }
 
-    /// Prewrites whose answer a client has not heard may still be under way when it gives up.
-    pub(crate) fn leave_under_way(&self, state: &mut State, client: Who) {
+    /// Keeps prewrites without an answer in flight when the client gives up.
+    pub(crate) fn keep_requests_in_flight(&self, state: &mut State, client: ClientIndex) {
         let of = state.clients[usize::from(client)];
         if self.bounds.network == Network::All {
             return;
@@ -167,8 +173,8 @@ impl Protocol {
         }
     }
 
-    /// The writes once more, as a new transaction, and not a look at what became of the first one.
-    pub(crate) fn send_again(&self, state: &mut State, client: Who) -> bool {
+    /// Sends the writes again as a new transaction, without reading the outcome of the first one.
+    pub(crate) fn restart_with_new_timestamp(&self, state: &mut State, client: ClientIndex) -> bool {
         state.clock += 1;
         let of = &mut state.clients[usize::from(client)];
         let decided = of.decided.filter(|decided| matches!(decided, Decision::Committed(_)));
@@ -178,8 +184,8 @@ impl Protocol {
     }
 }
 
-/// With all locks and a timestamp, a client commits.
-pub(crate) fn go_on(of: &mut Client) {
+/// Lets a client commit when it has all locks and a timestamp.
+pub(crate) fn commit_if_ready(of: &mut Client) {
     if of.phase == Phase::Open && of.at > 0 && of.all_locks_are(Locked::Yes) {
         of.phase = Phase::Committing;
     }

@@ -1,32 +1,32 @@
-//! A model of the engine Percolator: every way in which a few transactions can go, through the very functions from row to
-//! row that the engine carries out.
+//! A model checker for the engine Percolator: explores all interleavings of a few transactions, with the functions from row to row
+//! that the engine itself runs.
 //!
 //! ```text
-//! 3 clients x 2 documents: who is next, and is its request in time, late, twice, or lost?
+//! 3 clients x 2 documents: which one runs next, and is its request in time, late, repeated or lost?
 //!
 //! begin ── read A ── prewrite A ── prewrite B ─┬─ commit timestamp ── commit A ── ..
-//!                        └─ lost ── again ..   └─ somebody takes the lock for abandoned, asks A, rolls back ..
+//!                        └─ lost ── again ..   └─ a process finds the lock abandoned, reads A, rolls back ..
 //! ```
 //!
-//! In each state that can be reached, [`properties`] hold: what each read saw, who may have committed beside whom, what is
-//! left if everybody stops right there. Each of the rules is broken once ([`rules::Mutant`]), and a property finds it.
+//! The [`properties`] hold in each reachable state: the values of reads, conflicts between commits, and the rows that remain if all
+//! processes stop there. Each rule is broken once ([`rules::Mutant`]), and a property finds it.
 //!
-//! | for | look at |
+//! | module | contents |
 //! | --- | --- |
-//! | what can happen | [`protocol`] |
-//! | who does what | [`client`], [`others`], [`network`] |
-//! | what holds | [`properties`] |
-//! | the rules, and how each is broken | [`rules`] |
-//! | how a state is kept small | [`table`], [`state`] |
+//! | [`protocol`] | the possible actions |
+//! | [`client`], [`others`], [`network`] | the actions of clients, of other processes and of the network |
+//! | [`properties`] | the properties of states |
+//! | [`rules`] | the rules and their mutants |
+//! | [`table`], [`state`] | the compact form of a state |
 //!
-//! # What is left out of a state
+//! # Parts of the system that a state omits
 //!
-//! Time: a lock lives for none, so that it can be taken for abandoned at any moment; that is more than can happen. Numbers
-//! of revisions: that each is larger than the one before is looked at when a row changes; a request knows whether its row
-//! has changed. With [`Network::Late`], requests whose sender would send the same again: [`late_requests_are_enough`]
-//! compares what can be reached with and without them.
+//! A state has no time: a lock expires at once, so it may be found abandoned at any moment, which allows more than the real engine.
+//! It has no numbers of revisions: a change of a row checks that they grow, and a request knows whether its row has changed. With
+//! [`Network::Late`] it has no requests that their sender would send again: [`late_requests_are_enough`] compares the reachable
+//! states with and without them.
 //!
-//! `HANDFAST_MODEL=4x2` explores so many clients and documents, `3x3` likewise, `3x2+collector` with a collector.
+//! `HANDFAST_MODEL=4x2` explores 4 clients and 2 documents, `3x2+collector` adds a collector.
 //!
 //! Source: spec: quality; Lamport, Specifying Systems; the model checker is `stateright`.
 
@@ -50,7 +50,7 @@ use crate::protocol::{Bounds, Event, Network, Protocol};
 use crate::rules::{Mutant, Rules};
 use crate::state::programs;
 
-/// As many as there are processors where it matters.
+/// The number of threads.
 const THREADS: usize = 2;
 
 const SMALL: Bounds = Bounds {
@@ -61,8 +61,8 @@ const SMALL: Bounds = Bounds {
     network: Network::Late,
 };
 
-/// Explores all states; says how many there are.
-fn all_hold(bounds: Bounds, events: &[Event]) {
+/// Explores all states and prints their number.
+fn check_all_states(bounds: Bounds, events: &[Event]) {
     let checker = Protocol::new(bounds, Rules(None)).checker().threads(THREADS).spawn_bfs().join();
     let Bounds { clients, documents, collects, network, .. } = bounds;
     println!(
@@ -79,7 +79,7 @@ fn all_hold(bounds: Bounds, events: &[Event]) {
     }
 }
 
-/// What happens in each of the models.
+/// The events that happen in each model.
 const EVENTS: [Event; 6] = [
     Event::ReaderWaits,
     Event::PrewriteLocked,
@@ -89,27 +89,30 @@ const EVENTS: [Event; 6] = [
     Event::CommitRolledBack,
 ];
 
-/// Every request goes through the network: it arrives at once, or after whatever else can happen, again, or never.
+/// Every request arrives at once, later, repeatedly, or never.
 #[test]
 fn three_clients_and_two_documents() {
     let bounds = Bounds { clients: 3, programs: &[programs::AB], network: Network::All, ..SMALL };
-    all_hold(bounds, &[&EVENTS[..], &[Event::OthersLearn]].concat());
+    check_all_states(bounds, &[&EVENTS[..], &[Event::OthersLearn]].concat());
 }
 
 #[test]
 fn three_clients_and_three_documents() {
     let programs = &[programs::AB, programs::CB, programs::LOOK_AT_ALL];
-    all_hold(Bounds { clients: 3, documents: 3, programs, ..SMALL }, &EVENTS);
+    check_all_states(Bounds { clients: 3, documents: 3, programs, ..SMALL }, &EVENTS);
 }
 
-/// History is cut, and rows are removed and made again, beside transactions that are open.
+/// Old versions are deleted, and rows are removed and created again, during open transactions.
 #[test]
 fn two_clients_and_a_collector() {
-    all_hold(Bounds { collects: true, ..SMALL }, &[&EVENTS[..], &[Event::OthersLearn, Event::HistoryCut]].concat());
+    check_all_states(
+        Bounds { collects: true, ..SMALL },
+        &[&EVENTS[..], &[Event::OthersLearn, Event::HistoryCut]].concat(),
+    );
 }
 
 #[test]
-fn as_large_as_told() {
+fn the_model_of_the_environment_variable() {
     let Ok(told) = std::env::var("HANDFAST_MODEL") else { return };
     let (size, collects) = match told.strip_suffix("+collector") {
         Some(size) => (size, true),
@@ -119,12 +122,12 @@ fn as_large_as_told() {
     let (clients, documents) = (clients.parse().unwrap(), documents.parse().unwrap());
     let three: &[u8] = &[programs::ABC, programs::CB, programs::A, programs::LOOK_AT_ALL];
     let programs = if documents == 3 { three } else { SMALL.programs };
-    all_hold(Bounds { clients, documents, programs, collects, ..SMALL }, &EVENTS);
+    check_all_states(Bounds { clients, documents, programs, collects, ..SMALL }, &EVENTS);
 }
 
-/// A request that is under way is conditional on the revision that its sender read. If the sender would send the same
-/// again when it arrives, it might as well be sent then; so only those matter whose sender has moved on. Rows and what
-/// clients know of them can be the same with both.
+/// A request in flight is conditional on the revision that its sender read. If the sender would send the same request at the time
+/// of its arrival, it can be modelled as sent then. So only requests matter whose sender has moved on. Both models reach the same rows
+/// and the same knowledge of clients.
 #[test]
 fn late_requests_are_enough() {
     let late = reachable(SMALL);
@@ -133,9 +136,9 @@ fn late_requests_are_enough() {
     assert!(late == all);
 }
 
-type Seen = (Vec<table::Stored>, Vec<state::Client>);
+type ReachedState = (Vec<table::Stored>, Vec<state::Client>);
 
-fn reachable(bounds: Bounds) -> HashSet<Seen> {
+fn reachable(bounds: Bounds) -> HashSet<ReachedState> {
     let model = Protocol::new(bounds, Rules(None));
     let (mut known, mut seen, mut next) = (HashSet::new(), HashSet::new(), model.init_states());
     while let Some(state) = next.pop() {
@@ -148,7 +151,7 @@ fn reachable(bounds: Bounds) -> HashSet<Seen> {
     seen
 }
 
-/// Which promise each broken rule breaks.
+/// The property that each mutant violates.
 const CATCHES: &[(Mutant, &str)] = &[
     (Mutant::NoWriteCheck, promise::FIRST_WINS),
     (Mutant::LockOverwritten, promise::NOTHING_LEFT),
@@ -170,7 +173,7 @@ const CATCHES: &[(Mutant, &str)] = &[
     (Mutant::UnconditionalWrites, promise::NOTHING_LEFT),
 ];
 
-/// States in which a broken promise has to be found.
+/// The number of states within which a violation has to be found.
 const STATES_MAX: usize = 2_000_000;
 
 #[test]
@@ -189,7 +192,7 @@ fn every_mutant_is_caught_by_name() {
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 
-/// The promises that are broken, and in how many steps.
+/// Returns the violated properties with the number of steps.
 fn caught(mutant: Mutant, promise: &'static str) -> Vec<(&'static str, usize)> {
     let needs_collector = matches!(
         mutant,
@@ -212,7 +215,7 @@ fn caught(mutant: Mutant, promise: &'static str) -> Vec<(&'static str, usize)> {
 }
 
 #[test]
-fn no_mutant_is_left_out() {
+fn every_mutant_has_a_test() {
     for mutant in Mutant::ALL {
         assert!(CATCHES.iter().any(|(caught, _)| *caught == mutant), "{mutant:?}");
     }

@@ -2,15 +2,22 @@
 
 use handfast_txn::percolator::row::Status;
 
-use crate::client::go_on;
-use crate::protocol::{Event, Network, Protocol, Where, Who};
+use crate::client::commit_if_ready;
+use crate::protocol::{ClientIndex, DocumentIndex, Event, Network, Protocol};
 use crate::rules::Mutant;
 use crate::state::{Broken, Decision, Kind, Locked, Phase, Request, State};
 use crate::table::{RowId, Table};
 
 impl Protocol {
     /// A request that is sent now.
-    pub(crate) fn change(&self, state: &mut State, client: Who, document: Where, next: RowId, kind: Kind) -> bool {
+    pub(crate) fn change(
+        &self,
+        state: &mut State,
+        client: ClientIndex,
+        document: DocumentIndex,
+        next: RowId,
+        kind: Kind,
+    ) -> bool {
         let request = self.request(state, client, document, next, kind);
         match self.bounds.network {
             Network::All => self.send(state, request),
@@ -18,7 +25,14 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn request(&self, state: &State, client: Who, document: Where, next: RowId, kind: Kind) -> Request {
+    pub(crate) fn request(
+        &self,
+        state: &State,
+        client: ClientIndex,
+        document: DocumentIndex,
+        next: RowId,
+        kind: Kind,
+    ) -> Request {
         let expects = self.table.entry(state.row(document)).revision();
         Request { document, expects, next, client, kind }
     }
@@ -37,7 +51,7 @@ impl Protocol {
         let of = &mut state.clients[usize::from(request.client)];
         if is_heard {
             of.locks[usize::from(request.document)] = Locked::Yes;
-            go_on(of);
+            commit_if_ready(of);
         } else if request.kind == Kind::Prewrite && !matches!(of.phase, Phase::Open) {
             self.note(Event::PrewriteLate);
         }
@@ -47,7 +61,7 @@ impl Protocol {
 
     /// A row in the place of another. Requests that are conditional on what has gone by are forgotten: no revision comes
     /// again, or else that is what is broken.
-    pub(crate) fn put(&self, state: &mut State, document: Where, next: RowId) {
+    pub(crate) fn put(&self, state: &mut State, document: DocumentIndex, next: RowId) {
         let place = usize::from(document);
         let (before, after) = (self.table.entry(state.rows[place]), self.table.entry(next));
         let last = before.revision().max(state.ended_at[place]);
@@ -57,7 +71,7 @@ impl Protocol {
         }
         state.ended_at[place] = if after.revision() < 0 { last } else { 0 };
         state.rows[place] = next;
-        if !self.rules.is(Mutant::UnconditionalWrites) {
+        if !self.rules.is_broken(Mutant::UnconditionalWrites) {
             // Without a collector no row is removed either.
             let may_match = |expects: i64| self.bounds.collects && expects < 0;
             state.network.retain(|request| request.document != document || may_match(request.expects));
@@ -65,8 +79,8 @@ impl Protocol {
         self.note_decisions(state, document);
     }
 
-    /// What the transactions have come to whose primary this is.
-    fn note_decisions(&self, state: &mut State, document: Where) {
+    /// Notes the outcomes of the transactions with this primary.
+    fn note_decisions(&self, state: &mut State, document: DocumentIndex) {
         let row = self.table.entry(state.row(document));
         for of in &mut state.clients[..self.bounds.clients] {
             if !of.has_begun() || of.primary() != Some(document) {

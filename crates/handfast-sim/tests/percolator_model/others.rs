@@ -1,14 +1,14 @@
-//! What others do about a transaction: ask its primary, settle its other rows, cut what nobody needs any more.
+//! The steps of other processes: they read the primary of a transaction, resolve its other rows, and delete old versions.
 
 use handfast_txn::percolator::row::Status;
 
-use crate::protocol::{Action, Event, Network, Protocol, Where, Who};
+use crate::protocol::{Action, ClientIndex, DocumentIndex, Event, Network, Protocol};
 use crate::rules::Mutant;
 use crate::state::{Broken, Client, DOCUMENTS_MAX, Decision, Kind, Phase, State};
 use crate::table::{Claim, Operation, Outcome, RowId, Table};
 
-/// What asking a primary leads to.
-pub(crate) enum Asked {
+/// The result of reading a primary.
+pub(crate) enum PrimaryAnswer {
     Decided(Decision),
     /// This row of the primary, if nobody changes it before.
     Change(u8, RowId),
@@ -16,7 +16,7 @@ pub(crate) enum Asked {
 }
 
 /// The step on another row that a decision leads to.
-pub(crate) fn settlement(decision: Decision, claim: Claim) -> Operation {
+pub(crate) fn resolution(decision: Decision, claim: Claim) -> Operation {
     match decision {
         Decision::Committed(at) => Operation::RollForward(claim, at),
         Decision::RolledBack => Operation::RollBack { claim, record: false },
@@ -24,9 +24,9 @@ pub(crate) fn settlement(decision: Decision, claim: Claim) -> Operation {
 }
 
 impl Protocol {
-    /// What others do about a client's transaction.
-    pub(crate) fn others_actions(&self, state: &State, client: Who, of: &Client, actions: &mut Vec<Action>) {
-        if of.has_begun() && (of.learned.is_some() || !self.keeps_learned()) {
+    /// Adds the actions of other processes for a client's transaction.
+    pub(crate) fn others_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
+        if of.has_begun() && (of.learned.is_some() || !self.keeps_decisions()) {
             // Also where its lock is gone: the step has to see that.
             let written = of.program().writes.iter();
             actions.extend(written.map(|(document, _)| Action::Settle(client, *document)));
@@ -34,50 +34,50 @@ impl Protocol {
         if of.learned.is_some() {
             return;
         }
-        // Whoever has found a lock once, or is to say what became of a transaction, may ask late.
+        // A process that has found a lock, or resolves a transaction, may read the primary late.
         let may_ask = !of.is_over && matches!(of.phase, Phase::Committing | Phase::GivenUp { .. });
         if may_ask || self.holds_any(state, of) {
             actions.push(Action::Ask(client));
         }
     }
 
-    pub(crate) fn ask(&self, state: &mut State, client: Who) -> bool {
+    pub(crate) fn ask(&self, state: &mut State, client: ClientIndex) -> bool {
         match self.answer(&state.rows, &state.clients[usize::from(client)], client) {
-            Asked::Decided(decision) => self.learn(state, client, decision),
-            Asked::Change(primary, next) => {
-                if self.rules.is(Mutant::RollbackNotDurable) {
+            PrimaryAnswer::Decided(decision) => self.learn(state, client, decision),
+            PrimaryAnswer::Change(primary, next) => {
+                if self.rules.is_broken(Mutant::RollbackNotDurable) {
                     self.learn(state, client, Decision::RolledBack);
                 }
                 self.change(state, client, primary, next, Kind::GiveUp)
             }
-            Asked::Nothing => false,
+            PrimaryAnswer::Nothing => false,
         }
     }
 
-    /// What the primary of a client's transaction says, and whether it is to be rolled back.
-    pub(crate) fn answer(&self, rows: &[RowId; DOCUMENTS_MAX], of: &Client, client: Who) -> Asked {
-        let Some(primary) = of.primary() else { return Asked::Nothing };
+    /// Returns the outcome in the primary of a client's transaction, or whether it has to be rolled back.
+    pub(crate) fn answer(&self, rows: &[RowId; DOCUMENTS_MAX], of: &Client, client: ClientIndex) -> PrimaryAnswer {
+        let Some(primary) = of.primary() else { return PrimaryAnswer::Nothing };
         let row = rows[usize::from(primary)];
         match self.table.entry(row).status(of.start) {
-            _ if self.rules.is(Mutant::LockTrustedFirst) => return Asked::Decided(Decision::RolledBack),
-            Status::Committed(at) => return Asked::Decided(Decision::Committed(Table::tick(at))),
-            Status::RolledBack => return Asked::Decided(Decision::RolledBack),
+            _ if self.rules.is_broken(Mutant::LockTrustedFirst) => return PrimaryAnswer::Decided(Decision::RolledBack),
+            Status::Committed(at) => return PrimaryAnswer::Decided(Decision::Committed(Table::tick(at))),
+            Status::RolledBack => return PrimaryAnswer::Decided(Decision::RolledBack),
             Status::Locked | Status::Unknown => {}
         }
         match self.table.step(Operation::GiveUp(of.claim(client)), row) {
-            Outcome::Done => Asked::Decided(Decision::RolledBack),
-            Outcome::Change(next) => Asked::Change(primary, next),
-            _ => Asked::Nothing,
+            Outcome::Done => PrimaryAnswer::Decided(Decision::RolledBack),
+            Outcome::Change(next) => PrimaryAnswer::Change(primary, next),
+            _ => PrimaryAnswer::Nothing,
         }
     }
 
     /// Without a collector what a primary has said can be asked for again.
-    pub(crate) fn keeps_learned(&self) -> bool {
+    pub(crate) fn keeps_decisions(&self) -> bool {
         self.bounds.collects || self.bounds.network == Network::All
     }
 
-    pub(crate) fn learn(&self, state: &mut State, client: Who, decision: Decision) -> bool {
-        if !self.keeps_learned() {
+    pub(crate) fn learn(&self, state: &mut State, client: ClientIndex, decision: Decision) -> bool {
+        if !self.keeps_decisions() {
             return false;
         }
         let of = &mut state.clients[usize::from(client)];
@@ -91,36 +91,38 @@ impl Protocol {
         true
     }
 
-    pub(crate) fn settle(&self, state: &mut State, client: Who, document: Where) -> bool {
+    pub(crate) fn resolve(&self, state: &mut State, client: ClientIndex, document: DocumentIndex) -> bool {
         let of = &state.clients[usize::from(client)];
-        let known = if self.keeps_learned() { of.learned } else { self.decision(state, of, client) };
+        let known = if self.keeps_decisions() { of.learned } else { self.decision(state, of, client) };
         let Some(decision) = known else { return false };
-        match self.table.step(settlement(decision, of.claim(client)), state.row(document)) {
+        match self.table.step(resolution(decision, of.claim(client)), state.row(document)) {
             Outcome::Change(next) => self.change(state, client, document, next, Kind::Forward),
             _ => false,
         }
     }
 
-    /// What somebody who asks just now would be told.
-    pub(crate) fn decision(&self, state: &State, of: &Client, client: Who) -> Option<Decision> {
+    /// Returns the outcome that a process would read now.
+    pub(crate) fn decision(&self, state: &State, of: &Client, client: ClientIndex) -> Option<Decision> {
         match self.answer(&state.rows, of, client) {
-            Asked::Decided(decision) => Some(decision),
-            Asked::Change(..) => self.rules.is(Mutant::RollbackNotDurable).then_some(Decision::RolledBack),
-            Asked::Nothing => None,
+            PrimaryAnswer::Decided(decision) => Some(decision),
+            PrimaryAnswer::Change(..) => {
+                self.rules.is_broken(Mutant::RollbackNotDurable).then_some(Decision::RolledBack)
+            }
+            PrimaryAnswer::Nothing => None,
         }
     }
 
     /// Below it nobody reads, and nothing arrives.
     pub(crate) fn safe_point(&self, state: &State) -> u8 {
-        let is_kept = |of: &Client| of.is_open() && !self.rules.is(Mutant::SafePointTooNew);
+        let is_kept = |of: &Client| of.is_open() && !self.rules.is_broken(Mutant::SafePointTooNew);
         let open = self.clients(state).filter(|(_, of)| is_kept(of));
         open.map(|(_, of)| of.start).min().unwrap_or(state.clock + 1)
     }
 
-    pub(crate) fn collect(&self, state: &mut State, document: Where) -> bool {
+    pub(crate) fn collect(&self, state: &mut State, document: DocumentIndex) -> bool {
         let safe = self.safe_point(state);
         let is_old = |document| self.table.entry(state.row(document)).lock.is_some_and(|start| start < safe);
-        if !self.rules.is(Mutant::HistoryCutBeforeLocks) && self.documents().any(is_old) {
+        if !self.rules.is_broken(Mutant::HistoryCutBeforeLocks) && self.documents().any(is_old) {
             return false;
         }
         let next = match self.table.step(Operation::Collect(safe), state.row(document)) {

@@ -1,10 +1,10 @@
-//! What is to hold in every state, and what is to happen in some.
+//! The properties of all states, and the events that have to happen in some.
 
 use stateright::Property;
 
-use crate::others::{Asked, settlement};
+use crate::others::{PrimaryAnswer, resolution};
 use crate::protocol::Protocol;
-use crate::rules::{Reading, Saw};
+use crate::rules::{ObservedVersion, Reading};
 use crate::state::{Broken, Client, DOCUMENTS_MAX, Decision, Locked, Phase, State, Write};
 use crate::table::{Operation, Outcome, RowId};
 
@@ -44,7 +44,7 @@ fn always() -> Properties {
         Property::always(ONCE, |_, state: &State| state.broken != Some(Broken::AppliedTwice)),
         Property::always(REVISIONS, |_, state: &State| state.broken != Some(Broken::RevisionRepeated)),
         Property::always(READABLE, |_, state: &State| state.broken != Some(Broken::TooOld)),
-        Property::always(NOTHING_LEFT, nothing_left),
+        Property::always(NOTHING_LEFT, nothing_is_left),
     ]
 }
 
@@ -88,15 +88,15 @@ fn sometimes() -> Properties {
     ]
 }
 
-/// What a document is at a tick, by what has committed so far.
-fn expected(model: &Protocol, state: &State, document: u8, at: u8) -> Saw {
-    let mut newest = (0, if document == 0 { Saw::By(0) } else { Saw::Nothing });
+/// Returns the version of a document at a tick, by the transactions that have committed.
+fn expected(model: &Protocol, state: &State, document: u8, at: u8) -> ObservedVersion {
+    let mut newest = (0, if document == 0 { ObservedVersion::By(0) } else { ObservedVersion::Nothing });
     for (client, of) in model.clients(state) {
         let (Some(Decision::Committed(commit)), Some(write)) = (of.decided, write(of, document)) else { continue };
         if commit <= at && commit > newest.0 {
             let saw = match write {
-                Write::Put => Saw::By(i32::from(client) + 1),
-                Write::Delete => Saw::Nothing,
+                Write::Put => ObservedVersion::By(i32::from(client) + 1),
+                Write::Delete => ObservedVersion::Nothing,
             };
             newest = (commit, saw);
         }
@@ -149,7 +149,7 @@ fn all_or_nothing(model: &Protocol, state: &State) -> bool {
 
 fn newest(model: &Protocol, state: &State) -> bool {
     model.documents().all(|document| match model.table.read(state.row(document), state.clock) {
-        Reading::Saw(saw) => saw == expected(model, state, document, state.clock),
+        Reading::ObservedVersion(saw) => saw == expected(model, state, document, state.clock),
         Reading::TooOld => false,
         Reading::Locked => true,
     })
@@ -164,7 +164,7 @@ fn answers(model: &Protocol, state: &State) -> bool {
 }
 
 /// One pass of a cleaner who is alone, and what it leaves.
-fn nothing_left(model: &Protocol, state: &State) -> bool {
+fn nothing_is_left(model: &Protocol, state: &State) -> bool {
     if state.broken.is_some() {
         return true;
     }
@@ -173,7 +173,7 @@ fn nothing_left(model: &Protocol, state: &State) -> bool {
         let entry = model.table.entry(rows[usize::from(document)]);
         let expected = expected(model, state, document, u8::MAX);
         let is_clean = entry.lock.is_none() && entry.row.rolled_back.is_empty() && entry.versions.len() == 1;
-        let is_gone = expected != Saw::Nothing || entry.revision() < 0;
+        let is_gone = expected != ObservedVersion::Nothing || entry.revision() < 0;
         is_clean && is_gone && entry.versions[0].saw == expected
     })
 }
@@ -192,14 +192,14 @@ fn swept(model: &Protocol, state: &State) -> Option<[RowId; DOCUMENTS_MAX]> {
         let Some(start) = model.table.entry(rows[usize::from(document)]).lock else { continue };
         let (client, of) = model.clients(state).find(|(_, of)| of.has_begun() && of.start == start)?;
         let decision = match model.answer(&rows, of, client) {
-            Asked::Decided(decision) => decision,
-            Asked::Change(primary, next) => {
+            PrimaryAnswer::Decided(decision) => decision,
+            PrimaryAnswer::Change(primary, next) => {
                 rows[usize::from(primary)] = next;
                 Decision::RolledBack
             }
-            Asked::Nothing => return None,
+            PrimaryAnswer::Nothing => return None,
         };
-        change(&mut rows, document, settlement(decision, of.claim(client)));
+        change(&mut rows, document, resolution(decision, of.claim(client)));
     }
     for document in model.documents() {
         change(&mut rows, document, Operation::Collect(state.clock + 1));

@@ -1,4 +1,4 @@
-//! Who does what: clients, whoever finds a lock, the collector, the network.
+//! The possible actions of clients, of processes that find a lock, of the collector and of the network.
 //!
 //! ```text
 //! client       begin ── read ── prewrite.. ── commit timestamp ── commit the primary ── hears of it
@@ -21,33 +21,33 @@ use crate::state::{CLIENTS_MAX, Client, DOCUMENTS_MAX, Kind, Locked, PROGRAMS, P
 use crate::table::{RowId, Table};
 
 /// A client, by its number.
-pub(crate) type Who = u8;
+pub(crate) type ClientIndex = u8;
 /// A document, by its number.
-pub(crate) type Where = u8;
+pub(crate) type DocumentIndex = u8;
 
-/// What can happen in a state.
+/// An action in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// With this program.
-    Begin(Who, u8),
-    Read(Who, Where),
+    Begin(ClientIndex, u8),
+    Read(ClientIndex, DocumentIndex),
     /// And whether the answer is heard.
-    Prewrite(Who, Where, bool),
-    FetchTimestamp(Who),
-    Commit(Who, Where),
-    GiveUp(Who),
-    TakeAway(Who, Where),
+    Prewrite(ClientIndex, DocumentIndex, bool),
+    FetchTimestamp(ClientIndex),
+    Commit(ClientIndex, DocumentIndex),
+    GiveUp(ClientIndex),
+    TakeAway(ClientIndex, DocumentIndex),
     /// Only of a mutant: without a look at what became of the first attempt.
-    SendAgain(Who),
+    SendAgain(ClientIndex),
     /// Somebody asks the primary of this client's transaction.
-    Ask(Who),
+    Ask(ClientIndex),
     /// Somebody who knows the decision settles another row.
-    Settle(Who, Where),
+    Settle(ClientIndex, DocumentIndex),
     /// And whether the answer is heard.
     Arrive(Request, bool),
     /// The time is over in which something of a client can arrive.
-    Over(Who),
-    Collect(Where),
+    Over(ClientIndex),
+    Collect(DocumentIndex),
     /// Only of a mutant.
     RestartOracle,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Action {
 pub(crate) struct Bounds {
     pub(crate) clients: usize,
     pub(crate) documents: usize,
-    /// What clients may do, as places in [`PROGRAMS`].
+    /// The programs of clients, as indexes of [`PROGRAMS`].
     pub(crate) programs: &'static [u8],
     /// Whether there is a collector.
     pub(crate) collects: bool,
@@ -73,7 +73,7 @@ pub(crate) enum Network {
     Late,
 }
 
-/// What happens in a step, and no state shows.
+/// An event in a step that the state does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     ReaderWaits,
@@ -102,7 +102,7 @@ pub(crate) struct Protocol {
     pub(crate) bounds: Bounds,
     pub(crate) rules: Rules,
     pub(crate) table: Table,
-    /// What happened on the way, counted.
+    /// The counts of events.
     happened: [AtomicU64; EVENTS.len()],
 }
 
@@ -128,7 +128,7 @@ impl Protocol {
     }
 
     /// Whether a document has the lock of the transaction of this client.
-    pub(crate) fn holds(&self, state: &State, client: &Client, document: Where) -> bool {
+    pub(crate) fn holds(&self, state: &State, client: &Client, document: DocumentIndex) -> bool {
         client.has_begun() && self.table.entry(state.row(document)).lock == Some(client.start)
     }
 
@@ -144,10 +144,10 @@ impl Protocol {
             Action::FetchTimestamp(client) => self.fetch_timestamp(state, client),
             Action::Commit(client, document) => self.commit(state, client, document),
             Action::GiveUp(client) => self.give_up(state, client),
-            Action::TakeAway(client, document) => self.take_away(state, client, document),
-            Action::SendAgain(client) => self.send_again(state, client),
+            Action::TakeAway(client, document) => self.remove_lock(state, client, document),
+            Action::SendAgain(client) => self.restart_with_new_timestamp(state, client),
             Action::Ask(client) => self.ask(state, client),
-            Action::Settle(client, document) => self.settle(state, client, document),
+            Action::Settle(client, document) => self.resolve(state, client, document),
             Action::Arrive(request, is_heard) => self.arrive(state, request, is_heard),
             Action::Over(client) => {
                 state.clients[usize::from(client)].is_over = true;
@@ -201,7 +201,7 @@ impl Model for Protocol {
         }
         for request in &state.network {
             let is_sent_to = self.table.entry(state.row(request.document)).revision() == request.expects;
-            if !is_sent_to && !self.rules.is(Mutant::UnconditionalWrites) {
+            if !is_sent_to && !self.rules.is_broken(Mutant::UnconditionalWrites) {
                 continue;
             }
             let of = &state.clients[usize::from(request.client)];
@@ -216,7 +216,7 @@ impl Model for Protocol {
         if self.bounds.collects {
             actions.extend(self.documents().map(Action::Collect));
         }
-        if self.rules.is(Mutant::OracleRepeats) && !state.is_restarted && state.clock > 0 {
+        if self.rules.is_broken(Mutant::OracleRepeats) && !state.is_restarted && state.clock > 0 {
             actions.push(Action::RestartOracle);
         }
     }

@@ -1,14 +1,13 @@
-//! The steps of the protocol as the model takes them: the real functions, or one of them broken in one place.
+//! The steps of the protocol in the model: the real functions, or one of them with a fault.
 //!
-//! A mutant changes what a real function is given, or what it returned; there is no second copy of the protocol to be
-//! right or wrong by itself.
+//! A mutant changes the arguments or the result of a real function, so there is no second copy of the protocol.
 
 use handfast_txn::percolator::row::{
     self, Body, Collected, CommitRefused, GiveUpRefused, Lock, PrewriteRefused, ReadResult, Row, Step, Timestamp,
     Version,
 };
 
-/// A rule of the protocol that is not kept.
+/// A violated rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A prewrite does not look whether somebody has committed since the start.
@@ -19,13 +18,13 @@ pub(crate) enum Mutant {
     DecisionNotLookedFor,
     /// A commit whose lock is gone moves its version in all the same.
     CommitWithoutLock,
-    /// Who moves a version in takes whatever lock is there for the transaction's.
+    /// A roll-forward accepts any lock as the transaction's.
     AnyLockCommitted,
     /// A read does not look at locks.
     ReadIgnoresLocks,
     /// A rollback leaves no record.
     NoRollbackRecord,
-    /// Of several rollbacks a row remembers the last.
+    /// A row keeps only the record of the last rollback.
     CollapsedRollbackRecord,
     /// The collector takes rollback records of transactions that may still send something.
     RecordDroppedEarly,
@@ -33,9 +32,9 @@ pub(crate) enum Mutant {
     HistoryCutBeforeLocks,
     /// The collector's safe point is not held back by transactions that are open.
     SafePointTooNew,
-    /// Who finds a lock whose time is over takes it away, and asks no primary.
+    /// A process removes an expired lock without reading the primary.
     LockTrustedFirst,
-    /// Who rolls back does not wait until the primary has its record.
+    /// A rollback does not wait for the record on the primary.
     RollbackNotDurable,
     /// The committer sends all commits at once, the primary's among them.
     SecondaryBeforePrimary,
@@ -72,12 +71,12 @@ impl Mutant {
     ];
 }
 
-/// The rules in force.
+/// The rules of the model, one of which may be violated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules(pub(crate) Option<Mutant>);
 
 impl Rules {
-    pub(crate) fn is(self, mutant: Mutant) -> bool {
+    pub(crate) fn is_broken(self, mutant: Mutant) -> bool {
         self.0 == Some(mutant)
     }
 
@@ -99,7 +98,7 @@ impl Rules {
     /// The committer's: it has the lock that it wrote in its memory.
     pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, CommitRefused> {
         let step = row::commit(row, lock.start, at, &row::AllNeeded);
-        if step.is_ok() || !self.is(Mutant::CommitWithoutLock) {
+        if step.is_ok() || !self.is_broken(Mutant::CommitWithoutLock) {
             return step;
         }
         let mut shown = row.clone();
@@ -109,17 +108,17 @@ impl Rules {
         Ok(changed(step, |next| next.rolled_back = row.rolled_back.clone()))
     }
 
-    /// Of somebody who has asked the primary.
+    /// The roll-forward by a process that has read the primary.
     pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, CommitRefused> {
         let mut shown = row.clone();
-        if let Some(lock) = shown.lock.as_mut().filter(|_| self.is(Mutant::AnyLockCommitted)) {
+        if let Some(lock) = shown.lock.as_mut().filter(|_| self.is_broken(Mutant::AnyLockCommitted)) {
             lock.start = start;
         }
         row::commit(&shown, start, at, &row::AllNeeded)
     }
 
     pub(crate) fn rollback(self, row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
-        let step = row::rollback(row, start, record && !self.is(Mutant::NoRollbackRecord))?;
+        let step = row::rollback(row, start, record && !self.is_broken(Mutant::NoRollbackRecord))?;
         Ok(self.collapsed(step))
     }
 
@@ -133,7 +132,7 @@ impl Rules {
     }
 
     fn collapsed(self, step: Step) -> Step {
-        let is_collapsed = self.is(Mutant::CollapsedRollbackRecord);
+        let is_collapsed = self.is_broken(Mutant::CollapsedRollbackRecord);
         changed(step, |next| {
             let last = next.rolled_back.len().saturating_sub(1);
             next.rolled_back.drain(..if is_collapsed { last } else { 0 });
@@ -142,12 +141,14 @@ impl Rules {
 
     pub(crate) fn read_at(self, row: &Row, at: Timestamp) -> Reading {
         let mut shown = row.clone();
-        if self.is(Mutant::ReadIgnoresLocks) {
+        if self.is_broken(Mutant::ReadIgnoresLocks) {
             shown.lock = None;
         }
         match row::read_at(&shown, at) {
-            ReadResult::Document(document) => Reading::Saw(Saw::By(document.get_i32("by").unwrap_or(-1))),
-            ReadResult::Nothing => Reading::Saw(Saw::Nothing),
+            ReadResult::Document(document) => {
+                Reading::ObservedVersion(ObservedVersion::By(document.get_i32("by").unwrap_or(-1)))
+            }
+            ReadResult::Nothing => Reading::ObservedVersion(ObservedVersion::Nothing),
             ReadResult::Locked(_) => Reading::Locked,
             ReadResult::TooOld => Reading::TooOld,
         }
@@ -155,7 +156,7 @@ impl Rules {
 
     pub(crate) fn collect(self, row: &Row, safe: Timestamp) -> Collected {
         match row::collect(row, safe.into()) {
-            Collected::Change(mut left) if self.is(Mutant::RecordDroppedEarly) => {
+            Collected::Change(mut left) if self.is_broken(Mutant::RecordDroppedEarly) => {
                 left.rolled_back.clear();
                 Collected::Change(left)
             }
@@ -174,28 +175,28 @@ fn changed(step: Step, change: impl FnOnce(&mut Row)) -> Step {
     }
 }
 
-/// What a reader sees of a row.
+/// The result of a read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reading {
-    Saw(Saw),
+    ObservedVersion(ObservedVersion),
     Locked,
     TooOld,
 }
 
 /// A version, by who wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Saw {
+pub(crate) enum ObservedVersion {
     /// There was no document.
     Nothing,
     /// The document that this client wrote, counted from 1; 0 was there before all.
     By(i32),
 }
 
-impl From<&Version> for Saw {
-    fn from(version: &Version) -> Saw {
+impl From<&Version> for ObservedVersion {
+    fn from(version: &Version) -> ObservedVersion {
         match &version.body {
-            Body::Document(document) => Saw::By(document.get_i32("by").unwrap_or(-1)),
-            Body::Deleted | Body::Cut => Saw::Nothing,
+            Body::Document(document) => ObservedVersion::By(document.get_i32("by").unwrap_or(-1)),
+            Body::Deleted | Body::Cut => ObservedVersion::Nothing,
         }
     }
 }

@@ -1,19 +1,19 @@
-//! A state of the model: rows, clients, requests under way.
+//! A state of the model: rows, clients, and requests in flight.
 
-use crate::rules::Saw;
+use crate::rules::ObservedVersion;
 use crate::table::{Claim, RowId};
 
 pub(crate) const DOCUMENTS_MAX: usize = 3;
 pub(crate) const CLIENTS_MAX: usize = 4;
 
-/// What a transaction does with a document.
+/// A write of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Put,
     Delete,
 }
 
-/// What a transaction does: looks at documents, and then changes some.
+/// The steps of a transaction: it reads documents and then writes some.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
@@ -55,17 +55,17 @@ pub(crate) struct State {
     /// The last tick that the oracle gave out.
     pub(crate) clock: u8,
     pub(crate) rows: [RowId; DOCUMENTS_MAX],
-    /// Of rows that were removed, the revision that they had.
+    /// The last revisions of removed rows.
     pub(crate) ended_at: [i64; DOCUMENTS_MAX],
     pub(crate) clients: [Client; CLIENTS_MAX],
     /// Requests that may arrive, sorted. Each may arrive again; each may also never arrive.
     pub(crate) network: Vec<Request>,
-    /// What a step did that no state shows.
+    /// A violation in a step that the state does not show.
     pub(crate) broken: Option<Broken>,
     pub(crate) is_restarted: bool,
 }
 
-/// What must not happen.
+/// A violation of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
     RevisionRepeated,
@@ -81,7 +81,7 @@ pub(crate) struct Request {
     /// The revision that it is conditional on.
     pub(crate) expects: i64,
     pub(crate) next: RowId,
-    /// Of whose transaction.
+    /// The client of the transaction.
     pub(crate) client: u8,
     pub(crate) kind: Kind,
 }
@@ -106,11 +106,11 @@ pub(crate) struct Client {
     pub(crate) start: u8,
     /// The commit timestamp, once it is fetched.
     pub(crate) at: u8,
-    pub(crate) reads: [Option<Saw>; DOCUMENTS_MAX],
+    pub(crate) reads: [Option<ObservedVersion>; DOCUMENTS_MAX],
     pub(crate) locks: [Locked; DOCUMENTS_MAX],
-    /// What the primary row has said: nobody in the model can see this, only properties.
+    /// The outcome in the primary row, which only properties read.
     pub(crate) decided: Option<Decision>,
-    /// What others have learned from the primary.
+    /// The outcome that other processes have read from the primary.
     pub(crate) learned: Option<Decision>,
     pub(crate) is_retried: bool,
 }
@@ -129,7 +129,7 @@ pub(crate) enum Phase {
     GivenUp { in_doubt: bool },
 }
 
-/// What a client knows of its lock on a document.
+/// The state of a lock, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Locked {
     Unknown,

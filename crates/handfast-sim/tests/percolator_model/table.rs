@@ -1,7 +1,7 @@
-//! All rows that were met so far, each under a small number, and what each step made of each.
+//! Numbers all rows of the model, and caches the results of steps on them.
 //!
-//! A state of the model then is a few bytes, and each step of the protocol is computed once for each row, through the
-//! document that is stored: a row in the table has gone through the store's format and back.
+//! So a state has a few bytes, and each step of the protocol runs once for each row. Each row in the table has been written in the
+//! store's format and read again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use handfast_txn::percolator::row::{
     Version, status_of,
 };
 
-use crate::rules::{Reading, Rules, Saw};
+use crate::rules::{ObservedVersion, Reading, Rules};
 use crate::state::{PROGRAMS, Write};
 
 /// Real timestamps are a millisecond apart from each other or less; a row changes some times in between.
@@ -47,7 +47,7 @@ pub(crate) enum Operation {
     Prewrite(Claim),
     /// The committer's own.
     Commit(Claim, u8),
-    /// Of somebody who knows the decision.
+    /// The step of a process that knows the outcome.
     RollForward(Claim, u8),
     RollBack {
         claim: Claim,
@@ -57,7 +57,7 @@ pub(crate) enum Operation {
     Collect(u8),
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     /// It had been done.
@@ -66,9 +66,9 @@ pub(crate) enum Outcome {
     Change(RowId),
     /// It is to be removed.
     Remove,
-    /// By another transaction's lock.
+    /// The step is refused because of another transaction's lock.
     Locked,
-    /// By a newer version, or by a lock that is not there.
+    /// The step is refused because of a newer version or a missing lock.
     Refused,
     /// Its transaction has been rolled back.
     RolledBack,
@@ -90,7 +90,7 @@ pub(crate) struct Entry {
 pub(crate) struct Fact {
     pub(crate) start: u8,
     pub(crate) commit: u8,
-    pub(crate) saw: Saw,
+    pub(crate) saw: ObservedVersion,
 }
 
 /// The table.
@@ -150,7 +150,7 @@ impl Table {
         number
     }
 
-    /// What a step makes of a row.
+    /// Returns the result of a step on a row.
     pub(crate) fn step(&self, operation: Operation, id: RowId) -> Outcome {
         if let Some(known) = self.outcomes.read().unwrap_or_else(PoisonError::into_inner).get(&(operation, id)) {
             return *known;
@@ -202,7 +202,7 @@ impl Table {
         tick(timestamp)
     }
 
-    /// What a reader at a tick sees of a row.
+    /// Returns the result of a read of a row at a tick.
     pub(crate) fn read(&self, id: RowId, at: u8) -> Reading {
         if let Some(known) = self.readings.read().unwrap_or_else(PoisonError::into_inner).get(&(id, at)) {
             return *known;
@@ -214,12 +214,12 @@ impl Table {
 }
 
 impl Entry {
-    /// What the row says of the transaction that began at this tick.
+    /// Returns the state of the transaction that began at this tick.
     pub(crate) fn status(&self, start: u8) -> Status {
         status_of(&self.row, timestamp(start))
     }
 
-    /// What a change of it is conditional on, as a number: less than none for a row that is not there.
+    /// Returns the revision that a change depends on, as a number, which is negative for a missing row.
     pub(crate) fn revision(&self) -> i64 {
         number_of(self.row.revision)
     }
@@ -234,8 +234,11 @@ fn number_of(revision: Revision) -> i64 {
 }
 
 fn entry(document: u8, row: Row) -> Entry {
-    let fact =
-        |version: &Version| Fact { start: tick(version.start), commit: tick(version.commit), saw: Saw::from(version) };
+    let fact = |version: &Version| Fact {
+        start: tick(version.start),
+        commit: tick(version.commit),
+        saw: ObservedVersion::from(version),
+    };
     Entry {
         document,
         lock: row.lock.as_ref().map(|lock| tick(lock.start)),
@@ -244,7 +247,7 @@ fn entry(document: u8, row: Row) -> Entry {
     }
 }
 
-/// The lock of a transaction on a document. It lives for no time: whoever finds it may take it for abandoned.
+/// Returns the lock of a transaction on a document. It expires at once, so any process may find it abandoned.
 fn lock(claim: Claim, document: u8) -> Lock {
     let writes = PROGRAMS[usize::from(claim.program)].writes;
     let is_primary = writes.first().is_some_and(|(first, _)| *first == document);

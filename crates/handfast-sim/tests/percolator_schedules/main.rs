@@ -1,39 +1,40 @@
-//! The real engine under interleavings that a seed chooses, judged from what its clients saw.
+//! Runs the engine Percolator in interleavings that a seed determines, and has the history of its clients judged.
 //!
-//! Three clients on two processes change two documents, a third process cleans, and each request to the store waits until
-//! the [`conductor`] lets it go on: one at a time, in an order that follows from the seed. Now and then it loses a request or
-//! an answer, delivers one late or twice, lets locks run out, or has a process crash. There is nothing else that chance
-//! could come from: no threads, no clock that runs. So a seed gives the same run again.
+//! Three clients on two processes change two documents, and a third process cleans. Each request to the store waits until the
+//! [`scheduler`] releases it: one at a time, in an order that the seed determines. At times the scheduler loses a request or an
+//! answer, delivers one late or twice, lets locks expire, or crashes a process. There are no threads and no running clock, so a seed
+//! reproduces its run.
 //!
-//! `HANDFAST_SCHEDULES=100000` runs as many seeds of each kind, `HANDFAST_SCHEDULE=n` that one alone.
+//! `HANDFAST_SCHEDULES=100000` runs as many seeds of each kind, `HANDFAST_SCHEDULE=n` only that seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
-mod conductor;
-mod departures;
+mod collection_removals;
 mod mutants;
-mod stage;
+mod scenario;
+mod scheduler;
 
 use std::collections::BTreeMap;
 
 use handfast_sim::WorkloadKind;
 
-use self::conductor::Weather;
 use self::mutants::Mutant;
-use self::stage::{Piece, Played, play};
+use self::scenario::{Scenario, ScheduleResult, run_schedule};
+use self::scheduler::Disturbance;
 
-/// Seeds of each kind of weather, if nothing else is said: half a minute's worth.
+/// The default number of seeds of each disturbance, which take half a minute.
 const SCHEDULES: u64 = 500;
-/// Of those in which machines sleep, which are longer. In number 191 an engine was wrong that went by its stopwatch alone.
-const SCHEDULES_ASTRAY: u64 = 200;
-/// Seeds within which a mutant has to be caught.
+/// The default number of seeds in which machines sleep, which take longer. Seed 191 has found an engine that used only its monotonic
+/// clock.
+const SCHEDULES_WRONG_CLOCKS: u64 = 200;
+/// The number of seeds within which a mutant has to be caught.
 const CATCH_SEEDS_MAX: u64 = 1_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The seeds that were asked for, or so many.
+/// Returns the seeds of the environment variables, or the default number.
 pub(crate) fn seeds(schedules: u64) -> std::ops::Range<u64> {
     match number("HANDFAST_SCHEDULE") {
         Some(one) => one..one + 1,
@@ -41,79 +42,85 @@ pub(crate) fn seeds(schedules: u64) -> std::ops::Range<u64> {
     }
 }
 
-async fn all_are_right(weather: Weather) {
-    let (mut requests, mut committed, mut failed, mut unknown, mut injected, mut astray) = (0, 0, 0, 0, 0, 0);
-    let schedules = if weather == Weather::Astray { SCHEDULES_ASTRAY } else { SCHEDULES };
+async fn check_schedules(disturbance: Disturbance) {
+    let (mut requests, mut committed, mut failed, mut unknown, mut injected, mut clock_faults) = (0, 0, 0, 0, 0, 0);
+    let schedules = if disturbance == Disturbance::WrongClocks { SCHEDULES_WRONG_CLOCKS } else { SCHEDULES };
     for seed in seeds(schedules) {
         let kind = [WorkloadKind::ListAppend, WorkloadKind::Register, WorkloadKind::Bank][(seed % 3) as usize];
-        let small = Piece::small(kind, weather);
-        let piece = if seed % 10 == 9 { Piece::long(weather) } else { small };
-        let played = play(seed, piece, None).await;
-        assert!(played.complaints.is_empty(), "{weather:?} seed {seed}:\n{}", played.complaints.join("\n"));
-        requests += played.requests;
-        injected += played.faults;
-        astray += played.astray;
-        committed += played.committed;
-        failed += played.failed;
-        unknown += played.unknown;
+        let small = Scenario::small(kind, disturbance);
+        let scenario = if seed % 10 == 9 { Scenario::long(disturbance) } else { small };
+        let result = run_schedule(seed, scenario, None).await;
+        assert!(result.problems.is_empty(), "{disturbance:?} seed {seed}:\n{}", result.problems.join("\n"));
+        requests += result.requests;
+        injected += result.faults;
+        clock_faults += result.clock_faults;
+        committed += result.committed;
+        failed += result.failed;
+        unknown += result.unknown;
     }
     println!(
-        "{weather:?}: {} schedules of {requests} requests, {injected} faults; {committed} committed, {failed} failed, \
+        "{disturbance:?}: {} schedules of {requests} requests, {injected} faults; {committed} committed, {failed} failed, \
          {unknown} unknown",
         seeds(schedules).count()
     );
-    // A run in which nothing happened says nothing.
+    // A run without commits and faults shows nothing.
     let schedules = seeds(schedules).count() as u64;
     if schedules > 1 {
         assert!(committed > 3 * schedules && failed > schedules / 2, "{committed} committed, {failed} failed");
-        assert!(matches!(weather, Weather::Calm | Weather::Slow) || injected > schedules, "{injected} faults");
-        assert!(weather != Weather::Astray || astray > schedules, "{astray} clocks set and machines asleep");
+        assert!(
+            matches!(disturbance, Disturbance::None | Disturbance::ExpiringLocks) || injected > schedules,
+            "{injected} faults"
+        );
+        assert!(
+            disturbance != Disturbance::WrongClocks || clock_faults > schedules,
+            "{clock_faults} clocks set and machines asleep"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_order_of_requests() {
-    all_are_right(Weather::Calm).await;
+    check_schedules(Disturbance::None).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_order_while_locks_run_out() {
-    all_are_right(Weather::Slow).await;
+    check_schedules(Disturbance::ExpiringLocks).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_order_with_lost_late_and_repeated_requests() {
-    all_are_right(Weather::Lossy).await;
+    check_schedules(Disturbance::LostRequests).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_order_with_crashes() {
-    all_are_right(Weather::Deadly).await;
+    check_schedules(Disturbance::Crashes).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_order_with_clocks_that_are_wrong_and_machines_that_sleep() {
-    all_are_right(Weather::Astray).await;
+    check_schedules(Disturbance::WrongClocks).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_seed_replays_its_schedule() {
     for seed in 0..20 {
-        let play = || play(seed, Piece::small(WorkloadKind::ListAppend, Weather::Deadly), None);
-        let (one, other) = (play().await, play().await);
+        let run_once = || run_schedule(seed, Scenario::small(WorkloadKind::ListAppend, Disturbance::Crashes), None);
+        let (one, other) = (run_once().await, run_once().await);
         assert_eq!((one.requests, one.trace), (other.requests, other.trace), "seed {seed}");
     }
 }
 
-/// Each is caught, by what it was said to break: soon, as it begins with a seed that has caught it before.
+/// Each mutant is caught by the expected anomaly. The search begins with a seed that has caught it before.
 #[tokio::test(start_paused = true)]
 async fn every_mutant_is_caught_by_name() {
     let mut escaped = Vec::new();
     for mutant in Mutant::ALL {
-        let (piece, name, first) = mutant.breaks();
+        let (scenario, name, first) = mutant.detection();
         let (mut found, mut others) = (None, BTreeMap::new());
         for seed in first..first + CATCH_SEEDS_MAX {
-            let Played { kinds, .. } = play(seed, piece, Some(mutant)).await;
+            let ScheduleResult { kinds, .. } = run_schedule(seed, scenario, Some(mutant)).await;
             if kinds.iter().any(|kind| kind == name) {
                 found = Some(seed);
                 break;
@@ -125,9 +132,9 @@ async fn every_mutant_is_caught_by_name() {
         match found {
             Some(seed) => {
                 println!("{mutant:?}: {name}, with seed {seed}");
-                // It is the mutation that is caught, and not the engine around it.
-                let sound = play(seed, piece, None).await;
-                assert!(sound.complaints.is_empty(), "{piece:?} seed {seed}:\n{}", sound.complaints.join("\n"));
+                // The same run without the mutant passes.
+                let sound = run_schedule(seed, scenario, None).await;
+                assert!(sound.problems.is_empty(), "{scenario:?} seed {seed}:\n{}", sound.problems.join("\n"));
             }
             None => escaped.push(format!("{mutant:?}: no {name} in {CATCH_SEEDS_MAX} seeds, but {others:?}")),
         }

@@ -1,5 +1,5 @@
-//! The engine broken in one place, by what stands between it and its store: what it writes is left out, what it reads is
-//! hidden from it. So a rule can be taken out of the real engine without a second copy of it.
+//! Mutants of the engine: a decorator of its store omits writes of the engine or hides documents from it. So a rule is removed from
+//! the real engine without a second copy of it.
 
 use std::sync::Arc;
 
@@ -9,25 +9,28 @@ use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentB
 use handfast_sim::WorkloadKind;
 use handfast_store::decorator::DelegatingStore;
 use handfast_store::page::IteratorCursor;
-use handfast_store::*;
+use handfast_store::{
+    Cursor, DocumentStore, Find, FindAndModify, FindAndModifyOutcome, Insert, InsertOutcome, MemoryStore, Namespace,
+    Result, Sources, StoreExt, Update, UpdateOutcome, UpdateSpec,
+};
 
-use crate::conductor::Weather;
-use crate::stage::Piece;
+use crate::scenario::Scenario;
+use crate::scheduler::Disturbance;
 
 /// The oracle of a client's clock that is a minute ahead: longer than a lock lives, and shorter than anything is kept, so that what it
 /// breaks is broken by locks that are taken for expired.
 const A_MINUTE: i64 = 60_000 << 18;
-/// By how many timestamps an oracle goes back that repeats.
+/// The number of timestamps by which a repeating oracle goes back.
 const REPEATED: i64 = 12;
 
-/// A rule of the engine that is not kept.
+/// A violated rule of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// A rollback leaves no record.
     NoRollbackRecord,
-    /// Of several rollbacks a row remembers the last.
+    /// A row keeps only the record of the last rollback.
     CollapsedRollbackRecord,
-    /// Who resolves a lock whose time is over does not see what its primary has decided.
+    /// A process that resolves an expired lock does not see the outcome in its primary.
     LockTrustedFirst,
     /// The cleaner forgets history while locks point at it.
     HistoryCutBeforeLocks,
@@ -41,7 +44,7 @@ pub(crate) enum Mutant {
     UnconditionalWrites,
 }
 
-/// Whose requests they are.
+/// The kind of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Process {
     Client,
@@ -60,33 +63,35 @@ impl Mutant {
         Mutant::UnconditionalWrites,
     ];
 
-    /// In which piece, what is said of it then, and with which seed to begin.
-    pub(crate) fn breaks(self) -> (Piece, &'static str, u64) {
+    /// Returns the scenario that catches the mutant, the expected anomaly, and the first seed.
+    pub(crate) fn detection(self) -> (Scenario, &'static str, u64) {
         use WorkloadKind::{Bank, ListAppend};
         match self {
-            Mutant::NoRollbackRecord => (Piece::small(ListAppend, Weather::Slow), "lost-append", 5),
-            Mutant::CollapsedRollbackRecord => (Piece::long(Weather::Slow), "lost-append", 227),
-            Mutant::LockTrustedFirst => (Piece::long(Weather::Slow), "lost-append", 168),
+            Mutant::NoRollbackRecord => (Scenario::small(ListAppend, Disturbance::ExpiringLocks), "lost-append", 5),
+            Mutant::CollapsedRollbackRecord => (Scenario::long(Disturbance::ExpiringLocks), "lost-append", 227),
+            Mutant::LockTrustedFirst => (Scenario::long(Disturbance::ExpiringLocks), "lost-append", 168),
             Mutant::HistoryCutBeforeLocks => {
-                (Piece { documents: 8, committed: 24, ..Piece::long(Weather::Deadly) }, "lost-append", 197)
+                (Scenario { documents: 8, committed: 24, ..Scenario::long(Disturbance::Crashes) }, "lost-append", 197)
             }
-            Mutant::OracleRepeats => (Piece::small(ListAppend, Weather::Deadly), "lost-append", 407),
-            Mutant::ExpiryByTwoClocks => (Piece::small(ListAppend, Weather::Calm), "given-up-alive", 0),
-            Mutant::ReadIgnoresLocks => (Piece::small(Bank, Weather::Calm), "wrong-total", 5),
-            Mutant::UnconditionalWrites => (Piece::small(ListAppend, Weather::Calm), "lost-append", 0),
+            Mutant::OracleRepeats => (Scenario::small(ListAppend, Disturbance::Crashes), "lost-append", 407),
+            Mutant::ExpiryByTwoClocks => (Scenario::small(ListAppend, Disturbance::None), "given-up-alive", 0),
+            Mutant::ReadIgnoresLocks => (Scenario::small(Bank, Disturbance::None), "wrong-total", 5),
+            Mutant::UnconditionalWrites => (Scenario::small(ListAppend, Disturbance::None), "lost-append", 0),
         }
     }
 }
 
-/// The store as a process of a broken engine has it.
-pub(crate) fn broken(
+/// Returns the store for a process of a mutant.
+pub(crate) fn broken_store(
     store: Arc<dyn DocumentStore>,
     mutant: Option<Mutant>,
     process: Process,
     sources: &Sources,
 ) -> Arc<dyn DocumentStore> {
     match mutant {
-        Some(mutant) => Arc::new(Broken { store, mutant, process, own: Arc::new(MemoryStore::new(sources.clone())) }),
+        Some(mutant) => {
+            Arc::new(BrokenStore { store, mutant, process, own: Arc::new(MemoryStore::new(sources.clone())) })
+        }
         None => store,
     }
 }
@@ -95,44 +100,44 @@ fn oracle() -> Namespace {
     Namespace::new("handfast", "oracle").unwrap()
 }
 
-/// What a broken engine makes of a restart.
-pub(crate) async fn restarted(store: &dyn DocumentStore, mutant: Option<Mutant>) {
+/// Applies the effect of a restart on a mutant.
+pub(crate) async fn after_restart(store: &dyn DocumentStore, mutant: Option<Mutant>) {
     if mutant == Some(Mutant::OracleRepeats) {
         let back = rawdoc! { "$inc": { "ts": -REPEATED } };
         store.update_one(&oracle(), rawdoc! { "ts": { "$gt": REPEATED } }, back).await.unwrap();
     }
 }
 
-struct Broken {
+struct BrokenStore {
     store: Arc<dyn DocumentStore>,
     mutant: Mutant,
     process: Process,
-    /// Where the process keeps what it should share.
+    /// A private store for documents that the process should share.
     own: Arc<MemoryStore>,
 }
 
-impl Broken {
-    fn is(&self, mutant: Mutant, process: Process) -> bool {
+impl BrokenStore {
+    fn is_broken(&self, mutant: Mutant, process: Process) -> bool {
         self.mutant == mutant && self.process == process
     }
 
-    /// What the engine is shown of a row.
-    fn shown(&self, find: &Find, row: RawDocumentBuf) -> RawDocumentBuf {
-        if self.is(Mutant::LockTrustedFirst, Process::Cleaner) && names_one(&find.filter) {
+    /// Returns the row that the engine reads.
+    fn changed_read(&self, find: &Find, row: RawDocumentBuf) -> RawDocumentBuf {
+        if self.is_broken(Mutant::LockTrustedFirst, Process::Cleaner) && names_one(&find.filter) {
             return with_hidden(&row, |name, value| match (name, value) {
                 ("s", _) => Some(RawBson::Int64(0)),
                 ("old" | "rb", _) => None,
                 (_, value) => Some(value.into()),
             });
         }
-        if self.is(Mutant::ReadIgnoresLocks, Process::Client) && !names_one(&find.filter) {
+        if self.is_broken(Mutant::ReadIgnoresLocks, Process::Client) && !names_one(&find.filter) {
             return with_hidden(&row, |name, value| (name != "lock").then(|| value.into()));
         }
         row
     }
 
-    /// What of a row is written.
-    fn written(&self, row: &RawDocument) -> RawDocumentBuf {
+    /// Returns the row that is written.
+    fn changed_write(&self, row: &RawDocument) -> RawDocumentBuf {
         with_hidden(row, |name, value| match (name, value, self.mutant) {
             ("rb", _, Mutant::NoRollbackRecord) => None,
             ("rb", RawBsonRef::Array(starts), Mutant::CollapsedRollbackRecord) => {
@@ -173,7 +178,7 @@ fn with_hidden(row: &RawDocument, keep: impl Fn(&str, RawBsonRef<'_>) -> Option<
 }
 
 #[async_trait]
-impl DelegatingStore for Broken {
+impl DelegatingStore for BrokenStore {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {
@@ -186,24 +191,24 @@ impl DelegatingStore for Broken {
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         let all_locks = rawdoc! { "_hf.lock.s": { "$lte": i64::MAX } };
-        let found = if self.is(Mutant::HistoryCutBeforeLocks, Process::Cleaner) && request.filter == all_locks {
+        let found = if self.is_broken(Mutant::HistoryCutBeforeLocks, Process::Cleaner) && request.filter == all_locks {
             Vec::new()
         } else {
             self.store.find_all(request.clone()).await?
         };
-        let shown: Vec<_> = found.into_iter().map(|row| Ok(self.shown(&request, row))).collect();
+        let shown: Vec<_> = found.into_iter().map(|row| Ok(self.changed_read(&request, row))).collect();
         Ok(Box::new(IteratorCursor::new(shown.into_iter())))
     }
 
     async fn insert(&self, mut request: Insert) -> Result<InsertOutcome> {
-        request.documents = request.documents.iter().map(|row| self.written(row)).collect();
+        request.documents = request.documents.iter().map(|row| self.changed_write(row)).collect();
         self.store.insert(request).await
     }
 
     async fn update(&self, mut request: Update) -> Result<UpdateOutcome> {
         for statement in &mut request.statements {
             if let UpdateSpec::Document(row) = &statement.update {
-                statement.update = UpdateSpec::Document(self.written(row));
+                statement.update = UpdateSpec::Document(self.changed_write(row));
             }
             if self.mutant == Mutant::UnconditionalWrites
                 && let Some(id) = statement.filter.get("_id").unwrap().filter(|_| names_one(&statement.filter))
@@ -215,7 +220,7 @@ impl DelegatingStore for Broken {
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        if !self.is(Mutant::ExpiryByTwoClocks, Process::Cleaner) {
+        if !self.is_broken(Mutant::ExpiryByTwoClocks, Process::Cleaner) {
             return self.store.find_and_modify(request).await;
         }
         let ahead = rawdoc! { "_id": "oracle", "ts": A_MINUTE, "at": DateTime::from_millis(0) };

@@ -51,7 +51,7 @@ fn the_announced_size_is_bounded_before_anything_is_allocated() {
 }
 
 #[test]
-fn a_bomb_stops_at_the_announced_size() {
+fn a_decompression_bomb_stops_at_the_announced_size() {
     let zeros = vec![0; 1_000_000];
     for compressor in ALL {
         let bomb = deflate(&zeros, compressor).unwrap();
@@ -68,7 +68,7 @@ fn a_bomb_stops_at_the_announced_size() {
 }
 
 #[test]
-fn a_bomb_does_not_grow_the_buffer() {
+fn a_decompression_bomb_does_not_grow_the_buffer() {
     let zeros = vec![0; 4_000_000];
     for compressor in [Compressor::Zlib, Compressor::Zstd] {
         let bomb = deflate(&zeros, compressor).unwrap();
@@ -85,7 +85,7 @@ fn a_bomb_does_not_grow_the_buffer() {
 }
 
 #[test]
-fn what_must_not_be_inside() {
+fn invalid_wrapped_messages_are_refused() {
     for (original, compressor, expected) in [
         (2012, 0, Error::OpCode(2012)),
         (2002, 0, Error::OpCode(2002)),
@@ -97,7 +97,7 @@ fn what_must_not_be_inside() {
 }
 
 #[test]
-fn names() {
+fn compressors_are_found_by_name() {
     for compressor in Compressor::NEGOTIABLE {
         assert_eq!(Compressor::by_name(compressor.name()), Some(compressor));
     }

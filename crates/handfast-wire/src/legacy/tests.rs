@@ -23,7 +23,7 @@ fn a_handshake_and_its_answer() {
 }
 
 #[test]
-fn what_follows_the_query() {
+fn bytes_after_the_query_are_checked() {
     let command = rawdoc! { "ismaster": 1 };
     let query = Query { flags: 0, collection: "admin.$cmd", skip: 0, limit: -1, query: &command };
     let with = |rest: &[u8]| {
@@ -50,7 +50,7 @@ fn a_reply_cannot_announce_what_it_does_not_hold() {
 }
 
 #[test]
-fn opcodes_of_the_past_close_the_connection() {
+fn obsolete_opcodes_close_the_connection() {
     for op_code in [2001, 2002, 2005, 2006, 2007, 2010, 0, -1] {
         let mut out = Vec::new();
         frame(&mut out, 1, 0, OpCode::Other(op_code), |_| {});

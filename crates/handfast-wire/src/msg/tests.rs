@@ -11,7 +11,7 @@ fn decode(frame: &[u8]) -> Result<OpMsg<'_>> {
     }
 }
 
-/// A frame with these flag bits and whatever follows them.
+/// Builds a frame of flag bits and further bytes.
 fn raw_frame(bits: u32, rest: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, 7, 0, OpCode::Msg, |out| {
@@ -53,7 +53,7 @@ fn bytes_as_the_specification_shows_them() {
 
 #[test]
 fn checksum_of_a_known_message() {
-    // The check value of CRC-32C is that of "123456789": it tells Castagnoli from the other CRC-32.
+    // The published check value of CRC-32C for "123456789", which differs from that of the other CRC-32.
     assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
     let body = rawdoc! { "ping": 1 };
     let flags = Flags { checksum: true, ..Flags::default() };
@@ -68,7 +68,7 @@ fn checksum_of_a_known_message() {
 }
 
 #[test]
-fn unknown_flags() {
+fn unknown_required_flags_are_refused() {
     let section = body_section(&rawdoc! { "ping": 1 });
     let cases = [(1 << 2, true), (1 << 15, true), (1 << 17, false), (1 << 31, false), (1 << 16, false)];
     for (bits, refused) in cases {
@@ -84,7 +84,7 @@ fn unknown_flags() {
 }
 
 #[test]
-fn sections() {
+fn sections_are_decoded_or_refused() {
     let body = body_section(&rawdoc! { "insert": "c" });
     let documents = sequence_section("documents", &[rawdoc! { "_id": 1 }, rawdoc! { "_id": 2 }]);
     let other = sequence_section("other", &[]);
@@ -150,7 +150,7 @@ fn a_document_must_end_in_zero() {
 }
 
 #[test]
-fn lengths_that_no_message_has() {
+fn impossible_message_lengths_are_refused() {
     let limits = Limits { message_bytes_max: 100, ..Limits::default() };
     for (length, good) in
         [(15, false), (16, true), (100, true), (101, false), (0, false), (-1, false), (i32::MIN, false)]
@@ -177,7 +177,7 @@ fn document() -> impl Strategy<Value = RawDocumentBuf> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn an_encoded_message_is_decoded_again(
         body in document(),
         lists in proptest::collection::vec(proptest::collection::vec(document(), 0..5), 0..=SEQUENCES_MAX),
         checksum in any::<bool>(), more_to_come in any::<bool>(), exhaust_allowed in any::<bool>(),

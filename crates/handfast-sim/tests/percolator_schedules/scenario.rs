@@ -1,4 +1,4 @@
-//! Two processes with clients, one that cleans, and the store that they share.
+//! A scenario: two processes with clients and one that cleans, on a shared store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bson::{DateTime, Document, rawdoc};
 use handfast_history::Expectation;
 use handfast_sim::{
-    Client, DatabaseClient, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind, run,
+    Client, ClientTransaction, DatabaseClient, Failure, Isolation, MinimumCounts, Order, RunOptions, Workload,
+    WorkloadKind, run,
 };
 use handfast_store::decorator::{Fault, Plan};
 use handfast_store::{
@@ -17,47 +18,47 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Percolator, PercolatorOptions};
 
-use crate::conductor::{Conductor, Gate, WRONG_BY_SECONDS, Weather};
 use crate::mutants::{self, Mutant, Process};
+use crate::scheduler::{Disturbance, Gate, Scheduler, WRONG_BY_SECONDS};
 
 const CLIENTS: u32 = 3;
-/// Passes of the cleaner after which nothing is left.
+/// The number of passes of the cleaner after which nothing is left.
 const PASSES: usize = 4;
-/// Attempts to begin a transaction where clocks are wrong, and processes are refused for that.
-const BEGINS_ASTRAY: u32 = 100;
-/// Those of clients, and the cleaner.
+/// The number of attempts to begin a transaction with wrong clocks, for which processes may be refused.
+const BEGINS_WRONG_CLOCKS: u32 = 100;
+/// The number of processes: those of clients and the cleaner.
 const PROCESSES: usize = 3;
 
-/// What is played.
+/// The parameters of a schedule.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Scenario {
     pub(crate) kind: WorkloadKind,
-    pub(crate) weather: Weather,
-    /// Documents that are changed, and transactions that are to commit.
+    pub(crate) disturbance: Disturbance,
+    /// The numbers of documents, and of transactions that have to commit.
     pub(crate) documents: i64,
     pub(crate) committed: u64,
 }
 
-impl Piece {
+impl Scenario {
     /// A few transactions on two documents.
-    pub(crate) fn small(kind: WorkloadKind, weather: Weather) -> Piece {
-        Piece { kind, weather, documents: 2, committed: 4 }
+    pub(crate) fn small(kind: WorkloadKind, disturbance: Disturbance) -> Scenario {
+        Scenario { kind, disturbance, documents: 2, committed: 4 }
     }
 
-    /// So many on more, for what seldom comes together.
-    pub(crate) fn long(weather: Weather) -> Piece {
-        Piece { kind: WorkloadKind::ListAppend, weather, documents: 3, committed: 16 }
+    /// More transactions on more documents, for rare interleavings.
+    pub(crate) fn long(disturbance: Disturbance) -> Scenario {
+        Scenario { kind: WorkloadKind::ListAppend, disturbance, documents: 3, committed: 16 }
     }
 }
 
-/// What came of a schedule.
-pub(crate) struct Played {
-    pub(crate) complaints: Vec<String>,
-    /// The kinds of what is wrong.
+/// The result of a schedule.
+pub(crate) struct ScheduleResult {
+    pub(crate) problems: Vec<String>,
+    /// The kinds of the problems.
     pub(crate) kinds: Vec<String>,
     pub(crate) requests: u64,
     pub(crate) faults: u64,
-    pub(crate) astray: u64,
+    pub(crate) clock_faults: u64,
     pub(crate) committed: u64,
     pub(crate) failed: u64,
     pub(crate) unknown: u64,
@@ -72,17 +73,17 @@ pub(crate) fn options() -> PercolatorOptions {
     PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() }
 }
 
-/// Clients by turns on several databases.
-struct Turns {
+/// A client that begins transactions on several databases in turn.
+struct RoundRobinClient {
     clients: Vec<DatabaseClient>,
     next: AtomicUsize,
-    /// Attempts to begin a transaction, on one after the other.
+    /// The number of attempts to begin a transaction.
     begins: u32,
 }
 
 #[async_trait]
-impl Client for Turns {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+impl Client for RoundRobinClient {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let mut failure = None;
         for _ in 0..self.begins {
             let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
@@ -90,25 +91,25 @@ impl Client for Turns {
                 Err(Failure::Conflict(why)) => failure = Some(Failure::Conflict(why)),
                 begun => return begun,
             }
-            // A process that is down, or has a wrong clock, is not asked again and again until it is back.
+            // Waits before the next attempt, as the process may be down or have a wrong clock.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Err(failure.unwrap_or_else(|| Failure::Conflict("nobody was asked".to_owned())))
     }
 }
 
-/// Plays the schedule of a seed, with the engine as it is or broken in one place.
-pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Played {
-    let Piece { kind, weather, documents, committed } = piece;
+/// Runs the schedule of a seed, with the engine or one of its mutants.
+pub(crate) async fn run_schedule(seed: u64, scenario: Scenario, mutant: Option<Mutant>) -> ScheduleResult {
+    let Scenario { kind, disturbance, documents, committed } = scenario;
     let (sources, clock) = Sources::manual(seed);
-    clock.set(if weather == Weather::Astray { ManualClock::START } else { DateTime::from_millis(0) });
-    let (own_sources, clocks) = match weather {
-        Weather::Astray => with_own_clocks(seed, &clock),
+    clock.set(if disturbance == Disturbance::WrongClocks { ManualClock::START } else { DateTime::from_millis(0) });
+    let (own_sources, clocks) = match disturbance {
+        Disturbance::WrongClocks => with_own_clocks(seed, &clock),
         _ => (vec![sources.clone(); PROCESSES], vec![Arc::clone(&clock)]),
     };
     let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(sources.clone()));
     let gate = |process| -> Arc<Gate> {
-        let store = mutants::broken(Arc::clone(&store), mutant, process, &sources);
+        let store = mutants::broken_store(Arc::clone(&store), mutant, process, &sources);
         Arc::new(Gate::new(store, Plan::always(Fault::FreezeBefore)))
     };
     let gates = vec![gate(Process::Client), gate(Process::Client), gate(Process::Cleaner)];
@@ -117,15 +118,18 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
         let database = Database::percolator(Arc::clone(gate) as Arc<dyn DocumentStore>, sources.clone(), options());
         DatabaseClient::new(database.unwrap(), accounts(), Isolation::Snapshot, Durability::Memory)
     };
-    let begins = if weather == Weather::Astray { BEGINS_ASTRAY } else { 1 };
-    let clients =
-        Turns { clients: gates[..2].iter().zip(&own_sources).map(open).collect(), next: AtomicUsize::new(0), begins };
+    let begins = if disturbance == Disturbance::WrongClocks { BEGINS_WRONG_CLOCKS } else { 1 };
+    let clients = RoundRobinClient {
+        clients: gates[..2].iter().zip(&own_sources).map(open).collect(),
+        next: AtomicUsize::new(0),
+        begins,
+    };
     let run_options = RunOptions {
         seed,
         processes: CLIENTS,
         committed,
         expectation: Expectation { isolation: Isolation::Snapshot, order: Order::RealTime },
-        floors: Floors::default(),
+        minimum: MinimumCounts::default(),
     };
     let workload = Workload { kind, keys: documents, writes_per_key: i64::MAX };
     let running = tokio::spawn(run(workload, Arc::new(clients), sources.clone(), run_options));
@@ -134,46 +138,46 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
         Percolator::new(Arc::clone(&gates[2]) as Arc<dyn DocumentStore>, own_sources[2].clone(), options()).unwrap();
     let cleaning = tokio::spawn(async move {
         loop {
-            // What it cannot do now it does in the next pass.
+            // A failed pass is repeated.
             let _ = engine.clean().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
 
-    let mut conductor = Conductor::new(gates, clocks, seed, weather);
-    conductor.conduct(|| running.is_finished(), async || mutants::restarted(&*store, mutant).await).await;
+    let mut scheduler = Scheduler::new(gates, clocks, seed, disturbance);
+    scheduler.run(|| running.is_finished(), async || mutants::after_restart(&*store, mutant).await).await;
     cleaning.abort();
     let outcome = running.await.unwrap();
 
-    let (mut complaints, mut kinds) = (Vec::new(), Vec::new());
+    let (mut problems, mut kinds) = (Vec::new(), Vec::new());
     let (mut committed, mut failed, mut unknown) = (0, 0, 0);
     match outcome {
         Ok(outcome) => {
             let report = &outcome.verdict.report;
-            complaints.extend(report.anomalies.iter().map(ToString::to_string));
-            complaints.extend(outcome.verdict.disagreement());
+            problems.extend(report.anomalies.iter().map(ToString::to_string));
+            problems.extend(outcome.verdict.disagreement());
             kinds.extend(report.kinds().into_iter().map(str::to_owned));
             (committed, failed) = (report.counts.committed, report.counts.failed);
             unknown = report.counts.unknown_seen + report.counts.unknown_unseen;
         }
         Err(error) => {
-            complaints.push(error.to_string());
+            problems.push(error.to_string());
             kinds.push("unexpected".to_owned());
         }
     }
-    if weather == Weather::Calm && given_up(&*store).await {
-        complaints.push("a transaction was given up that was alive".to_owned());
+    if disturbance == Disturbance::None && has_rollback_record(&*store).await {
+        problems.push("a transaction was given up that was alive".to_owned());
         kinds.push("given-up-alive".to_owned());
     }
-    for (complaint, kind) in left_behind(&store, &sources, &clock).await {
-        complaints.push(complaint);
+    for (problem, kind) in leftovers(&store, &sources, &clock).await {
+        problems.push(problem);
         kinds.push(kind.to_owned());
     }
-    let Conductor { requests, faults, astray, trace, .. } = conductor;
-    Played { complaints, kinds, requests, faults, astray, committed, failed, unknown, trace }
+    let Scheduler { requests, faults, clock_faults, trace, .. } = scheduler;
+    ScheduleResult { problems, kinds, requests, faults, clock_faults, committed, failed, unknown, trace }
 }
 
-/// Sources for each process, whose clock is right or wrong from the beginning; all clocks, that of the store last.
+/// Returns sources for each process, whose clock may be wrong from the start, and all clocks, that of the store last.
 fn with_own_clocks(seed: u64, store: &Arc<ManualClock>) -> (Vec<Sources>, Vec<Arc<ManualClock>>) {
     let random = SeededRandom::new(!seed);
     let mut clocks = Vec::new();
@@ -194,13 +198,13 @@ async fn rows(store: &dyn DocumentStore) -> Vec<Document> {
     found.iter().map(|row| Document::try_from(&**row).unwrap()).collect()
 }
 
-/// Whether somebody rolled a transaction back for its time, although no time has passed.
-async fn given_up(store: &dyn DocumentStore) -> bool {
+/// Returns whether a process rolled a transaction back as expired, although no time has passed.
+async fn has_rollback_record(store: &dyn DocumentStore) -> bool {
     rows(store).await.iter().any(|row| row.get_document("_hf").is_ok_and(|hidden| hidden.contains_key("rb")))
 }
 
-/// What a process that comes long after finds that should not be there.
-async fn left_behind(
+/// Returns locks and records that a much later process finds although they should be gone.
+async fn leftovers(
     store: &Arc<dyn DocumentStore>,
     sources: &Sources,
     clock: &ManualClock,

@@ -1,41 +1,41 @@
-//! Transactions that cannot be put in an order.
+//! Finds transactions that cannot be put in an order.
 //!
-//! Layer by layer, the worst first; each component of a layer's view is a reason, told by one short cycle in it. Layers
-//! with the order of transactions come last, and only if the data alone condemn nobody: what they would add is then
-//! mostly the same story told a longer way.
+//! The search goes through the graph layer by layer, the worst kind of cycle first, and reports one short cycle for each
+//! strongly connected component of a layer. Layers with session or real-time order come last, and only if reads and writes
+//! alone show no cycle: they would mostly report the same cycles again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::dependencies::Dependencies;
 use super::graph::{ANTI, Edge, ORDER, READ, View, WRITE};
-use super::observed::Observed;
+use super::indexed::IndexedHistory;
 use crate::event::{Expectation, Isolation, Order};
-use crate::report::{Cycle, CycleOrder, Findings, Kind};
+use crate::report::{AnomalyKind, Cycle, CycleOrder, Findings};
 
-/// Vertices of a component that a short cycle is looked for from: the best of so many is good enough to be read.
+/// The number of vertices in a component from which a short cycle is searched; the shortest of so many is readable.
 const STARTS_MAX: usize = 64;
-/// Vertices looked at in all those searches together, so that a component of a whole history takes seconds too.
+/// The number of vertices that these searches may visit, so that a component as large as the history takes seconds.
 const VISITS_MAX: usize = 1_000_000;
-/// Transactions of a cycle, and reasons, that are written out. Nobody reads more; their numbers are all there.
-const TOLD_MAX: usize = 16;
-/// Components of a layer that are told about; of a store that is broken there may be thousands.
+/// The number of transactions and reasons of a cycle that an explanation lists. The anomaly has the numbers of all.
+const LISTED_MAX: usize = 16;
+/// The number of components of a layer that are reported; a broken store may have thousands.
 const COMPONENTS_MAX: usize = 64;
 
 pub(super) fn find(
-    observed: &Observed,
+    history: &IndexedHistory,
     dependencies: &Dependencies,
     expectation: Expectation,
     findings: &mut Findings,
 ) {
-    let found_in_data = find_in(observed, dependencies, expectation, 0, findings);
+    let found_in_data = find_in(history, dependencies, expectation, 0, findings);
     if !found_in_data && expectation.order != Order::None {
-        find_in(observed, dependencies, expectation, ORDER, findings);
+        find_in(history, dependencies, expectation, ORDER, findings);
     }
 }
 
-/// Looks at the layers with these labels besides. Says whether there was anything.
+/// Searches the layers with these further labels. Returns whether there was a cycle.
 fn find_in(
-    observed: &Observed,
+    history: &IndexedHistory,
     dependencies: &Dependencies,
     expectation: Expectation,
     besides: u8,
@@ -47,33 +47,33 @@ fn find_in(
     if expectation.isolation == Isolation::Serializable {
         layers.push((data | ANTI, false));
     }
-    let mut told: HashSet<BTreeSet<u32>> = HashSet::new();
-    // Nodes of components that a layer before has told about: whatever else goes through them is no news.
-    let mut condemned: HashSet<usize> = HashSet::new();
+    let mut reported: HashSet<BTreeSet<u32>> = HashSet::new();
+    // Nodes in components that an earlier layer has reported.
+    let mut reported_nodes: HashSet<usize> = HashSet::new();
     for (labels, is_alternating) in layers {
         let view = View { graph, labels, is_alternating };
         let mut fresh = Vec::new();
         for component in view.components().into_iter().take(COMPONENTS_MAX) {
             let nodes = component.iter().map(|vertex| view.node(*vertex));
             let is_last_layer = labels & ANTI != 0 && !is_alternating;
-            if is_last_layer && nodes.clone().any(|node| condemned.contains(&node)) {
+            if is_last_layer && nodes.clone().any(|node| reported_nodes.contains(&node)) {
                 continue;
             }
             let Some(cycle) = shortest(&view, dependencies, &component) else { continue };
             fresh.extend(nodes);
             let members: BTreeSet<u32> = cycle.iter().map(|edge| edge.from).collect();
-            if told.insert(members) {
-                tell(observed, dependencies, expectation.order, &cycle, findings);
+            if reported.insert(members) {
+                report_cycle(history, dependencies, expectation.order, &cycle, findings);
             }
         }
-        condemned.extend(fresh);
+        reported_nodes.extend(fresh);
     }
-    !condemned.is_empty()
+    !reported_nodes.is_empty()
 }
 
-/// The cycle of a component that is best to read: few `rw`, few transactions.
+/// Returns the most readable cycle of a component: it has few `rw` edges and few transactions.
 fn shortest(view: &View<'_>, dependencies: &Dependencies, component: &[usize]) -> Option<Vec<Edge>> {
-    // In an alternating view the other cycles have been told about by the layers before.
+    // Earlier layers have reported the other cycles of an alternating view.
     let starts: Vec<usize> =
         component.iter().copied().filter(|vertex| !view.is_alternating || view.is_after_anti(*vertex)).collect();
     let members: HashMap<usize, ()> = component.iter().map(|vertex| (*vertex, ())).collect();
@@ -86,7 +86,7 @@ fn shortest(view: &View<'_>, dependencies: &Dependencies, component: &[usize]) -
     })
 }
 
-/// The cycle with one edge from transaction to transaction where there was a walk through time.
+/// Replaces each path through moments by one edge between transactions.
 fn without_moments(cycle: &[Edge], dependencies: &Dependencies) -> Vec<Edge> {
     let is_transaction = |edge: &Edge| dependencies.transaction(edge.from).is_some();
     let first = cycle.iter().position(is_transaction).unwrap_or(0);
@@ -100,22 +100,28 @@ fn without_moments(cycle: &[Edge], dependencies: &Dependencies) -> Vec<Edge> {
     short
 }
 
-fn tell(observed: &Observed, dependencies: &Dependencies, order: Order, cycle: &[Edge], findings: &mut Findings) {
+fn report_cycle(
+    history: &IndexedHistory,
+    dependencies: &Dependencies,
+    order: Order,
+    cycle: &[Edge],
+    findings: &mut Findings,
+) {
     let numbers: Vec<u32> = cycle.iter().filter_map(|edge| dependencies.transaction(edge.from)).collect();
-    let labels = numbers.iter().map(|number| observed.transactions[*number as usize].label).collect();
+    let labels = numbers.iter().map(|number| history.transactions[*number as usize].label).collect();
     let with_keys = cycle.iter().filter(|edge| edge.label != ORDER);
     let keys: BTreeSet<u32> = with_keys.map(|edge| edge.key).collect();
-    let keys = keys.into_iter().map(|key| observed.key_names.name(key).clone()).collect();
+    let keys = keys.into_iter().map(|key| history.key_names.name(key).clone()).collect();
     let needs_order = cycle.iter().any(|edge| edge.label == ORDER);
     let needed = if needs_order { CycleOrder::from(order) } else { CycleOrder::Data };
-    findings.add(Kind::Cycle(shape(cycle), needed), labels, keys, || {
+    findings.add(AnomalyKind::Cycle(shape(cycle), needed), labels, keys, || {
         let mut lines = vec![format!("{} transactions cannot be put in an order", numbers.len())];
-        lines.extend(numbers.iter().take(TOLD_MAX).map(|number| format!("  {}", observed.describe(*number))));
+        lines.extend(numbers.iter().take(LISTED_MAX).map(|number| format!("  {}", history.describe(*number))));
         lines.extend(
-            cycle.iter().take(TOLD_MAX).map(|edge| format!("  {}", reason(observed, dependencies, order, edge))),
+            cycle.iter().take(LISTED_MAX).map(|edge| format!("  {}", reason(history, dependencies, order, edge))),
         );
-        if cycle.len() > TOLD_MAX {
-            lines.push(format!("  and so on, {} more", cycle.len() - TOLD_MAX));
+        if cycle.len() > LISTED_MAX {
+            lines.push(format!("  and so on, {} more", cycle.len() - LISTED_MAX));
         }
         lines.join("\n")
     });
@@ -124,9 +130,9 @@ fn tell(observed: &Observed, dependencies: &Dependencies, order: Order, cycle: &
 fn shape(cycle: &[Edge]) -> Cycle {
     let has = |label: u8| cycle.iter().any(|edge| edge.label == label);
     let antis = cycle.iter().filter(|edge| edge.label == ANTI).count();
-    let is_adjacent = (0..cycle.len()).any(|place| {
-        let next = &cycle[(place + 1) % cycle.len()];
-        cycle[place].label == ANTI && next.label == ANTI
+    let is_adjacent = (0..cycle.len()).any(|position| {
+        let next = &cycle[(position + 1) % cycle.len()];
+        cycle[position].label == ANTI && next.label == ANTI
     });
     match antis {
         0 if has(READ) => Cycle::Information,
@@ -137,14 +143,14 @@ fn shape(cycle: &[Edge]) -> Cycle {
     }
 }
 
-fn reason(observed: &Observed, dependencies: &Dependencies, order: Order, edge: &Edge) -> String {
-    let title = |node: u32| dependencies.transaction(node).map(|number| observed.title(number)).unwrap_or_default();
+fn reason(history: &IndexedHistory, dependencies: &Dependencies, order: Order, edge: &Edge) -> String {
+    let title = |node: u32| dependencies.transaction(node).map(|number| history.title(number)).unwrap_or_default();
     let (from, to) = (title(edge.from), title(edge.to));
     let why = match edge.label {
         ORDER if order == Order::Session => format!("{to} came after {from} in the same process"),
         ORDER => format!("{from} had ended when {to} began"),
         label => {
-            let key = observed.key_names.name(edge.key);
+            let key = history.key_names.name(edge.key);
             match label {
                 WRITE => format!("{to} wrote the version of key {key} after {from}'s"),
                 READ => format!("{to} read what {from} wrote to key {key}"),

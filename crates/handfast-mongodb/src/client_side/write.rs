@@ -1,4 +1,4 @@
-//! Writes: judged on an image, written back document by document.
+//! Writes: evaluates them on a copy and writes the changes back, document by document.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use handfast_store::{
     UpdateStatement, WriteError, insertion,
 };
 
-use super::image::{Change, Documents, Image, by_id};
-use super::{Inner, JudgedStore};
+use super::working_copy::{Change, Documents, WorkingCopy, by_id};
+use super::{ClientSideStore, Inner};
 use crate::direct::refuse_ticket;
 use crate::needs::{self, Stored};
 
-impl JudgedStore {
-    pub(super) async fn insert_judged(&self, request: Insert) -> Result<InsertOutcome> {
+impl ClientSideStore {
+    pub(super) async fn insert_serially(&self, request: Insert) -> Result<InsertOutcome> {
         refuse_ticket(request.ticket)?;
         let inner = Arc::clone(&self.inner);
-        self.in_turn(async move {
+        self.run_serially(async move {
             if inner.has_indexes(&request.namespace).await? {
                 inner.insert_indexed(request).await
             } else {
-                inner.insert_plain(request).await
+                inner.insert_directly(request).await
             }
         })
         .await
     }
 
-    pub(super) async fn update_judged(&self, request: Update) -> Result<UpdateOutcome> {
+    pub(super) async fn update_serially(&self, request: Update) -> Result<UpdateOutcome> {
         refuse_ticket(request.ticket)?;
         let inner = Arc::clone(&self.inner);
-        self.in_turn(async move {
+        self.run_serially(async move {
             let mut all = UpdateOutcome::default();
             for (index, statement) in request.statements.iter().enumerate() {
                 let one = Update { statements: vec![statement.clone()], ..request.clone() };
@@ -46,7 +46,7 @@ impl JudgedStore {
                     }
                     Err(error) => {
                         let has_effect = all.modified > 0 || !all.upserted.is_empty();
-                        all.errors.push(of_statement(error, index, has_effect)?);
+                        all.errors.push(statement_error(error, index, has_effect)?);
                     }
                 }
                 if request.ordered && !all.errors.is_empty() {
@@ -58,10 +58,10 @@ impl JudgedStore {
         .await
     }
 
-    pub(super) async fn delete_judged(&self, request: Delete) -> Result<DeleteOutcome> {
+    pub(super) async fn delete_serially(&self, request: Delete) -> Result<DeleteOutcome> {
         refuse_ticket(request.ticket)?;
         let inner = Arc::clone(&self.inner);
-        self.in_turn(async move {
+        self.run_serially(async move {
             let mut all = DeleteOutcome::default();
             for (index, statement) in request.statements.iter().enumerate() {
                 let one = Delete { statements: vec![statement.clone()], ..request.clone() };
@@ -70,7 +70,7 @@ impl JudgedStore {
                         all.deleted += outcome.deleted;
                         all.errors.extend(outcome.errors.into_iter().map(|refused| WriteError { index, ..refused }));
                     }
-                    Err(error) => all.errors.push(of_statement(error, index, all.deleted > 0)?),
+                    Err(error) => all.errors.push(statement_error(error, index, all.deleted > 0)?),
                 }
                 if request.ordered && !all.errors.is_empty() {
                     break;
@@ -81,60 +81,65 @@ impl JudgedStore {
         .await
     }
 
-    pub(super) async fn find_and_modify_judged(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+    pub(super) async fn find_and_modify_serially(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
         refuse_ticket(request.ticket)?;
         let inner = Arc::clone(&self.inner);
-        self.in_turn(async move {
+        self.run_serially(async move {
             let (namespace, durability) = (request.namespace.clone(), request.durability);
-            let trial = inner.trial(&namespace, &request.filter, &request.variables).await?;
-            let outcome = trial.image.store.find_and_modify(request).await?;
-            // It is one document at most: nothing can be written in part.
-            inner.write_back(trial, &namespace, durability).await?;
+            let statement = inner.prepare(&namespace, &request.filter, &request.variables).await?;
+            let outcome = statement.copy.store.find_and_modify(request).await?;
+            // It changes one document at most, so no partial write is possible.
+            inner.write_back(statement, &namespace, durability).await?;
             Ok(outcome)
         })
         .await
     }
 }
 
-/// An error of a statement belongs to it, unless nobody knows what it did.
-fn of_statement(error: Error, index: usize, has_effect: bool) -> Result<WriteError> {
+/// Attributes an error to a statement, unless its outcome is unknown.
+fn statement_error(error: Error, index: usize, has_effect: bool) -> Result<WriteError> {
     if error.class() == ErrorClass::Command && error.applied() == Applied::No {
         return Ok(WriteError { index, error });
     }
     Err(if has_effect { error.in_doubt() } else { error })
 }
 
-/// How many documents were written before one was refused.
-struct Partly {
+/// A statement whose changes were written back in part.
+struct PartialWrite {
     count: u64,
     refused: WriteError,
 }
 
-/// A statement's image, and what it was before.
-struct Trial {
-    image: Image,
+/// The copy for a statement, and its documents before the statement.
+struct PreparedStatement {
+    copy: WorkingCopy,
     before: Documents,
 }
 
 impl Inner {
-    /// What a statement is tried on.
-    async fn trial(&self, namespace: &Namespace, filter: &RawDocument, variables: &RawDocument) -> Result<Trial> {
-        let image = if self.has_indexes(namespace).await? {
-            self.whole(namespace).await?
+    /// Makes the copy for a statement.
+    async fn prepare(
+        &self,
+        namespace: &Namespace,
+        filter: &RawDocument,
+        variables: &RawDocument,
+    ) -> Result<PreparedStatement> {
+        let copy = if self.has_indexes(namespace).await? {
+            self.copy_collection(namespace).await?
         } else {
-            self.of_filter(namespace, filter, variables).await?
+            self.copy_matching(namespace, filter, variables).await?
         };
-        let before = image.documents().await?;
-        Ok(Trial { image, before })
+        let before = copy.documents().await?;
+        Ok(PreparedStatement { copy, before })
     }
 
     async fn update_statement(&self, request: Update) -> Result<UpdateOutcome> {
         let (namespace, durability) = (request.namespace.clone(), request.durability);
-        let trial = self.trial(&namespace, &request.statements[0].filter, &request.variables).await?;
-        let outcome = trial.image.store.update(request).await?;
-        match self.write_back(trial, &namespace, durability).await? {
+        let statement = self.prepare(&namespace, &request.statements[0].filter, &request.variables).await?;
+        let outcome = statement.copy.store.update(request).await?;
+        match self.write_back(statement, &namespace, durability).await? {
             None => Ok(outcome),
-            Some(Partly { count, refused }) => {
+            Some(PartialWrite { count, refused }) => {
                 Ok(UpdateOutcome { matched: count, modified: count, upserted: Vec::new(), errors: vec![refused] })
             }
         }
@@ -142,20 +147,25 @@ impl Inner {
 
     async fn delete_statement(&self, request: Delete) -> Result<DeleteOutcome> {
         let (namespace, durability) = (request.namespace.clone(), request.durability);
-        let trial = self.trial(&namespace, &request.statements[0].filter, &request.variables).await?;
-        let outcome = trial.image.store.delete(request).await?;
-        match self.write_back(trial, &namespace, durability).await? {
+        let statement = self.prepare(&namespace, &request.statements[0].filter, &request.variables).await?;
+        let outcome = statement.copy.store.delete(request).await?;
+        match self.write_back(statement, &namespace, durability).await? {
             None => Ok(outcome),
-            Some(Partly { count, refused }) => Ok(DeleteOutcome { deleted: count, errors: vec![refused] }),
+            Some(PartialWrite { count, refused }) => Ok(DeleteOutcome { deleted: count, errors: vec![refused] }),
         }
     }
 
-    /// Writes what a trial has changed, document by document. Nothing is written if one of them needs what the server
-    /// has not; what is refused after others were written, is said with their number.
-    async fn write_back(&self, trial: Trial, namespace: &Namespace, durability: Durability) -> Result<Option<Partly>> {
-        let changes = trial.image.changes_since(trial.before).await?;
+    /// Writes the changes of a statement back, document by document. Writes nothing if one of them needs a capability that the
+    /// server lacks. Returns the number of written documents if a later one was refused.
+    async fn write_back(
+        &self,
+        statement: PreparedStatement,
+        namespace: &Namespace,
+        durability: Durability,
+    ) -> Result<Option<PartialWrite>> {
+        let changes = statement.copy.changes_since(statement.before).await?;
         for change in &changes {
-            if let Change::New(document) | Change::Changed(document) = change {
+            if let Change::Insert(document) | Change::Replace(document) = change {
                 needs::check(&Stored(document), &self.direct.server().capabilities)?;
             }
         }
@@ -164,7 +174,7 @@ impl Inner {
             match self.write_one(namespace, change, durability).await {
                 Ok(()) => count += 1,
                 Err(error) if error.applied() == Applied::No && count > 0 => {
-                    return Ok(Some(Partly { count, refused: WriteError { index: 0, error } }));
+                    return Ok(Some(PartialWrite { count, refused: WriteError { index: 0, error } }));
                 }
                 Err(error) => return Err(error),
             }
@@ -175,32 +185,32 @@ impl Inner {
     async fn write_one(&self, namespace: &Namespace, change: Change, durability: Durability) -> Result<()> {
         let namespace = namespace.clone();
         match change {
-            Change::New(document) => {
+            Change::Insert(document) => {
                 let insert = Insert { durability, ..Insert::new(namespace, vec![document]) };
-                only(self.insert_plain(insert).await?.errors)
+                first_error(self.insert_directly(insert).await?.errors)
             }
-            Change::Changed(document) => {
+            Change::Replace(document) => {
                 let filter = by_id(insertion::id(&document)?.into());
                 let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
                 let update = Update { durability, ..Update::new(namespace, vec![statement]) };
                 let outcome = self.direct.update(update).await?;
-                only(outcome.errors)?;
-                if outcome.matched == 1 { Ok(()) } else { Err(not_alone()) }
+                first_error(outcome.errors)?;
+                if outcome.matched == 1 { Ok(()) } else { Err(another_writer()) }
             }
-            Change::Gone(id) => {
+            Change::Delete(id) => {
                 let statement = DeleteStatement { filter: by_id(id), multi: false, hint: None };
                 let outcome =
                     self.direct.delete(Delete { durability, ..Delete::new(namespace, vec![statement]) }).await?;
-                only(outcome.errors)?;
-                if outcome.deleted == 1 { Ok(()) } else { Err(not_alone()) }
+                first_error(outcome.errors)?;
+                if outcome.deleted == 1 { Ok(()) } else { Err(another_writer()) }
             }
         }
     }
 
-    /// Inserts into a collection whose only index is that on `_id`, which every server keeps.
-    async fn insert_plain(&self, request: Insert) -> Result<InsertOutcome> {
+    /// Inserts into a collection whose only index is the one on `_id`, which every server enforces.
+    async fn insert_directly(&self, request: Insert) -> Result<InsertOutcome> {
         let namespace = request.namespace.clone();
-        // FerretDB 1 does not say which key is taken.
+        // FerretDB 1 does not name the duplicate key.
         let complete = |error: Error, document: &RawDocument| match insertion::id(document) {
             Ok(id) if error.code() == Code::DuplicateKey => duplicate_key(&namespace, &IndexSpec::id(), &[Some(id)]),
             _ => error,
@@ -208,9 +218,9 @@ impl Inner {
         self.direct.run_insert(request, complete).await
     }
 
-    /// Inserts into a collection with further indexes. In turn.
+    /// Inserts into a collection with further indexes. The caller holds the lock.
     async fn insert_indexed(&self, request: Insert) -> Result<InsertOutcome> {
-        let image = self.whole(&request.namespace).await?;
+        let copy = self.copy_collection(&request.namespace).await?;
         let mut all = InsertOutcome::default();
         for (index, document) in request.documents.into_iter().enumerate() {
             let one = |document| Insert {
@@ -219,12 +229,12 @@ impl Inner {
             };
             let inserted = async {
                 let document = insertion::prepare(document, &*self.sources.ids)?;
-                only(image.store.insert(one(document.clone())).await?.errors)?;
-                only(self.insert_plain(one(document)).await?.errors)
+                first_error(copy.store.insert(one(document.clone())).await?.errors)?;
+                first_error(self.insert_directly(one(document)).await?.errors)
             };
             match inserted.await {
                 Ok(()) => all.inserted += 1,
-                Err(error) => all.errors.push(of_statement(error, index, all.inserted > 0)?),
+                Err(error) => all.errors.push(statement_error(error, index, all.inserted > 0)?),
             }
             if request.ordered && !all.errors.is_empty() {
                 break;
@@ -234,12 +244,12 @@ impl Inner {
     }
 }
 
-fn only(errors: Vec<WriteError>) -> Result<()> {
+fn first_error(errors: Vec<WriteError>) -> Result<()> {
     errors.into_iter().next().map_or(Ok(()), |refused| Err(refused.error))
 }
 
-/// A document was there a moment ago, in our own turn.
-fn not_alone() -> Error {
+/// Returns the error for a document that has changed while this store held the lock.
+fn another_writer() -> Error {
     let text =
         "a document has changed meanwhile: somebody else writes to this server, which does not keep two writers apart";
     Error::command(Code::WriteConflict, text)

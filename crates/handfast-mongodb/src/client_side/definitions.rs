@@ -1,4 +1,4 @@
-//! Collections and indexes: looked at here, then defined on the server, in turn.
+//! Definitions of collections and indexes: checks them on a copy, then sends them to the server.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use handfast_store::{
     Namespace, RenameCollection, Result,
 };
 
-use super::image::Image;
-use super::{Inner, JudgedStore};
+use super::working_copy::WorkingCopy;
+use super::{ClientSideStore, Inner};
 use crate::needs;
 
-impl JudgedStore {
-    /// Runs a definition in turn; whatever becomes of it, the indexes are looked at anew.
+impl ClientSideStore {
+    /// Runs a definition while no write runs, and clears the cache of indexes before and after it.
     pub(super) async fn define<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
         define: impl FnOnce(Arc<Inner>) -> F + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        self.in_turn(async move {
+        self.run_serially(async move {
             inner.forget_indexes();
             let result = define(Arc::clone(&inner)).await;
             inner.forget_indexes();
@@ -33,10 +33,10 @@ impl JudgedStore {
 impl Inner {
     pub(super) async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
         let namespace = &request.namespace;
-        let image = self.whole(namespace).await?;
-        let before = specs(&image, namespace).await?;
-        let counts = image.store.create_indexes(request.clone()).await?;
-        let indexes: Vec<_> = specs(&image, namespace)
+        let copy = self.copy_collection(namespace).await?;
+        let before = specs(&copy, namespace).await?;
+        let counts = copy.store.create_indexes(request.clone()).await?;
+        let indexes: Vec<_> = specs(&copy, namespace)
             .await?
             .into_iter()
             .filter(|index| !before.contains(index) && !index.is_id())
@@ -53,10 +53,10 @@ impl Inner {
 
     pub(super) async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
         let namespace = &request.namespace;
-        let image = self.whole(namespace).await?;
-        let before = specs(&image, namespace).await?;
-        let count = image.store.drop_indexes(request.clone()).await?;
-        let left = specs(&image, namespace).await?;
+        let copy = self.copy_collection(namespace).await?;
+        let before = specs(&copy, namespace).await?;
+        let count = copy.store.drop_indexes(request.clone()).await?;
+        let left = specs(&copy, namespace).await?;
         for index in before.into_iter().filter(|index| !left.contains(index)) {
             let selector = IndexSelector::Names(vec![index.name]);
             self.direct.drop_indexes(DropIndexes { namespace: namespace.clone(), selector }).await?;
@@ -65,9 +65,9 @@ impl Inner {
     }
 
     pub(super) async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        let image = self.whole(&request.namespace).await?;
-        let answer = image.store.modify_collection(request.clone()).await?;
-        // A server that could have such an index, could change it: the image would have it.
+        let copy = self.copy_collection(&request.namespace).await?;
+        let answer = copy.store.modify_collection(request.clone()).await?;
+        // An index that the server can create and not change is found here, after the copy has accepted the change.
         needs::check(&request, &self.direct.server().capabilities)?;
         if request.index.is_some() {
             self.direct.modify_collection(request).await?;
@@ -92,7 +92,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// The databases that hold a collection; a server may list others.
+    /// Lists the databases that have a collection; a server may list others.
     pub(super) async fn list_databases(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for name in self.direct.list_databases().await? {
@@ -103,9 +103,9 @@ impl Inner {
         Ok(names)
     }
 
-    /// Counts and bytes of the documents themselves; what the server says are those of its own tables.
+    /// Returns counts and sizes of the documents; the server reports those of its own tables.
     pub(super) async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        let stats = self.whole(namespace).await?.store.collection_stats(namespace).await?;
+        let stats = self.copy_collection(namespace).await?.store.collection_stats(namespace).await?;
         if !stats.exists {
             return Ok(stats);
         }
@@ -114,9 +114,9 @@ impl Inner {
     }
 }
 
-/// The indexes in the image; none of a collection that does not exist.
-async fn specs(image: &Image, namespace: &Namespace) -> Result<Vec<IndexSpec>> {
-    match image.store.list_indexes(namespace).await {
+/// Returns the indexes in the copy; none if the collection does not exist.
+async fn specs(copy: &WorkingCopy, namespace: &Namespace) -> Result<Vec<IndexSpec>> {
+    match copy.store.list_indexes(namespace).await {
         Ok(infos) => Ok(infos.into_iter().map(|info| info.spec).collect()),
         Err(error) if error.code() == Code::NamespaceNotFound => Ok(Vec::new()),
         Err(error) => Err(error),

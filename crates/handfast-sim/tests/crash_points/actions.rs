@@ -1,4 +1,4 @@
-//! What is done at each crash point: transactions and retryable writes, each under a name of its own.
+//! The actions at each crash point: transactions and retryable writes, each with a name of its own.
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{
@@ -9,12 +9,12 @@ use handfast_txn::{Database, Isolation, Outcome, Transaction, TransactionId, Tra
 
 use crate::defect::Defect;
 
-/// Money that is there before, and after each act.
+/// Money that is there before, and after each action.
 pub(crate) const MONEY: i64 = 30;
 
 /// One thing that is done wholly or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     /// Two documents in one transaction.
     Transfer,
     /// A collection with a unique index and two documents in it, and a document elsewhere.
@@ -27,9 +27,9 @@ pub(crate) enum Act {
     RetryableUpsert,
 }
 
-impl Act {
-    pub(crate) const ALL: [Act; 5] =
-        [Act::Transfer, Act::OpenBranch, Act::RetryableUpdate, Act::CloseAccount, Act::RetryableUpsert];
+impl Action {
+    pub(crate) const ALL: [Action; 5] =
+        [Action::Transfer, Action::OpenBranch, Action::RetryableUpdate, Action::CloseAccount, Action::RetryableUpsert];
 
     /// Its name, by which it is done once.
     pub(crate) fn id(self) -> TransactionId {
@@ -37,11 +37,11 @@ impl Act {
     }
 
     pub(crate) fn is_transaction(self) -> bool {
-        !matches!(self, Act::RetryableUpdate | Act::RetryableUpsert)
+        !matches!(self, Action::RetryableUpdate | Action::RetryableUpsert)
     }
 
     /// Does it, and tells the answer.
-    pub(crate) async fn carry_out(self, database: &Database, defect: Option<Defect>) -> Result<String> {
+    pub(crate) async fn execute(self, database: &Database, defect: Option<Defect>) -> Result<String> {
         if self.is_transaction() {
             let transaction = begin(database, self.id()).await?;
             self.write(&transaction).await?;
@@ -52,14 +52,13 @@ impl Act {
         Ok(format!("{outcome:?}"))
     }
 
-    /// What a client does that does not know whether it was done. A commit that was done and is repeated must answer as
-    /// it did the first time, whatever comes with it.
+    /// Repeats the action, as a client without an answer does. A repeated commit must return the first result, whatever its writes.
     pub(crate) async fn repeat(self, database: &Database, defect: Option<Defect>) -> Result<String> {
         if !self.is_transaction() {
-            return self.carry_out(database, defect).await;
+            return self.execute(database, defect).await;
         }
         let Outcome::Committed(at) = database.outcome(self.id()).await? else {
-            return self.carry_out(database, defect).await;
+            return self.execute(database, defect).await;
         };
         let transaction = begin(database, self.id()).await?;
         transaction.insert_one(&accounts(), rawdoc! { "_id": "doubled", "balance": 1_000_i64 }).await?;
@@ -69,11 +68,11 @@ impl Act {
 
     async fn write(self, transaction: &Transaction) -> Result<()> {
         match self {
-            Act::Transfer => {
+            Action::Transfer => {
                 pay(transaction, "Bob", -7).await?;
                 pay(transaction, "Joe", 7).await
             }
-            Act::OpenBranch => {
+            Action::OpenBranch => {
                 transaction.create_collection(&branch(), CollectionOptions::default()).await?;
                 let index = rawdoc! { "key": { "desk": 1 }, "name": "desk_1", "unique": true };
                 let indexes = vec![IndexSpec::from_document(&index)?];
@@ -84,7 +83,7 @@ impl Act {
                 pay(transaction, "Joe", -4).await?;
                 transaction.insert_one(&accounts(), rawdoc! { "_id": "branch", "balance": 4_i64 }).await
             }
-            Act::CloseAccount => {
+            Action::CloseAccount => {
                 let found = transaction.find_one(&branch(), rawdoc! { "desk": 2 }).await?;
                 let clerk = found.ok_or_else(|| unexpected("nobody sits at desk 2"))?;
                 let Some(account) = transaction.find_one(&accounts(), rawdoc! { "_id": "branch" }).await? else {
@@ -98,13 +97,13 @@ impl Act {
                 let change = rawdoc! { "$set": { "desk": 2 } };
                 transaction.upsert_one(&branch(), rawdoc! { "_id": "Eve" }, change).await.map(drop)
             }
-            Act::RetryableUpdate | Act::RetryableUpsert => Err(unexpected("no transaction")),
+            Action::RetryableUpdate | Action::RetryableUpsert => Err(unexpected("no transaction")),
         }
     }
 
     fn update(self) -> Update {
         let change = |document| UpdateSpec::Document(document);
-        let statement = if self == Act::RetryableUpdate {
+        let statement = if self == Action::RetryableUpdate {
             // Money from hand to hand in one document: done twice, it would show.
             UpdateStatement::one(rawdoc! { "_id": "Bob" }, change(rawdoc! { "$inc": { "visits": 1 } }))
         } else {
@@ -123,7 +122,7 @@ pub(crate) async fn fill(store: &dyn DocumentStore) {
     }
 }
 
-/// Everything that is stored, indexes and the records of outcomes too.
+/// Returns all stored documents, with indexes and records of outcomes.
 pub(crate) async fn dump(store: &dyn DocumentStore) -> Vec<RawDocumentBuf> {
     let mut everything = Vec::new();
     for namespace in [accounts(), branch(), Ticket::namespace().unwrap()] {

@@ -1,18 +1,18 @@
-//! Keys and values as small numbers.
+//! Numbers the keys and values of a history.
 
 use std::collections::HashMap;
 
 use crate::event::Name;
 
-/// Names and their numbers, in the order in which they came up.
+/// A table of names and their numbers, in order of appearance.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     numbers: HashMap<Name, u32>,
     names: Vec<Name>,
 }
 
-impl Names {
-    /// The number of a name, a fresh one if it has none. More than four billion names would not fit the memory.
+impl NameTable {
+    /// Returns the number of a name; adds the name if it is new. More than four billion names would not fit into memory.
     pub(super) fn number(&mut self, name: &Name) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;

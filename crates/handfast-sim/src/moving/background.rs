@@ -1,9 +1,9 @@
-//! What happens beside the transactions of clients: a document comes and goes that some queries fail for, and collections are made,
-//! filled, indexed, renamed, emptied and dropped.
+//! Changes in the background of the clients' transactions: inserts and deletes a document that some queries fail for, and creates, fills,
+//! indexes, renames, empties and drops collections.
 //!
-//! Nothing is lost by that. Documents are moved from one collection to another one as clients move them, and a collection is dropped when
-//! it is empty; that stays so, as clients insert into the first collection only, which is never dropped, and put into the others
-//! what they have taken from the same place. Older snapshots have the documents that were there before.
+//! No document of a key is lost. Documents move between collections in transactions, and a collection is dropped only when it is empty.
+//! It stays empty, because clients insert new `_id`s only into the first collection, which is never dropped. Older snapshots keep the
+//! documents of dropped collections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,24 +20,24 @@ use super::{MovingClient, Tally};
 use crate::workload::{below, one_in};
 use crate::{Failure, database};
 
-/// Commits of clients from one change to the next: where the catalog changes without a pause, nobody comes to a commit.
+/// The number of commits of clients between two changes: without a pause, no client would commit.
 const COMMITS_BETWEEN: u64 = 3;
-/// More than so many, and clients wait for the change.
+/// The number of further commits after which clients wait for the change.
 const COMMITS_AHEAD_MAX: u64 = 2;
-/// Documents that are moved at a time.
+/// The number of documents that one step moves.
 const MOVED_AT_ONCE: u64 = 3;
-/// Attempts to take a document out of a collection that is to be dropped.
+/// The number of attempts to empty a collection before a drop.
 const ATTEMPTS_MAX: u32 = 60;
-/// Turns of the others between two looks at whether they have gone on..
+/// The number of times that [`until`] yields before it pauses.
 const TURNS: u32 = 200;
-/// ..and a pause, in case they all wait for something.
+/// The pause of [`until`], in case all clients wait for time to pass.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Lets others go on until something is so.
-pub(super) async fn until(is_so: impl Fn() -> bool) {
+/// Yields to other tasks until a condition holds.
+pub(super) async fn until(is_met: impl Fn() -> bool) {
     loop {
         for _ in 0..TURNS {
-            if is_so() {
+            if is_met() {
                 return;
             }
             tokio::task::yield_now().await;
@@ -46,42 +46,42 @@ pub(super) async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The document that some queries fail for.
-pub fn odd() -> RawDocumentBuf {
+/// Returns a document without the fields of a key's document, for which some queries fail.
+pub fn incomplete() -> RawDocumentBuf {
     rawdoc! { "_id": "odd" }
 }
 
-/// Somebody who changes what clients only use.
-pub struct Beside {
+/// Changes collections, indexes and further documents while clients run transactions.
+pub struct BackgroundChanges {
     client: MovingClient,
     database: Database,
     random: Arc<dyn Random>,
     tally: Tally,
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundChanges {
     fn drop(&mut self) {
         self.client.wait_after(u64::MAX);
     }
 }
 
-impl Beside {
-    /// On a database over the store that the client uses.
+impl BackgroundChanges {
+    /// Creates background changes on a database over the client's store.
     pub fn new(client: MovingClient, database: Database, random: Arc<dyn Random>) -> Self {
-        Beside { client, database, random, tally: Tally::default() }
+        BackgroundChanges { client, database, random, tally: Tally::default() }
     }
 
-    /// Goes on until it is told to stop; returns what was done.
+    /// Makes changes until `stop` is set; returns their counts.
     ///
     /// # Errors
-    /// The store does what is not expected of it.
+    /// [`Failure`] for any error but a conflict.
     pub async fn run(mut self, stop: Arc<AtomicBool>) -> Result<Tally, Failure> {
         let mut next = COMMITS_BETWEEN;
         while !stop.load(Ordering::Relaxed) {
             self.client.wait_after(next + COMMITS_AHEAD_MAX);
             until(|| self.client.commits() >= next || stop.load(Ordering::Relaxed)).await;
-            match self.act().await.map_err(database::step_failure) {
-                // Somebody else was in the way: the next one will do.
+            match self.change().await.map_err(database::step_failure) {
+                // The change conflicted with a transaction; the next one follows.
                 Ok(()) | Err(Failure::Conflict(_)) => {}
                 Err(failure) => return Err(failure),
             }
@@ -90,12 +90,12 @@ impl Beside {
         Ok(self.tally)
     }
 
-    async fn act(&mut self) -> StoreResult<()> {
+    async fn change(&mut self) -> StoreResult<()> {
         let collections = self.client.collections().to_vec();
         let [first, others @ ..] = &*collections else { return Ok(()) };
         let any = || &others[usize::try_from(below(&*self.random, others.len() as i64)).unwrap_or(0)];
         if others.is_empty() || one_in(&*self.random, 3) {
-            return self.let_odd_come_or_go(first).await;
+            return self.toggle_incomplete(first).await;
         }
         match below(&*self.random, 6) {
             0 | 1 => {
@@ -118,38 +118,38 @@ impl Beside {
         }
     }
 
-    async fn let_odd_come_or_go(&self, first: &Namespace) -> StoreResult<()> {
-        match self.database.delete_one(first, odd()).await? {
+    async fn toggle_incomplete(&self, first: &Namespace) -> StoreResult<()> {
+        match self.database.delete_one(first, incomplete()).await? {
             true => Ok(()),
-            false => self.database.insert_one(first, odd()).await,
+            false => self.database.insert_one(first, incomplete()).await,
         }
     }
 
-    /// Moves some documents; makes the collection if need be.
+    /// Moves some documents to a collection, which may not exist yet.
     async fn fill(&mut self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
         if one_in(&*self.random, 2) && !self.exists(to).await? {
             self.database.create_collection(to, CollectionOptions::default()).await?;
             self.tally.collections_changed += 1;
         }
-        let some = rawdoc! { "_id": { "$gte": below(&*self.random, 64) } };
-        let find = Find { limit: Some(MOVED_AT_ONCE), ..Find::new(from.clone(), some) };
+        let filter = rawdoc! { "_id": { "$gte": below(&*self.random, 64) } };
+        let find = Find { limit: Some(MOVED_AT_ONCE), ..Find::new(from.clone(), filter) };
         for document in self.database.find_all(find).await? {
             self.move_one(from, to, &document).await?;
         }
         Ok(())
     }
 
-    /// Moves one document, as somebody else may have changed it.
+    /// Moves one document in a transaction that reads it again.
     async fn move_one(&self, from: &Namespace, to: &Namespace, seen: &RawDocumentBuf) -> StoreResult<()> {
-        let Ok(place) = seen.get_i64("_id") else { return Ok(()) };
+        let Ok(id) = seen.get_i64("_id") else { return Ok(()) };
         let tx = self.database.begin().await.map_err(StoreError::from)?;
-        let Some(document) = tx.find_one(from, rawdoc! { "_id": place }).await? else { return Ok(()) };
-        tx.delete_one(from, rawdoc! { "_id": place }).await?;
+        let Some(document) = tx.find_one(from, rawdoc! { "_id": id }).await? else { return Ok(()) };
+        tx.delete_one(from, rawdoc! { "_id": id }).await?;
         tx.insert_one(to, document).await?;
         tx.commit().await.map(drop).map_err(StoreError::from)
     }
 
-    /// Moves all documents out of a collection, and drops it.
+    /// Moves all documents out of a collection and drops it.
     async fn empty(&mut self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(document) = self.database.find_one(from, rawdoc! {}).await? else {
@@ -165,7 +165,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Gives a collection another name; what has that name now is dropped, so it has to be empty.
+    /// Renames a collection. Replaces the target, if that is empty.
     async fn rename(&mut self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
         if from == to || !self.exists(from).await? || self.database.count_matching(to, rawdoc! {}).await? > 0 {
             return Ok(());
@@ -176,14 +176,14 @@ impl Beside {
         Ok(())
     }
 
-    /// Makes an index or drops it.
+    /// Creates an index, or drops it if it exists.
     async fn index(&mut self, namespace: &Namespace) -> StoreResult<()> {
         let index = IndexSpec::new(rawdoc! { "key": 1 });
         if !self.exists(namespace).await? {
             return Ok(());
         }
-        let there = self.database.list_indexes(namespace).await?;
-        match there.iter().any(|info| info.spec.name == index.name) {
+        let indexes = self.database.list_indexes(namespace).await?;
+        match indexes.iter().any(|info| info.spec.name == index.name) {
             false => self.database.create_index(namespace, index).await?,
             true => {
                 let selector = IndexSelector::Names(vec![index.name]);

@@ -1,8 +1,8 @@
-//! A collection is dropped or renamed beside those who commit in it and in another one: nothing is half lost.
+//! Drops or renames a collection while transactions commit in it and in another one: no transaction is applied in part.
 //!
-//! Each transaction puts one number into both collections, the first of which has its primary and goes away meanwhile, twice. What
-//! was acknowledged is in the one that stays; what was refused is nowhere. A collection that is renamed loses nothing, so there each number
-//! is in both or in none.
+//! Each transaction inserts a number into both collections. The first one has its primary and is removed twice meanwhile. Acknowledged
+//! numbers are in the other collection, refused ones in none. A renamed collection keeps its documents, so each number is in both
+//! collections or in none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use handfast_store::decorator::{Fault, Plan};
 use handfast_store::{DocumentStore, Find, MemoryStore, Namespace, RenameCollection, Sources, StoreExt};
 use handfast_txn::{Database, Error, Percolator};
 
-use crate::conductor::{Conductor, Gate, Weather};
+use crate::scenario::options;
+use crate::scheduler::{Disturbance, Gate, Scheduler};
 use crate::seeds;
-use crate::stage::options;
 
-/// Clients, on two processes by turns..
+/// The number of clients, on two processes in turn.
 const CLIENTS: i32 = 3;
-/// ..and what each of them tries.
+/// The number of transactions of each client.
 const NUMBERS: i32 = 4;
-/// Times that the collection goes away.
-const DEPARTURES: usize = 2;
+/// The number of times that the collection is removed.
+const REMOVALS: usize = 2;
 
-/// Seeds of each kind of weather, if nothing else is said: some ten seconds' worth.
+/// The default number of seeds of each disturbance, which take about ten seconds.
 const SCHEDULES: u64 = 40;
 
-/// What a client was told.
+/// The result of a commit, as the client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum CommitResult {
     Committed,
     Refused,
     Unknown,
@@ -43,7 +43,7 @@ fn moved(time: usize) -> Namespace {
     named(&format!("moved{time}"))
 }
 
-async fn put(database: &Database, number: i32) -> Told {
+async fn put(database: &Database, number: i32) -> CommitResult {
     let put = async {
         let tx = database.begin().await?;
         for namespace in [named("going"), named("kept")] {
@@ -52,9 +52,9 @@ async fn put(database: &Database, number: i32) -> Told {
         tx.commit().await
     };
     match put.await {
-        Ok(_) => Told::Committed,
-        Err(Error::CommitUnknown { .. }) => Told::Unknown,
-        Err(Error::Conflict(_) | Error::Store(_)) => Told::Refused,
+        Ok(_) => CommitResult::Committed,
+        Err(Error::CommitUnknown { .. }) => CommitResult::Unknown,
+        Err(Error::Conflict(_) | Error::Store(_)) => CommitResult::Refused,
     }
 }
 
@@ -71,8 +71,8 @@ async fn numbers(database: &Database, namespaces: &[Namespace]) -> BTreeSet<i32>
     numbers
 }
 
-/// Plays the schedule of a seed. Returns what the clients were told, and what is wrong.
-async fn play(seed: u64, weather: Weather, is_renamed: bool) -> (Vec<Told>, Vec<String>) {
+/// Runs the schedule of a seed. Returns the results of the clients, and the problems.
+async fn run_schedule(seed: u64, disturbance: Disturbance, is_renamed: bool) -> (Vec<CommitResult>, Vec<String>) {
     let (sources, clock) = Sources::manual(seed);
     clock.set(DateTime::from_millis(0));
     let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(sources.clone()));
@@ -85,19 +85,19 @@ async fn play(seed: u64, weather: Weather, is_renamed: bool) -> (Vec<Told>, Vec<
     for client in 0..CLIENTS {
         let database = open(&gates[client as usize % 2]);
         running.push(tokio::spawn(async move {
-            let mut told = Vec::new();
+            let mut results = Vec::new();
             for number in client * NUMBERS..(client + 1) * NUMBERS {
-                told.push((number, put(&database, number).await));
+                results.push((number, put(&database, number).await));
                 pause().await;
             }
-            told
+            results
         }));
     }
     let database = open(&gates[2]);
     let going = tokio::spawn(async move {
-        for time in 0..DEPARTURES {
+        for time in 0..REMOVALS {
             pause().await;
-            // What fails was not done, or is done later.
+            // A failed removal was not applied, or is applied later.
             let _ = match is_renamed {
                 true => {
                     let request = RenameCollection { from: named("going"), to: moved(time), drop_target: false };
@@ -115,16 +115,16 @@ async fn play(seed: u64, weather: Weather, is_renamed: bool) -> (Vec<Told>, Vec<
         }
     });
 
-    let mut conductor = Conductor::new(gates, vec![Arc::clone(&clock)], seed, weather);
+    let mut scheduler = Scheduler::new(gates, vec![Arc::clone(&clock)], seed, disturbance);
     let is_done = || going.is_finished() && running.iter().all(tokio::task::JoinHandle::is_finished);
-    conductor.conduct(is_done, async || {}).await;
+    scheduler.run(is_done, async || {}).await;
     cleaning.abort();
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for client in running {
-        told.extend(client.await.unwrap());
+        results.extend(client.await.unwrap());
     }
-    // What is late arrives; then everything runs out.
-    for gate in &conductor.gates {
+    // Late requests arrive; then all locks expire.
+    for gate in &scheduler.gates {
         gate.restart();
         gate.deliver_late().await;
     }
@@ -135,52 +135,52 @@ async fn play(seed: u64, weather: Weather, is_renamed: bool) -> (Vec<Told>, Vec<
     }
     let reader = Database::percolator(store, sources, options()).unwrap();
     let kept = numbers(&reader, &[named("kept")]).await;
-    let names: Vec<_> = (0..DEPARTURES).map(moved).chain([named("going")]).collect();
+    let names: Vec<_> = (0..REMOVALS).map(moved).chain([named("going")]).collect();
     let going = numbers(&reader, &names).await;
-    let mut complaints = Vec::new();
-    for (number, told) in &told {
+    let mut problems = Vec::new();
+    for (number, results) in &results {
         let (is_kept, is_there) = (kept.contains(number), going.contains(number));
-        let is_right = match told {
-            Told::Committed => is_kept && (is_there || !is_renamed),
-            Told::Refused => !is_kept && !is_there,
-            Told::Unknown if is_renamed => is_kept == is_there,
-            Told::Unknown => is_kept || !is_there,
+        let is_right = match results {
+            CommitResult::Committed => is_kept && (is_there || !is_renamed),
+            CommitResult::Refused => !is_kept && !is_there,
+            CommitResult::Unknown if is_renamed => is_kept == is_there,
+            CommitResult::Unknown => is_kept || !is_there,
         };
         if !is_right {
-            complaints.push(format!("{number}: {told:?}, kept {is_kept}, where it goes {is_there}"));
+            problems.push(format!("{number}: {results:?}, kept {is_kept}, where it goes {is_there}"));
         }
     }
-    (told.into_iter().map(|(_, told)| told).collect(), complaints)
+    (results.into_iter().map(|(_, results)| results).collect(), problems)
 }
 
-async fn nothing_is_half_lost(weather: Weather) {
+async fn check_collection_removals(disturbance: Disturbance) {
     let (mut committed, mut refused, mut unknown) = (0, 0, 0);
     for seed in seeds(SCHEDULES) {
-        let (told, complaints) = play(seed, weather, seed % 2 == 0).await;
-        assert!(complaints.is_empty(), "{weather:?} seed {seed}:\n{}", complaints.join("\n"));
-        let count = |of| told.iter().filter(|told| **told == of).count() as u64;
-        committed += count(Told::Committed);
-        refused += count(Told::Refused);
-        unknown += count(Told::Unknown);
+        let (results, problems) = run_schedule(seed, disturbance, seed % 2 == 0).await;
+        assert!(problems.is_empty(), "{disturbance:?} seed {seed}:\n{}", problems.join("\n"));
+        let count = |of| results.iter().filter(|results| **results == of).count() as u64;
+        committed += count(CommitResult::Committed);
+        refused += count(CommitResult::Refused);
+        unknown += count(CommitResult::Unknown);
     }
     let schedules = seeds(SCHEDULES).count() as u64;
-    println!("{weather:?}: {schedules} schedules; {committed} committed, {refused} refused, {unknown} unknown");
+    println!("{disturbance:?}: {schedules} schedules; {committed} committed, {refused} refused, {unknown} unknown");
     if schedules > 1 {
         assert!(committed > schedules && refused > schedules, "{committed} committed, {refused} refused");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn departures_while_locks_run_out() {
-    nothing_is_half_lost(Weather::Slow).await;
+async fn collection_removals_while_locks_run_out() {
+    check_collection_removals(Disturbance::ExpiringLocks).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn departures_with_lost_late_and_repeated_requests() {
-    nothing_is_half_lost(Weather::Lossy).await;
+async fn collection_removals_with_lost_late_and_repeated_requests() {
+    check_collection_removals(Disturbance::LostRequests).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn departures_with_crashes() {
-    nothing_is_half_lost(Weather::Deadly).await;
+async fn collection_removals_with_crashes() {
+    check_collection_removals(Disturbance::Crashes).await;
 }

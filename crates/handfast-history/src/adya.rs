@@ -1,54 +1,54 @@
-//! The second judge: the crate `adya`, which shares no code with this one.
+//! The second judge: the crate `adya`, which shares no code with [`checker`](crate::checker).
 //!
-//! It takes a history as Jepsen has them. Three things are said in its words here:
-//! - A transaction of unknown outcome ends after everything else, under a process of its own: it may have happened at any
-//!   time since it began.
-//! - Of registers it does not look at unknown transactions at all. Those whose values were seen have committed; they are
-//!   handed over as such, with their writes alone.
-//! - A register's write follows the value that its transaction read (`wfr_keys`), as snapshot isolation has it.
+//! The crate takes histories in Jepsen's format. This module translates three things:
+//! - A transaction of unknown outcome ends after all others, under a process of its own, because it may have taken effect
+//!   at any time since it began.
+//! - `adya` ignores unknown transactions on registers. Those whose values were read have committed, so they are passed on
+//!   as committed transactions with their writes alone.
+//! - A write to a register follows the value that its transaction read (`wfr_keys`), as under snapshot isolation.
 //!
-//! A search that `adya` gives up is only for the name of what is wrong: that a forbidden cycle exists at all it finds out
-//! before, from components alone.
+//! A search that `adya` abandons costs only the name of an anomaly: it detects a forbidden cycle before, from the
+//! strongly connected components.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
-use adya::{History, Opts, Valid, Workload};
+use ::adya::history::{self, Id, Interner, Mop, Op, OpType, Scalar};
+use ::adya::{History, Opts, Valid, Workload};
 
-use crate::event::{Event, EventKind, Expectation, Isolation, MicroOp, Model, Name, Order, Seen};
+use crate::event::{Event, EventKind, Expectation, Isolation, MicroOp, Model, Name, Order, ReadValue};
 
-/// How long it looks for the name of an anomaly in one component. The verdict does not depend on it.
+/// The time limit for naming an anomaly in one component. The verdict does not depend on it.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What the second judge says.
+/// The findings of the crate `adya`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecondOpinion {
-    /// The names of what it found, none if the history is clean.
+pub struct AdyaReport {
+    /// The names of the anomalies.
     pub anomalies: Vec<String>,
-    /// Why, one explanation for each name.
+    /// An explanation for each name.
     pub explanations: Vec<String>,
 }
 
-/// Collects events for the second judge.
+/// Collects events and checks them with the crate `adya`.
 #[derive(Debug, Default)]
-pub struct SecondJudge {
+pub struct AdyaChecker {
     names: Interner,
     events: Vec<Op>,
-    /// Where each process's beginning without an end is.
+    /// The position of the open transaction's beginning, by process.
     pending: HashMap<i64, usize>,
-    /// Ends of unknown outcome: they come last.
+    /// Ends of unknown outcome, which are added last.
     unknown: Vec<Op>,
     model: Option<Model>,
 }
 
-impl SecondJudge {
-    /// One that has seen nothing.
+impl AdyaChecker {
+    /// Creates a checker without events.
     pub fn new(model: Option<Model>) -> Self {
-        SecondJudge { model, ..SecondJudge::default() }
+        AdyaChecker { model, ..AdyaChecker::default() }
     }
 
-    /// Takes the next event. What is malformed the first judge has refused.
+    /// Adds the next event. Malformed events are refused by [`Checker`](crate::checker::Checker).
     pub fn observe(&mut self, event: &Event) {
         if self.model.is_none() {
             self.model = event.operations.iter().find_map(MicroOp::model);
@@ -60,17 +60,17 @@ impl SecondJudge {
             EventKind::Fail => OpType::Fail,
             EventKind::Info => OpType::Info,
         };
-        let place = self.events.len();
+        let position = self.events.len();
         let begun = match kind {
-            OpType::Invoke => self.pending.insert(event.process, place),
+            OpType::Invoke => self.pending.insert(event.process, position),
             _ => self.pending.remove(&event.process),
         };
         if let (OpType::Fail | OpType::Info, Some(begun)) = (kind, begun) {
-            // What was planned may be seen, whether or not the client came so far.
+            // Planned writes may be visible, even if the client never learnt that they were executed.
             let planned = self.events[begun].value.iter().filter(|mop| !value.contains(mop)).cloned();
             value = planned.collect::<Vec<_>>().into_iter().chain(value).filter(is_write).collect();
         }
-        let op = Op { index: place as u64, kind, process: Some(event.process), value, time: None };
+        let op = Op { index: position as u64, kind, process: Some(event.process), value, time: None };
         match (kind, begun) {
             (OpType::Invoke, Some(lost)) => {
                 let planned = self.events[lost].value.iter().filter(|mop| is_write(mop)).cloned().collect();
@@ -82,8 +82,8 @@ impl SecondJudge {
         }
     }
 
-    /// Judges.
-    pub fn finish(mut self, expectation: Expectation) -> SecondOpinion {
+    /// Checks the events against an expectation.
+    pub fn finish(mut self, expectation: Expectation) -> AdyaReport {
         let mut left: Vec<usize> = self.pending.values().copied().collect();
         left.sort_unstable();
         for begun in left {
@@ -107,32 +107,32 @@ impl SecondJudge {
             wfr_keys: true,
             ..Opts::default()
         };
-        let report = adya::check(&history, workload, &options);
+        let report = ::adya::check(&history, workload, &options);
         if report.valid != Valid::False {
-            return SecondOpinion::default();
+            return AdyaReport::default();
         }
         let explanations = report.anomalies.values().filter_map(|anomalies| anomalies.first());
-        SecondOpinion {
+        AdyaReport {
             explanations: explanations.map(|anomaly| anomaly.explanation.clone()).collect(),
             anomalies: report.anomaly_types,
         }
     }
 
-    /// Lets a transaction end after all others, under a process that nobody else has.
+    /// Ends a transaction after all others, under a process number of its own.
     fn end_as_unknown(&mut self, begun: usize, value: Vec<Mop>) {
-        // Numbers below zero, from the smallest up: nobody counts processes there.
+        // Real process numbers are not negative.
         let process = Some(i64::MIN + i64::try_from(self.unknown.len()).unwrap_or(0));
         self.events[begun].process = process;
         self.unknown.push(Op { index: 0, kind: OpType::Info, process, value, time: None });
     }
 
-    /// Turns unknown transactions of which a committed one saw a value into committed ones.
+    /// Marks unknown transactions as committed if a committed one read a value of them.
     fn promote_seen(&mut self) {
         let committed = self.events.iter().filter(|op| op.kind == OpType::Ok);
         let reads = committed.flat_map(|op| &op.value);
         let seen: HashSet<(Id, Id)> = reads
             .filter_map(|mop| match mop {
-                Mop::Read { key, value: ReadValue::Scalar(value) } => Some((*key, *value)),
+                Mop::Read { key, value: history::ReadValue::Scalar(value) } => Some((*key, *value)),
                 _ => None,
             })
             .collect();
@@ -151,9 +151,11 @@ impl SecondJudge {
             MicroOp::Read { key, seen, .. } => {
                 let key = self.id(key);
                 let value = match seen {
-                    Seen::Nothing => ReadValue::Nil,
-                    Seen::Value(value) => ReadValue::Scalar(self.id(value)),
-                    Seen::List(list) => ReadValue::List(list.iter().map(|value| self.id(value)).collect()),
+                    ReadValue::Nothing => history::ReadValue::Nil,
+                    ReadValue::Value(value) => history::ReadValue::Scalar(self.id(value)),
+                    ReadValue::List(list) => {
+                        history::ReadValue::List(list.iter().map(|value| self.id(value)).collect())
+                    }
                 };
                 Mop::Read { key, value }
             }
@@ -172,7 +174,7 @@ fn is_write(mop: &Mop) -> bool {
     !matches!(mop, Mop::Read { .. })
 }
 
-/// The name of what is promised, as Elle has it.
+/// Returns Elle's name of the promised consistency model.
 fn model_name(expectation: Expectation) -> &'static str {
     match (expectation.isolation, expectation.order) {
         (Isolation::Snapshot, Order::None) => "snapshot-isolation",

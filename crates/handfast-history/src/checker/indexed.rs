@@ -1,50 +1,49 @@
-//! What is kept of a history: transactions with numbers for keys, values and versions.
+//! A history in memory: transactions, with numbers for keys, values and versions.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::names::Names;
+use super::names::NameTable;
 use crate::event::{Bank, Header, Model, Name};
 use crate::report::Counts;
 
-/// No value, no position, no transaction.
+/// Stands for no value, no position and no transaction.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How a transaction ended, as far as its client knows.
+/// The outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TransactionOutcome {
     Committed,
-    /// Refused: another was in the way.
+    /// The store reported an error without effect, such as a conflict.
     Failed,
-    /// Rolled back by its client on purpose.
+    /// The client rolled it back on purpose.
     GivenUp,
     Unknown,
 }
 
-impl Outcome {
-    /// Whether it has certainly had no effect.
+impl TransactionOutcome {
+    /// Returns whether the transaction certainly had no effect.
     pub(super) fn is_aborted(self) -> bool {
-        matches!(self, Outcome::Failed | Outcome::GivenUp)
+        matches!(self, TransactionOutcome::Failed | TransactionOutcome::GivenUp)
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// The number that the history gives it.
+    /// Its number in the history.
     pub(super) label: u64,
     pub(super) process: i64,
-    /// Positions among the events; [`NONE`] if it never ended.
+    /// The positions of its events; `completed` is [`NONE`] if it has no end.
     pub(super) invoked: u32,
     pub(super) completed: u32,
-    pub(super) outcome: Outcome,
-    /// Its share of [`Observed::operations`].
+    pub(super) outcome: TransactionOutcome,
+    /// Its range of [`IndexedHistory::operations`].
     pub(super) operations: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// Of what others wrote; one for each key. The value is a version: of a list the number of its elements, of a
-    /// register the value.
+pub(super) enum OperationKind {
+    /// The first read of a key. Its value is a version: the number of elements of a list, the value of a register.
     Read,
     Append,
     Write,
@@ -52,42 +51,41 @@ pub(super) enum What {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
-    pub(super) what: What,
+    pub(super) kind: OperationKind,
     pub(super) key: u32,
     pub(super) value: u32,
-    /// Of a write: whether it is its transaction's last to the key.
+    /// Whether a write is its transaction's last one to the key.
     pub(super) is_last: bool,
     pub(super) amount: Option<i64>,
 }
 
-/// A value of a key: who wrote it, who saw it.
+/// The writer and the first reader of a value of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) writer: u32,
-    /// Where it is in the list, if a read that fits the others showed it.
+    /// Its position in the list, if a read that agrees with the others showed it.
     pub(super) position: u32,
-    /// The first committed transaction that saw it.
+    /// The first committed transaction that read it.
     pub(super) reader: u32,
     pub(super) is_last: bool,
     pub(super) amount: Option<i64>,
 }
 
-/// A key.
 #[derive(Debug, Default)]
 pub(super) struct Key {
     /// The values of a list, in the order of the longest read.
     pub(super) order: Vec<u32>,
-    /// When the last committed reader of it began, and what it saw.
+    /// The event at which its last committed reader began, and the version that it read.
     pub(super) last_read: Option<(u32, u32)>,
 }
 
-/// A history, taken in.
+/// A history with its keys, values and transactions numbered.
 #[derive(Debug)]
-pub(super) struct Observed {
+pub(super) struct IndexedHistory {
     pub(super) model: Option<Model>,
     pub(super) bank: Option<Bank>,
-    pub(super) key_names: Names,
-    pub(super) value_names: Names,
+    pub(super) key_names: NameTable,
+    pub(super) value_names: NameTable,
     pub(super) keys: Vec<Key>,
     pub(super) transactions: Vec<Transaction>,
     pub(super) operations: Vec<Operation>,
@@ -100,13 +98,13 @@ impl Default for Written {
     }
 }
 
-impl Observed {
+impl IndexedHistory {
     pub(super) fn new(header: &Header) -> Self {
-        Observed {
+        IndexedHistory {
             model: header.model,
             bank: header.bank,
-            key_names: Names::default(),
-            value_names: Names::default(),
+            key_names: NameTable::default(),
+            value_names: NameTable::default(),
             keys: Vec::new(),
             transactions: Vec::new(),
             operations: Vec::new(),
@@ -128,12 +126,12 @@ impl Observed {
         &self.operations[self.transactions[transaction as usize].operations.clone()]
     }
 
-    /// Whoever wrote a value, if anybody did.
+    /// Returns the transaction that wrote a value.
     pub(super) fn writer(&self, key: u32, value: u32) -> Option<u32> {
         self.written.get(&(key, value)).map(|written| written.writer).filter(|writer| *writer != NONE)
     }
 
-    /// The value that a version of a key ends with.
+    /// Returns the last value in a version of a key.
     pub(super) fn value_of_version(&self, key: u32, version: u32) -> Option<u32> {
         if self.is_lists() {
             let last = (version as usize).checked_sub(1)?;
@@ -143,15 +141,15 @@ impl Observed {
         }
     }
 
-    /// Which transactions have committed, by their number here: acknowledged, or unknown and seen.
+    /// Returns for each transaction whether it has committed: it was acknowledged, or its outcome is unknown and a read shows it.
     pub(super) fn committed(&self) -> Vec<bool> {
         let transactions = (0u32..).zip(&self.transactions);
         let is_committed = |(number, transaction): (u32, &Transaction)| match transaction.outcome {
-            Outcome::Committed => true,
-            Outcome::Failed | Outcome::GivenUp => false,
-            Outcome::Unknown => self.operations_of(number).iter().any(|operation| {
+            TransactionOutcome::Committed => true,
+            TransactionOutcome::Failed | TransactionOutcome::GivenUp => false,
+            TransactionOutcome::Unknown => self.operations_of(number).iter().any(|operation| {
                 let written = self.written.get(&(operation.key, operation.value));
-                operation.what != What::Read && written.is_some_and(|written| written.reader != NONE)
+                operation.kind != OperationKind::Read && written.is_some_and(|written| written.reader != NONE)
             }),
         };
         transactions.map(is_committed).collect()
@@ -162,16 +160,16 @@ impl Observed {
             Counts { transactions: self.transactions.len() as u64, keys: self.keys.len() as u64, ..Counts::default() };
         for (transaction, is_committed) in self.transactions.iter().zip(committed) {
             let counter = match (transaction.outcome, is_committed) {
-                (Outcome::Committed, _) => &mut counts.committed,
-                (Outcome::Failed, _) => &mut counts.failed,
-                (Outcome::GivenUp, _) => &mut counts.given_up,
-                (Outcome::Unknown, true) => &mut counts.unknown_seen,
-                (Outcome::Unknown, false) => &mut counts.unknown_unseen,
+                (TransactionOutcome::Committed, _) => &mut counts.committed,
+                (TransactionOutcome::Failed, _) => &mut counts.failed,
+                (TransactionOutcome::GivenUp, _) => &mut counts.given_up,
+                (TransactionOutcome::Unknown, true) => &mut counts.unknown_seen,
+                (TransactionOutcome::Unknown, false) => &mut counts.unknown_unseen,
             };
             *counter += 1;
             if *is_committed {
                 let operations = &self.operations[transaction.operations.clone()];
-                let reads = operations.iter().filter(|operation| operation.what == What::Read).count() as u64;
+                let reads = operations.iter().filter(|operation| operation.kind == OperationKind::Read).count() as u64;
                 counts.reads += reads;
                 counts.writes += operations.len() as u64 - reads;
             }
@@ -179,19 +177,19 @@ impl Observed {
         counts
     }
 
-    /// How people call a transaction.
+    /// Returns the name of a transaction in reports.
     pub(super) fn title(&self, transaction: u32) -> String {
         format!("T{}", self.transactions[transaction as usize].label)
     }
 
-    /// A transaction with all that it did.
+    /// Describes a transaction and all its operations.
     pub(super) fn describe(&self, transaction: u32) -> String {
         let Transaction { process, outcome, .. } = &self.transactions[transaction as usize];
         let ending = match outcome {
-            Outcome::Committed => "",
-            Outcome::Failed => ", failed",
-            Outcome::GivenUp => ", given up",
-            Outcome::Unknown => ", outcome unknown",
+            TransactionOutcome::Committed => "",
+            TransactionOutcome::Failed => ", failed",
+            TransactionOutcome::GivenUp => ", given up",
+            TransactionOutcome::Unknown => ", outcome unknown",
         };
         let operations: Vec<String> =
             self.operations_of(transaction).iter().map(|operation| self.describe_operation(operation)).collect();
@@ -201,22 +199,22 @@ impl Observed {
     fn describe_operation(&self, operation: &Operation) -> String {
         let key = self.key_names.name(operation.key);
         let amount = operation.amount.map(|amount| format!(" ({amount})")).unwrap_or_default();
-        match operation.what {
-            What::Append => format!("append {key} {}", self.value_names.name(operation.value)),
-            What::Write => format!("write {key} {}{amount}", self.value_names.name(operation.value)),
-            What::Read if self.is_lists() => {
+        match operation.kind {
+            OperationKind::Append => format!("append {key} {}", self.value_names.name(operation.value)),
+            OperationKind::Write => format!("write {key} {}{amount}", self.value_names.name(operation.value)),
+            OperationKind::Read if self.is_lists() => {
                 let order = &self.keys[operation.key as usize].order;
                 let seen = &order[..order.len().min(operation.value as usize)];
                 format!("read {key} {}", self.list(seen))
             }
-            What::Read if operation.value == NONE => format!("read {key} nothing"),
-            What::Read => format!("read {key} {}{amount}", self.value_names.name(operation.value)),
+            OperationKind::Read if operation.value == NONE => format!("read {key} nothing"),
+            OperationKind::Read => format!("read {key} {}{amount}", self.value_names.name(operation.value)),
         }
     }
 
-    /// A list for people: the end of it, if it is long.
+    /// Shows a list, or the end of a long one.
     pub(super) fn list(&self, values: &[u32]) -> String {
-        /// Elements that are shown: enough to see the end, where the interesting thing is.
+        /// The number of elements that are shown; lists differ at their end.
         const SHOWN_MAX: usize = 12;
         let hidden = values.len().saturating_sub(SHOWN_MAX);
         let shown: Vec<String> =

@@ -1,14 +1,14 @@
-//! A graph of many transactions: edges in one array, components and cycles without recursion.
+//! A graph of transactions in one array of edges, with searches for components and cycles that do not recurse.
 
 use std::collections::{HashMap, VecDeque};
 
-/// The write of the next version.
+/// A write dependency: the target wrote the next version.
 pub(super) const WRITE: u8 = 1;
-/// A read of what the other wrote.
+/// A read dependency: the target read the version.
 pub(super) const READ: u8 = 2;
-/// A write of what the other had read.
+/// An antidependency: the target overwrote the version that was read.
 pub(super) const ANTI: u8 = 4;
-/// One after the other, in a session or in the world.
+/// Session or real-time order.
 pub(super) const ORDER: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,25 +16,24 @@ pub(super) struct Edge {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) label: u8,
-    /// The key that it is about.
     pub(super) key: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// Sorted by where they begin; those of node `n` are `starts[n]..starts[n + 1]`.
+    /// Sorted by origin; the edges of node `n` are `starts[n]..starts[n + 1]`.
     edges: Vec<Edge>,
     starts: Vec<usize>,
 }
 
-/// The part of a graph in which a cycle is looked for.
+/// A part of a graph in which cycles are searched.
 ///
-/// In an alternating view each node is there twice: as reached by an `ANTI` edge or by another. From the first, `ANTI`
-/// edges do not lead on; so its cycles are the graph's closed walks without two `ANTI` edges in a row.
+/// An alternating view has two vertices for each node: one reached by an `ANTI` edge, one reached by other edges. The first
+/// has no outgoing `ANTI` edges, so the cycles of the view are the graph's closed walks without two `ANTI` edges in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'g> {
     pub(super) graph: &'g Graph,
-    /// Labels of edges that are looked at.
+    /// The labels of the edges in the view.
     pub(super) labels: u8,
     pub(super) is_alternating: bool,
 }
@@ -71,7 +70,7 @@ impl View<'_> {
         vertex >> u32::from(self.is_alternating)
     }
 
-    /// Whether a vertex is one reached by an `ANTI` edge.
+    /// Returns whether the vertex is the one reached by an `ANTI` edge.
     pub(super) fn is_after_anti(&self, vertex: usize) -> bool {
         self.is_alternating && vertex & 1 == 1
     }
@@ -80,7 +79,7 @@ impl View<'_> {
         self.graph.edges_of(self.node(vertex))
     }
 
-    /// Where an edge leads from a vertex, if it is in the view.
+    /// Returns the target of an edge from a vertex, if the edge is in the view.
     fn follow(&self, vertex: usize, edge: &Edge) -> Option<usize> {
         let is_anti = edge.label == ANTI;
         if edge.label & self.labels == 0 || (is_anti && self.is_after_anti(vertex)) {
@@ -89,7 +88,7 @@ impl View<'_> {
         Some(if self.is_alternating { (edge.to as usize) << 1 | usize::from(is_anti) } else { edge.to as usize })
     }
 
-    /// The strongly connected components of more than one vertex (Tarjan, 1972, with a stack of its own).
+    /// Returns the strongly connected components of more than one vertex (Tarjan, 1972, with an explicit stack).
     pub(super) fn components(&self) -> Vec<Vec<usize>> {
         const NEW: u32 = u32::MAX;
         let vertices = self.vertices();
@@ -103,8 +102,8 @@ impl View<'_> {
                 continue;
             }
             calls.push((root, 0));
-            while let Some((vertex, place)) = calls.pop() {
-                if place == 0 {
+            while let Some((vertex, next_edge)) = calls.pop() {
+                if next_edge == 0 {
                     (index[vertex], low[vertex]) = (next, next);
                     next += 1;
                     open.push(vertex);
@@ -112,8 +111,8 @@ impl View<'_> {
                 }
                 let edges = self.edges_of(vertex);
                 let mut descended = false;
-                // An edge that was descended along is looked at once more: the lowest behind it is then known.
-                for (number, edge) in edges.iter().enumerate().skip(place.saturating_sub(1)) {
+                // The edge of the finished descent is visited again, as its target's lowest index is now known.
+                for (number, edge) in edges.iter().enumerate().skip(next_edge.saturating_sub(1)) {
                     let Some(target) = self.follow(vertex, edge) else { continue };
                     if index[target] == NEW {
                         calls.push((vertex, number + 1));
@@ -128,8 +127,8 @@ impl View<'_> {
                 if descended || low[vertex] != index[vertex] {
                     continue;
                 }
-                let place = open.iter().rposition(|member| *member == vertex).unwrap_or(0);
-                let component = open.split_off(place);
+                let start = open.iter().rposition(|member| *member == vertex).unwrap_or(0);
+                let component = open.split_off(start);
                 for member in &component {
                     is_open[*member] = false;
                 }
@@ -141,7 +140,7 @@ impl View<'_> {
         components
     }
 
-    /// A shortest cycle through a vertex among these, by its edges.
+    /// Returns the edges of a shortest cycle through a vertex among these members.
     pub(super) fn cycle(&self, start: usize, members: &HashMap<usize, ()>) -> Option<Vec<Edge>> {
         let mut reached: HashMap<usize, (usize, Edge)> = HashMap::new();
         let mut queue = VecDeque::from([start]);

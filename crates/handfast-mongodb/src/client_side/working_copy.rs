@@ -1,4 +1,4 @@
-//! What a request may be about, in a store in memory.
+//! Copies the documents that a request may match into a store in memory.
 
 use std::collections::BTreeMap;
 
@@ -13,77 +13,78 @@ use handfast_store::{
 
 use super::Inner;
 
-/// The documents of an image at most: they are in memory as long as the request runs.
-pub(super) const IMAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// How much is read at a time.
+/// The size limit of a copy, which is in memory while the request runs.
+pub(super) const WORKING_COPY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The size of a page that is read from the server.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 16 * 1024 * 1024 };
 
-/// The documents of a collection, or some of them.
-pub(super) struct Image {
+/// A copy of the documents of a collection, or of some of them.
+pub(super) struct WorkingCopy {
     pub(super) store: MemoryStore,
     namespace: Namespace,
 }
 
-/// A document by its `_id`, in the order of `_id`s.
+/// Documents in the order of their encoded `_id`s.
 pub(super) type Documents = BTreeMap<Vec<u8>, RawDocumentBuf>;
 
-/// What has to be written back.
+/// A change that has to be written back to the server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Change {
-    /// A document that was not there.
-    New(RawDocumentBuf),
-    /// One that is another now.
-    Changed(RawDocumentBuf),
-    /// The `_id` of one that is gone.
-    Gone(RawBson),
+    /// Inserts a new document.
+    Insert(RawDocumentBuf),
+    /// Replaces a document.
+    Replace(RawDocumentBuf),
+    /// Deletes the document with this `_id`.
+    Delete(RawBson),
 }
 
 impl Inner {
-    /// The whole collection with its indexes; it exists in the image if it does on the server.
-    pub(super) async fn whole(&self, namespace: &Namespace) -> Result<Image> {
-        let image = Image { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
+    /// Copies a whole collection with its indexes. It exists in the copy if it does on the server.
+    pub(super) async fn copy_collection(&self, namespace: &Namespace) -> Result<WorkingCopy> {
+        let copy = WorkingCopy { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
         let infos = self.direct.list_collections(namespace.database()).await?;
         if !infos.iter().any(|info| info.name == namespace.collection()) {
-            return Ok(image);
+            return Ok(copy);
         }
-        image.store.create_collection(namespace, CollectionOptions::default()).await?;
+        copy.store.create_collection(namespace, CollectionOptions::default()).await?;
         let indexes: Vec<_> = self.indexes(namespace).await?.iter().filter(|index| !index.is_id()).cloned().collect();
         if !indexes.is_empty() {
-            image.store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
+            copy.store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
         }
-        image.fill(self.direct.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?).await?;
-        Ok(image)
+        copy.fill(self.direct.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?).await?;
+        Ok(copy)
     }
 
-    /// The documents that a filter can match, without indexes.
-    pub(super) async fn of_filter(
+    /// Copies the documents that a filter can match, without indexes.
+    pub(super) async fn copy_matching(
         &self,
         namespace: &Namespace,
         filter: &RawDocument,
         variables: &RawDocument,
-    ) -> Result<Image> {
-        let image = Image { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
+    ) -> Result<WorkingCopy> {
+        let copy = WorkingCopy { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
         let options = CompileOptions::with_variables(variables)?;
         let wanted = match named_ids(&Filter::compile(filter, &options)?) {
-            Some(ids) if ids.is_empty() => return Ok(image),
+            Some(ids) if ids.is_empty() => return Ok(copy),
             Some(ids) if ids.iter().copied().all(is_plain) => by_ids(&ids),
             _ => RawDocumentBuf::new(),
         };
-        image.fill(self.direct.find(Find::new(namespace.clone(), wanted)).await?).await?;
-        Ok(image)
+        copy.fill(self.direct.find(Find::new(namespace.clone(), wanted)).await?).await?;
+        Ok(copy)
     }
 }
 
-impl Image {
+impl WorkingCopy {
     async fn fill(&self, mut cursor: Box<dyn Cursor>) -> Result<()> {
         let mut bytes = 0_usize;
         loop {
             let page = cursor.next_page(STEP).await?;
             bytes += page.documents.iter().map(|document| document.as_bytes().len()).sum::<usize>();
-            if bytes > IMAGE_BYTES_MAX {
+            if bytes > WORKING_COPY_BYTES_MAX {
                 let namespace = &self.namespace;
-                let text =
-                    format!("{namespace} is larger than {IMAGE_BYTES_MAX} bytes: too large to be judged in memory");
+                let text = format!(
+                    "{namespace} is larger than {WORKING_COPY_BYTES_MAX} bytes: too large to be evaluated in memory"
+                );
                 return Err(Error::command(Code::ExceededMemoryLimit, text));
             }
             let outcome = self.store.insert(Insert::new(self.namespace.clone(), page.documents)).await?;
@@ -96,35 +97,35 @@ impl Image {
         }
     }
 
-    /// All its documents.
+    /// Returns all documents of the copy.
     pub(super) async fn documents(&self) -> Result<Documents> {
         let all = self.store.find_all(Find::new(self.namespace.clone(), RawDocumentBuf::new())).await?;
         all.into_iter().map(|document| Ok((encoded(insertion::id(&document)?), document))).collect()
     }
 
-    /// What has changed since these were its documents, in the order of `_id`s.
+    /// Returns the changes since these were the documents of the copy, in the order of `_id`s.
     pub(super) async fn changes_since(&self, mut before: Documents) -> Result<Vec<Change>> {
         let mut changes = BTreeMap::new();
         for (key, document) in self.documents().await? {
             match before.remove(&key) {
-                None => drop(changes.insert(key, Change::New(document))),
-                Some(old) if old != document => drop(changes.insert(key, Change::Changed(document))),
+                None => drop(changes.insert(key, Change::Insert(document))),
+                Some(old) if old != document => drop(changes.insert(key, Change::Replace(document))),
                 Some(_) => {}
             }
         }
         for (key, document) in before {
-            changes.insert(key, Change::Gone(insertion::id(&document)?.into()));
+            changes.insert(key, Change::Delete(insertion::id(&document)?.into()));
         }
         Ok(changes.into_values().collect())
     }
 }
 
-/// Whether any server finds a document by such an `_id`.
+/// Returns whether every server finds a document by an `_id` of this type.
 fn is_plain(id: RawBsonRef<'_>) -> bool {
     matches!(id, RawBsonRef::String(_) | RawBsonRef::ObjectId(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_))
 }
 
-/// The filter that such servers find a document by fastest: FerretDB 1 reads the whole collection for any other.
+/// Returns a filter for `_id`s that FerretDB 1 answers fastest: it reads the whole collection for any other.
 fn by_ids(ids: &[RawBsonRef<'_>]) -> RawDocumentBuf {
     match *ids {
         [id] => by_id(id.into()),
@@ -132,7 +133,7 @@ fn by_ids(ids: &[RawBsonRef<'_>]) -> RawDocumentBuf {
     }
 }
 
-/// The filter for one `_id`.
+/// Returns the filter for one `_id`.
 pub(super) fn by_id(id: RawBson) -> RawDocumentBuf {
     match id {
         RawBson::Document(_) => rawdoc! { "_id": { "$eq": id } },

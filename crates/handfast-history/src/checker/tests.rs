@@ -1,9 +1,9 @@
-//! A history by hand for each anomaly, and clean ones.
+//! Histories written by hand: one for each anomaly, and clean ones.
 //!
-//! A line is a transaction: how it ended and what it did. Lines of one group overlap in time; a group begins when the one
-//! before it has ended (`--`). `p1 ok ..` names the process, which otherwise is a fresh one for each line.
+//! A line is a transaction: its outcome and its operations. Lines of one group overlap in time; a group begins after the
+//! previous one has ended (`--`). `p1 ok ..` names the process; otherwise each line has a process of its own.
 
-use crate::event::{Bank, Event, EventKind, Expectation, Header, Isolation, MicroOp, Model, Name, Order, Seen};
+use crate::event::{Bank, Event, EventKind, Expectation, Header, Isolation, MicroOp, Model, Name, Order, ReadValue};
 use crate::{Judges, Verdict};
 
 struct Case {
@@ -11,7 +11,7 @@ struct Case {
     isolation: Isolation,
     order: Order,
     history: &'static str,
-    /// The kinds that have to be found, and no others.
+    /// The kinds that have to be found, and nothing else.
     kinds: &'static [&'static str],
 }
 
@@ -178,9 +178,9 @@ fn each_anomaly_is_found_by_name_and_nothing_else_is() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A client that dies leaves its plan alone; one that fails also says how far it came.
+/// A client that stops leaves only its plan; one that fails also reports the operations that it executed.
 #[test]
-fn what_was_planned_may_be_seen() {
+fn planned_writes_may_be_visible() {
     let mut seen = events("info w a 7=60\nok r a 7=60 -- ok r a 7=60");
     seen[0].operations = ["w a 7", "w b 8"].map(operation).to_vec();
     for (kind, kinds) in [(EventKind::Info, vec![]), (EventKind::Fail, vec!["G1a"])] {
@@ -192,7 +192,7 @@ fn what_was_planned_may_be_seen() {
         assert_eq!(verdict.disagreement(), None);
         // Without its end.
         let mut judges = Judges::new(&Header::default());
-        let others = seen.iter().enumerate().filter(|(place, _)| *place != 2);
+        let others = seen.iter().enumerate().filter(|(position, _)| *position != 2);
         others.for_each(|(_, event)| judges.observe(event.clone()).unwrap());
         assert!(judges.finish(Expectation::default()).unwrap().is_clean());
     }
@@ -212,7 +212,7 @@ fn an_explanation_names_the_transactions_and_the_keys() {
 }
 
 #[test]
-fn what_happened_is_counted() {
+fn transactions_and_operations_are_counted() {
     let history = "ok r x []; a x 1\nfail a x 2\ngive-up a x 5\ngive-up a x 6\ninfo a x 3\ninfo a x 4\nok r x [] \
                    -- ok r x [1 3]";
     let counts = judge(history, Expectation::default()).report.counts;
@@ -226,7 +226,7 @@ fn what_happened_is_counted() {
 }
 
 #[test]
-fn what_is_no_history_is_refused() {
+fn malformed_histories_are_refused() {
     for (history, text) in [
         ("ok a x 1\nok a x 1", "the value 1 is written to key x twice"),
         ("ok a x 1\nok w x 2", "key x is used as a list and as a register"),
@@ -240,27 +240,27 @@ fn what_is_no_history_is_refused() {
     assert!(judges.observe(end).is_err());
 }
 
-/// A million of them would take a recursive search for components down with it.
+/// A recursive search for components would overflow the stack.
 #[test]
-fn a_long_chain_of_transactions_is_judged_without_recursion() {
+fn a_long_chain_of_transactions_is_checked_without_recursion() {
     const LENGTH: i64 = 100_000;
-    let mut judge = super::Judge::new(&Header { model: Some(Model::RwRegister), ..Header::default() });
+    let mut checker = super::Checker::new(&Header { model: Some(Model::RwRegister), ..Header::default() });
     let mut event = |kind, process, operations| {
         let event = Event { kind, process, transaction: None, operations, nanoseconds: None, error: None };
-        judge.observe(event).unwrap();
+        checker.observe(event).unwrap();
     };
-    // Each overwrites what the one before wrote, one after the other; the last one's value is seen by the first.
+    // Each overwrites the value of the previous one; the first reads the value of the last.
     for value in 0..LENGTH {
         let seen = if value == 0 { LENGTH } else { value };
-        let read = MicroOp::Read { key: 1.into(), seen: Seen::Value(seen.into()), amount: None };
+        let read = MicroOp::Read { key: 1.into(), seen: ReadValue::Value(seen.into()), amount: None };
         let write = MicroOp::Write { key: 1.into(), value: (value + 1).into(), amount: None };
         event(EventKind::Invoke, value, vec![]);
         event(EventKind::Ok, value, vec![read, write]);
     }
     let expectation = Expectation { order: Order::None, ..Expectation::default() };
-    let report = judge.finish(expectation).unwrap();
+    let report = checker.finish(expectation).unwrap();
     assert_eq!(report.kinds(), ["G0", "lost-write"]);
-    // All of them are in the one cycle; nobody wants to read that.
+    // All of them are in the one cycle, and the explanation is short.
     assert_eq!(report.anomalies[0].transactions.len(), LENGTH as usize);
     assert!(report.anomalies[0].explanation.lines().count() < 50);
 }
@@ -312,9 +312,9 @@ fn operation(text: &str) -> MicroOp {
     };
     let number = |text: &str| Name::Number(text.parse().unwrap());
     let seen = match value.strip_prefix('[') {
-        Some(list) => Seen::List(list.trim_end_matches(']').split_whitespace().map(number).collect()),
-        None if value == "nil" => Seen::Nothing,
-        None => Seen::Value(number(value)),
+        Some(list) => ReadValue::List(list.trim_end_matches(']').split_whitespace().map(number).collect()),
+        None if value == "nil" => ReadValue::Nothing,
+        None => ReadValue::Value(number(value)),
     };
     match what {
         "r" => MicroOp::Read { key, seen, amount },

@@ -1,4 +1,4 @@
-//! The contract: reads on an image, writes in turn.
+//! The implementation of `DocumentStore`: reads run on a copy, writes one after the other.
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
@@ -9,50 +9,50 @@ use handfast_store::{
     aggregation,
 };
 
-use super::JudgedStore;
-use super::image::Image;
+use super::ClientSideStore;
+use super::working_copy::WorkingCopy;
 
-impl JudgedStore {
-    /// What a read is about: its indexes matter only if it names one.
-    async fn image(
+impl ClientSideStore {
+    /// Makes the copy for a read. It has indexes only if the read names one.
+    async fn copy(
         &self,
         namespace: &Namespace,
         filter: &RawDocument,
         variables: &RawDocument,
         hint: Option<&Hint>,
-    ) -> Result<Image> {
+    ) -> Result<WorkingCopy> {
         match hint {
-            Some(_) => self.inner.whole(namespace).await,
-            None => self.inner.of_filter(namespace, filter, variables).await,
+            Some(_) => self.inner.copy_collection(namespace).await,
+            None => self.inner.copy_matching(namespace, filter, variables).await,
         }
     }
 }
 
 #[async_trait]
-impl DocumentStore for JudgedStore {
+impl DocumentStore for ClientSideStore {
     fn name(&self) -> &'static str {
         self.inner.direct.name()
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        self.insert_judged(request).await
+        self.insert_serially(request).await
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        let image = self.image(&request.namespace, &request.filter, &request.variables, request.hint.as_ref()).await?;
-        image.store.find(request).await
+        let copy = self.copy(&request.namespace, &request.filter, &request.variables, request.hint.as_ref()).await?;
+        copy.store.find(request).await
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
-        self.update_judged(request).await
+        self.update_serially(request).await
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        self.find_and_modify_judged(request).await
+        self.find_and_modify_serially(request).await
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
-        self.delete_judged(request).await
+        self.delete_serially(request).await
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
@@ -61,19 +61,19 @@ impl DocumentStore for JudgedStore {
 
     async fn count(&self, request: Count) -> Result<u64> {
         let none = RawDocumentBuf::new();
-        let image = self.image(&request.namespace, &request.filter, &none, request.hint.as_ref()).await?;
-        image.store.count(request).await
+        let copy = self.copy(&request.namespace, &request.filter, &none, request.hint.as_ref()).await?;
+        copy.store.count(request).await
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         let none = RawDocumentBuf::new();
-        let image = self.image(&request.namespace, &request.filter, &none, request.hint.as_ref()).await?;
-        image.store.distinct(request).await
+        let copy = self.copy(&request.namespace, &request.filter, &none, request.hint.as_ref()).await?;
+        copy.store.distinct(request).await
     }
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
         match &request.explained {
-            Explained::Find(find) => self.inner.whole(&find.namespace).await?.store.explain(request).await,
+            Explained::Find(find) => self.inner.copy_collection(&find.namespace).await?.store.explain(request).await,
             Explained::Aggregate(aggregate) => aggregation::explain(self, aggregate.clone(), request.verbosity).await,
         }
     }
