@@ -253,7 +253,7 @@ pub(crate) fn took(span: Span, collection: &Namespace, time: Duration) {
 }
 
 /// Something took from then until now.
-pub(crate) fn took_since(span: Span, collection: &Namespace, (clock, begun): (&dyn Clock, Duration)) {
+pub(crate) fn took_since(span: Span, collection: &Namespace, clock: &dyn Clock, begun: Duration) {
     took(span, collection, clock.elapsed().saturating_sub(begun));
 }
 

@@ -263,7 +263,8 @@ impl Steps {
     /// that this very change was made to: it is looked for before another document is changed.
     pub(crate) async fn find_first_and_update(
         &self,
-        (filter, sort): (&Document, &Document),
+        filter: &Document,
+        sort: &Document,
         change: &Document,
         ours: &Document,
     ) -> Result<Option<Document>> {

@@ -116,7 +116,7 @@ impl ExactlyOnce {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(mark, id, change).await?;
-        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::took_since(Span::Update, self.steps.namespace(), clock, begun);
         metrics::count(outcome.counted(), self.steps.namespace(), 1);
         Ok(outcome)
     }

@@ -114,7 +114,7 @@ impl TwoStep {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(token, id.into()).await?;
-        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::took_since(Span::Update, self.steps.namespace(), clock, begun);
         metrics::count(outcome.counted(), self.steps.namespace(), 1);
         Ok(outcome)
     }
@@ -122,7 +122,7 @@ impl TwoStep {
     async fn apply_uncounted(&self, token: Token, id: Bson) -> Result<Outcome> {
         for _ in 0..RACES_MAX {
             if self.announce(token, &id).await? {
-                return self.settle(token, &id).await;
+                return self.apply_pending(token, &id).await;
             }
             if self.steps.find_one(&self.options.memory.if_applied(&id, token)).await?.is_some() {
                 return Ok(Outcome::AlreadyApplied);
@@ -150,7 +150,7 @@ impl TwoStep {
     }
 
     /// Step 2: the token out of the list, and the change made. It matches once.
-    async fn settle(&self, token: Token, id: &Bson) -> Result<Outcome> {
+    async fn apply_pending(&self, token: Token, id: &Bson) -> Result<Outcome> {
         let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
         if self.steps.update_one(&filter, &self.update(token)?).await? {
             return Ok(Outcome::Applied);
@@ -176,7 +176,7 @@ impl TwoStep {
         let mut round = Round { more: left.len() as u64 >= u64::from(batch), ..Round::default() };
         for (id, token) in left {
             let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
-            match self.settle(token, &id).instrument(span.clone()).await {
+            match self.apply_pending(token, &id).instrument(span.clone()).await {
                 Ok(outcome) => {
                     metrics::count(Event::TokenSettled, self.steps.namespace(), u64::from(outcome == Outcome::Applied));
                     round.done += 1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 
-use super::passed::Passed;
+use super::blocked::BlockedOrders;
 use super::{Job, JobQueue, JobState, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::is_duplicate_of;
@@ -20,9 +20,9 @@ const RACES_MAX: u32 = 16;
 enum Candidate {
     Claimed(Box<Job>),
     /// It cannot be claimed now.
-    Passed,
+    Blocked,
     /// Somebody else has it.
-    Taken,
+    ClaimedByOther,
     /// No job may begin now.
     TooFast,
 }
@@ -83,19 +83,19 @@ impl JobQueue {
                     return Ok(None);
                 }
             }
-            return self.claim_first(worker, due, (None, turn.slot)).await;
+            return self.claim_first(worker, due, None, turn.slot).await;
         }
-        let (order, mut passed, mut races) = (requests::claim_order(self.fields()), Passed::default(), 0);
+        let (order, mut blocked, mut races) = (requests::claim_order(self.fields()), BlockedOrders::default(), 0);
         while races < RACES_MAX {
-            let (filter, skip) = passed.filter(self.fields(), due);
+            let (filter, skip) = blocked.filter(self.fields(), due);
             let candidates = self.jobs.find_after(skip, &filter, &order, CANDIDATES).await?;
             let mut taken = 0;
             for candidate in &candidates {
-                match self.claim_candidate(worker, due, candidate, (turn, &mut passed)).await? {
+                match self.claim_candidate(worker, due, candidate, turn, &mut blocked).await? {
                     Candidate::Claimed(job) => return Ok(Some(*job)),
                     Candidate::TooFast => return Ok(None),
-                    Candidate::Passed => {}
-                    Candidate::Taken => taken += 1,
+                    Candidate::Blocked => {}
+                    Candidate::ClaimedByOther => taken += 1,
                 }
             }
             if candidates.len() < CANDIDATES as usize {
@@ -112,24 +112,25 @@ impl JobQueue {
         worker: &str,
         due: &Document,
         candidate: &Document,
-        (turn, passed): (&mut Turn, &mut Passed),
+        turn: &mut Turn,
+        blocked: &mut BlockedOrders,
     ) -> Result<Candidate> {
         let candidate = match self.read(candidate) {
             Ok(candidate) => candidate,
             Err(error) => {
                 let waiting = doc! { &self.fields().state: JobState::Todo.name() };
                 self.set_aside(candidate, waiting, &error).await?;
-                return Ok(Candidate::Taken);
+                return Ok(Candidate::ClaimedByOther);
             }
         };
-        if passed.contains(&candidate) {
-            return Ok(Candidate::Passed);
+        if blocked.contains(&candidate) {
+            return Ok(Candidate::Blocked);
         }
         match self.first_of_its_order(&candidate).await? {
             First::Itself => {}
             First::Other(first) => {
-                passed.add(&candidate, first);
-                return Ok(Candidate::Passed);
+                blocked.add(&candidate, first);
+                return Ok(Candidate::Blocked);
             }
         }
         if !self.may_begin(turn).await? {
@@ -137,13 +138,13 @@ impl JobQueue {
         }
         let mut filter = due.clone();
         filter.insert("_id", candidate.id.clone());
-        match self.claim_first(worker, &filter, (candidate.order.as_deref(), turn.slot)).await {
+        match self.claim_first(worker, &filter, candidate.order.as_deref(), turn.slot).await {
             Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
-            Ok(None) => Ok(Candidate::Taken),
+            Ok(None) => Ok(Candidate::ClaimedByOther),
             // Somebody else has another one of its order.
             Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().running) => {
-                passed.add(&candidate, None);
-                Ok(Candidate::Passed)
+                blocked.add(&candidate, None);
+                Ok(Candidate::Blocked)
             }
             Err(error) => Err(error),
         }
@@ -172,7 +173,7 @@ impl JobQueue {
             // The claim that they share is as good as one of its own: later writes match on the `_id`, too.
             let claim = self.sources.ids.object_id();
             let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
-            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, (None, None))).await?;
+            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await?;
             let mut ours = self.claimed_by(claim);
             ours.insert("_id", doc! { "$in": ids });
             let claimed = self.jobs.find(&ours, &order, count).await?;
@@ -202,14 +203,15 @@ impl JobQueue {
         &self,
         worker: &str,
         filter: &Document,
-        place: (Option<&str>, Option<u32>),
+        order: Option<&str>,
+        slot: Option<u32>,
     ) -> Result<Option<Job>> {
         for _ in 0..RACES_MAX {
             let claim = self.sources.ids.object_id();
-            let update = requests::claim(self.fields(), worker, claim, place);
+            let update = requests::claim(self.fields(), worker, claim, order, slot);
             let sort = requests::claim_order(self.fields());
             // If the first attempt was carried out, the second would claim another job.
-            let claimed = self.jobs.find_first_and_update((filter, &sort), &update, &self.claimed_by(claim)).await?;
+            let claimed = self.jobs.find_first_and_update(filter, &sort, &update, &self.claimed_by(claim)).await?;
             let Some(claimed) = claimed else { break };
             if let Some(job) = self.read_claimed(&claimed, claim).await? {
                 return Ok(Some(job));

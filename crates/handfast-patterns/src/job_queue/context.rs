@@ -2,7 +2,7 @@
 
 use bson::Bson;
 
-use super::{Held, Job, JobQueue};
+use super::{ClaimState, Job, JobQueue};
 use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result};
 
 /// The job that a handler works on.
@@ -34,7 +34,7 @@ impl JobContext {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn progress(&self, progress: impl Into<Bson>) -> Result<Held> {
+    pub async fn progress(&self, progress: impl Into<Bson>) -> Result<ClaimState> {
         self.queue.renew(&self.job, Some(progress.into())).await
     }
 

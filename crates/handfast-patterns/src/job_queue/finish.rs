@@ -17,13 +17,13 @@ const ERROR_CHARACTERS_MAX: usize = 2000;
 /// Whether a worker still has its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Held {
-    /// It does, and what it wrote is written.
-    Yes,
-    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::release`]. Whatever lets go of the job undone
+pub enum ClaimState {
+    /// It does, and its write was made.
+    Held,
+    /// It does, and the job is to be canceled: stop, and call [`JobQueue::release`]. Each call that gives the job back undone
     /// ([`JobQueue::fail`], [`JobQueue::give_up`], [`JobQueue::snooze`], [`JobQueue::release`]) ends it as canceled.
-    CancelWanted,
-    /// Its claim is over: somebody else has the job, or had it. Nothing was written.
+    CancelRequested,
+    /// Its claim is over: another worker has the job, or had it. Nothing was written.
     Lost,
 }
 
@@ -32,17 +32,17 @@ impl JobQueue {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<Held> {
-        let Some(claim) = job.claim() else { return Ok(Held::Lost) };
+    pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
+        let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
         let held = requests::held(self.fields(), &job.id, claim);
         // To say it twice is to say it later.
         Ok(match self.jobs.find_and_update(&held, &requests::renew(self.fields(), progress)).await? {
             None => {
                 self.count(Event::JobLost, 1);
-                Held::Lost
+                ClaimState::Lost
             }
-            Some(now) if self.read(&now)?.cancel => Held::CancelWanted,
-            Some(_) => Held::Yes,
+            Some(now) if self.read(&now)?.cancel => ClaimState::CancelRequested,
+            Some(_) => ClaimState::Held,
         })
     }
 
@@ -50,7 +50,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// Those of the store. Complete it again, or leave it to the lease: then it is done again.
-    pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<Held> {
+    pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
         self.leave(job, &Leave::Completed { result }).await
     }
 
@@ -58,7 +58,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn fail(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn fail(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, failures) = (kept(error), job.attempts.saturating_add(1));
         if failures >= job.attempts_max.unwrap_or(self.options.attempts_max) {
             return self.leave(job, &Leave::GivenUp { error }).await;
@@ -72,7 +72,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, times) = (kept(error), job.unread.saturating_add(1));
         if times >= self.options.unread_max {
             tracing::warn!(id = %job.id, kind = job.kind, error, "a job is given up: no worker could read its details");
@@ -91,7 +91,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn give_up(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn give_up(&self, job: &Job, error: &str) -> Result<ClaimState> {
         self.leave(job, &Leave::GivenUp { error: kept(error) }).await
     }
 
@@ -99,7 +99,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<Held> {
+    pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<ClaimState> {
         self.leave(job, &Leave::Snoozed { run_at: self.later(wait) }).await
     }
 
@@ -107,38 +107,38 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn release(&self, job: &Job) -> Result<Held> {
+    pub async fn release(&self, job: &Job) -> Result<ClaimState> {
         self.leave(job, &Leave::Released).await
     }
 
-    async fn leave(&self, job: &Job, leave: &Leave) -> Result<Held> {
+    async fn leave(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
         let held = self.leave_uncounted(job, leave).await?;
         let event = match held {
-            Held::Yes => leave.counted(),
-            Held::CancelWanted => Leave::Canceled.counted(),
-            Held::Lost => Event::JobLost,
+            ClaimState::Held => leave.counted(),
+            ClaimState::CancelRequested => Leave::Canceled.counted(),
+            ClaimState::Lost => Event::JobLost,
         };
         self.count(event, 1);
         Ok(held)
     }
 
-    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<Held> {
+    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
         let fields = self.fields();
-        let Some(claim) = job.claim() else { return Ok(Held::Lost) };
-        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(Held::Lost) };
+        let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
+        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(ClaimState::Lost) };
         if leave.event() == JobEvent::Completed {
             if self.jobs.update_one(&requests::held(fields, &job.id, claim), &update).await? {
-                return Ok(Held::Yes);
+                return Ok(ClaimState::Held);
             }
         } else {
             let wanted = |canceled| requests::held_and_wanted(fields, &job.id, claim, canceled);
             if self.jobs.update_one(&wanted(false), &update).await? {
-                return Ok(Held::Yes);
+                return Ok(ClaimState::Held);
             }
             if let Some(canceled) = self.leaving(JobState::Processing, &Leave::Canceled)
                 && self.jobs.update_one(&wanted(true), &canceled).await?
             {
-                return Ok(Held::CancelWanted);
+                return Ok(ClaimState::CancelRequested);
             }
         }
         // The attempt before, whose answer got lost, was perhaps carried out. Then nobody has taken the claim from the job.
@@ -147,13 +147,13 @@ impl JobQueue {
             &fields.state: { "$ne": JobState::Processing.name() },
             fields.of_worker(&fields.claim): claim,
         };
-        let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(Held::Lost) };
+        let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(ClaimState::Lost) };
         let is = |state: JobState| now.get_str(&fields.state).is_ok_and(|name| name == state.name());
         Ok(match leave.event() {
-            JobEvent::Completed if !is(JobState::Done) => Held::Lost,
-            JobEvent::Completed => Held::Yes,
-            _ if is(JobState::Canceled) => Held::CancelWanted,
-            _ => Held::Yes,
+            JobEvent::Completed if !is(JobState::Done) => ClaimState::Lost,
+            JobEvent::Completed => ClaimState::Held,
+            _ if is(JobState::Canceled) => ClaimState::CancelRequested,
+            _ => ClaimState::Held,
         })
     }
 

@@ -51,13 +51,13 @@
 //!
 //! Source: seed 0 (solution 2).
 
+mod blocked;
 mod claim;
 mod context;
 mod finish;
 mod limits;
 mod list;
 mod options;
-mod passed;
 mod pause;
 mod record;
 mod requests;
@@ -78,7 +78,7 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 use tokio::sync::watch;
 
 pub use context::JobContext;
-pub use finish::Held;
+pub use finish::ClaimState;
 pub use limits::Limits;
 pub use list::{JobFilter, JobPage, ListPosition, StateCount};
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
@@ -87,7 +87,7 @@ pub use record::{Job, PastError, WorkerMark};
 pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use sweep::Reclaimed;
-pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
+pub use worker::{Drained, JobError, RateLimit, RunningWorker, Worker, WorkerCounts, WorkerOptions};
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
@@ -169,7 +169,7 @@ pub struct JobQueue {
 /// What the clones of a queue have in common.
 #[derive(Debug, Default)]
 struct Shared {
-    pause: pause::Seen,
+    pause: pause::CachedPause,
     /// Changes when there may be something to claim.
     wake: watch::Sender<u64>,
 }

@@ -124,7 +124,8 @@ pub(super) fn claim(
     fields: &JobFields,
     worker: &str,
     claim: ObjectId,
-    (order, slot): (Option<&str>, Option<u32>),
+    order: Option<&str>,
+    slot: Option<u32>,
 ) -> Document {
     let mut set = doc! {
         &fields.state: JobState::Processing.name(),

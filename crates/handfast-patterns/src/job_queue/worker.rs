@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::Instrument;
 
-use super::{Held, Job, JobContext, JobQueue};
+use super::{ClaimState, Job, JobContext, JobQueue};
 use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::{CancellationToken, Error, Result};
@@ -231,11 +231,11 @@ impl Worker {
         Ok(drained)
     }
 
-    /// Works in the background until `cancel` is cancelled or [`Working::stop`] called. Needs a tokio runtime.
+    /// Works in the background until `cancel` is cancelled or [`RunningWorker::stop`] called. Needs a tokio runtime.
     ///
     /// # Errors
     /// Settings that make no sense, or no handlers.
-    pub fn spawn(&self, cancel: &CancellationToken) -> Result<Working> {
+    pub fn spawn(&self, cancel: &CancellationToken) -> Result<RunningWorker> {
         let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
         if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
             return Err(Error::invalid(
@@ -251,7 +251,7 @@ impl Worker {
         let cancel = cancel.child_token();
         let work = self.clone().run(cancel.clone());
         let task = tokio::spawn(work.instrument(tracing::info_span!("worker", name = self.name)));
-        Ok(Working { cancel, task: Some(task), worker: self.clone() })
+        Ok(RunningWorker { cancel, task: Some(task), worker: self.clone() })
     }
 
     async fn run(self, cancel: CancellationToken) {
@@ -340,13 +340,13 @@ impl Worker {
         let clock = &*self.queue.sources.clock;
         let begun = clock.elapsed();
         let ended = self.work_untimed(job, stop, dropped).await;
-        metrics::took_since(Span::JobRun, self.queue.jobs.namespace(), (clock, begun));
+        metrics::took_since(Span::JobRun, self.queue.jobs.namespace(), clock, begun);
         ended
     }
 
     async fn work_untimed(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) -> Result<Ended> {
         let Some(handler) = self.handlers.get(&job.kind) else {
-            let _: Held = self.queue.release(&job).await?;
+            let _: ClaimState = self.queue.release(&job).await?;
             return Ok(Ended::Released);
         };
         let context = JobContext { queue: self.queue.clone(), job: job.clone(), stop: stop.clone() };
@@ -358,8 +358,8 @@ impl Worker {
             held = self.keep(&job) => {
                 task.shutdown().await;
                 return match held {
-                    Held::CancelWanted => self.queue.release(&job).await.map(|_| Ended::Lost),
-                    Held::Yes | Held::Lost => Ok(Ended::Lost),
+                    ClaimState::CancelRequested => self.queue.release(&job).await.map(|_| Ended::Lost),
+                    ClaimState::Held | ClaimState::Lost => Ok(Ended::Lost),
                 };
             }
             () = dropped.cancelled() => None,
@@ -368,10 +368,10 @@ impl Worker {
                 let _still_runs = tokio::time::timeout(DROP_WAIT, task.shutdown()).await;
                 let error = format!("its handler took longer than {limit:?}");
                 let held = self.queue.fail(&job, &error).await?;
-                return Ok(if held == Held::Yes { Ended::Failed } else { Ended::Lost });
+                return Ok(if held == ClaimState::Held { Ended::Failed } else { Ended::Lost });
             }
         };
-        let held_or = |held: Held, ended: Ended| if held == Held::Yes { ended } else { Ended::Lost };
+        let held_or = |held: ClaimState, ended: Ended| if held == ClaimState::Held { ended } else { Ended::Lost };
         match ended {
             None => {
                 task.shutdown().await;
@@ -399,19 +399,19 @@ impl Worker {
     }
 
     /// Renews the lease until the job is lost, or somebody wants it canceled.
-    async fn keep(&self, job: &Job) -> Held {
+    async fn keep(&self, job: &Job) -> ClaimState {
         let (lease, clock) = (self.queue.options.lease, &self.queue.sources.clock);
         let mut renewed = clock.elapsed();
         loop {
             tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
             let now = clock.elapsed();
             match self.queue.renew(job, None).await {
-                Ok(Held::Yes) => renewed = now,
+                Ok(ClaimState::Held) => renewed = now,
                 Ok(held) => return held,
                 Err(error) => {
                     tracing::warn!(%error, "a lease could not be renewed");
                     if clock.elapsed().saturating_sub(renewed) >= lease {
-                        return Held::Lost;
+                        return ClaimState::Lost;
                     }
                 }
             }
@@ -419,14 +419,14 @@ impl Worker {
     }
 }
 
-/// A worker that was started. Dropping it stops the worker, as [`Working::stop`] does without waiting.
-pub struct Working {
+/// A worker that was started. Dropping it stops the worker, as [`RunningWorker::stop`] does without waiting.
+pub struct RunningWorker {
     cancel: CancellationToken,
     task: Option<JoinHandle<()>>,
     worker: Worker,
 }
 
-impl Working {
+impl RunningWorker {
     /// What it has done so far.
     pub fn counts(&self) -> WorkerCounts {
         self.worker.counts()
@@ -443,7 +443,7 @@ impl Working {
     }
 }
 
-impl Drop for Working {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.cancel.cancel();
     }

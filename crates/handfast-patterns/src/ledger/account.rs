@@ -6,7 +6,7 @@
 use bson::{Bson, Document, doc};
 
 use super::entry::{Draft, check_asset, check_id};
-use super::record::{MINIMUM, PLACE_MAX, Place, integer};
+use super::record::{EntryChange, MINIMUM, SEQUENCE_NUMBER_MAX, integer};
 use super::{Change, Ledger, LedgerFields, Posting, requests};
 use crate::steps::{Added, Pages, Steps};
 use crate::value::same_id;
@@ -76,9 +76,11 @@ impl Account {
                 Some(other) => return Err(Error::invalid(format!("its {} is {other}, not a document", fields.cache))),
             };
             let last_seq_id = integer(document, &fields.last_seq_id)?;
-            if let Some(last) = last_seq_id.filter(|last| !(0..PLACE_MAX).contains(last)) {
+            if let Some(last) = last_seq_id.filter(|last| !(0..SEQUENCE_NUMBER_MAX).contains(last)) {
                 let name = &fields.last_seq_id;
-                return Err(Error::invalid(format!("its {name} is {last}, and places are from 1 to {PLACE_MAX}")));
+                return Err(Error::invalid(format!(
+                    "its {name} is {last}, and places are from 1 to {SEQUENCE_NUMBER_MAX}"
+                )));
             }
             Ok(Account {
                 id: document.get("_id").cloned().unwrap_or(Bson::Null),
@@ -106,13 +108,13 @@ impl Cache {
     ///
     /// # Errors
     /// The balance would be too large for a number of 64 bits.
-    pub(super) fn after(self, place: &Place, counts: bool) -> Result<Self> {
-        let (value, hold) = if counts { (place.value, place.hold) } else { (0, 0) };
-        let too_large = || Error::invalid(format!("the balance of account {} is too large", place.account));
+    pub(super) fn after(self, change: &EntryChange, counts: bool) -> Result<Self> {
+        let (value, hold) = if counts { (change.value, change.hold) } else { (0, 0) };
+        let too_large = || Error::invalid(format!("the balance of account {} is too large", change.account));
         Ok(Cache {
             balance: self.balance.checked_add(value).ok_or_else(too_large)?,
             held: self.held.checked_add(hold).ok_or_else(too_large)?,
-            seq_id: place.seq_id,
+            seq_id: change.seq_id,
         })
     }
 
@@ -261,7 +263,7 @@ impl Ledger {
         let any = requests::places(self.fields(), id, doc! { "$gt": 0_i64 });
         let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
         let entry = self.read(&document)?;
-        Ok(Some(entry.places_of(id).map(|place| place.asset.clone()).next().unwrap_or_default()))
+        Ok(Some(entry.changes_of(id).map(|change| change.asset.clone()).next().unwrap_or_default()))
     }
 
     async fn opened(&self, id: &Bson) -> Result<Account> {

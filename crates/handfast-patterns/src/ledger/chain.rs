@@ -1,4 +1,4 @@
-//! The judgement on an account's chain of places: which of the written numbers is the wrong one.
+//! The report on an account's chain of places: which of the written numbers is the wrong one.
 //!
 //! Each committed entry says twice what it did: by its value, and by the balance at its place, which the balance behind it follows
 //! from. So one altered number contradicts several others. Let the offset of a balance be what is written less what the entries up
@@ -53,13 +53,13 @@ struct Run {
 
 /// What is wrong, as far as it is decided.
 #[derive(Default)]
-pub(super) struct Judgement {
+pub(super) struct ChainReport {
     pub(super) findings: Findings<Finding>,
     /// The first place that nothing can be counted beyond.
     pub(super) stop: Option<i64>,
 }
 
-impl Judgement {
+impl ChainReport {
     /// Nothing can be counted beyond this place because of the finding.
     pub(super) fn stop_at(&mut self, place: i64, finding: Finding) {
         self.findings.keep(finding);
@@ -87,14 +87,14 @@ impl Chain {
         offset: Amount,
         balance: Finding,
         entry: impl FnOnce(Amount) -> Option<Finding>,
-        judgement: &mut Judgement,
+        report: &mut ChainReport,
     ) {
         let change = (offset.0.wrapping_sub(self.offset.0), offset.1.wrapping_sub(self.offset.1));
         self.offset = offset;
         if self.is_explained(offset) {
-            self.decide(true, judgement);
+            self.decide(true, report);
             if offset != (0, 0) {
-                judgement.findings.keep(balance);
+                report.findings.keep(balance);
             }
             return;
         }
@@ -108,21 +108,21 @@ impl Chain {
     }
 
     /// Nothing more follows from what is before: the account is at its end, or places are empty.
-    pub(super) fn end(&mut self, judgement: &mut Judgement) {
-        self.decide(false, judgement);
+    pub(super) fn end(&mut self, report: &mut ChainReport) {
+        self.decide(false, report);
         *self = Chain::new();
     }
 
     /// The fewest alterations that explain what is written are those that were made. `returns`: after them everything adds up again, which
     /// takes one more altered entry.
-    fn decide(&mut self, returns: bool, judgement: &mut Judgement) {
+    fn decide(&mut self, returns: bool, report: &mut ChainReport) {
         let Run { balances, entries, first } = std::mem::take(&mut self.run);
         // Where no entry would explain it, it is the balances.
         if entries.count() == 0 || balances.count() < entries.count() + u64::from(returns) {
-            return judgement.findings.join(balances);
+            return report.findings.join(balances);
         }
-        judgement.findings.join(entries);
-        judgement.stop = Some(judgement.stop.map_or(first, |stop| stop.min(first)));
+        report.findings.join(entries);
+        report.stop = Some(report.stop.map_or(first, |stop| stop.min(first)));
     }
 
     /// Whether an offset is nothing, or what was given up at some places in a row.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bson::{Bson, Document, doc};
 use serde_json::{Value, json};
 
-use super::record::{Entry, Place};
+use super::record::{Entry, EntryChange};
 use super::{Ledger, LedgerFields, Link, PAGE};
 use crate::Result;
 use crate::steps::Pages;
@@ -125,7 +125,7 @@ pub(super) fn csv(entry: &Entry, text: &mut String) {
     let metadata =
         if entry.metadata.is_empty() { String::new() } else { json(&Bson::Document(entry.metadata.clone())) };
     let ts = entry.ts.try_to_rfc3339_string().unwrap_or_else(|_| entry.ts.timestamp_millis().to_string());
-    for Place { account, kind, value, asset, hold, seq_id, cached_balance, .. } in &entry.changes {
+    for EntryChange { account, kind, value, asset, hold, seq_id, cached_balance, .. } in &entry.changes {
         let cells = [
             id(&entry.id),
             ts.clone(),

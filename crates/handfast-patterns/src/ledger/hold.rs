@@ -295,7 +295,7 @@ struct Hold {
 impl Hold {
     fn of(entry: &Entry) -> Option<Self> {
         let Some(Link::Authorises { payee, value }) = &entry.link else { return None };
-        let held = entry.changes.iter().find(|place| place.hold > 0).filter(|_| entry.counts())?;
+        let held = entry.changes.iter().find(|change| change.hold > 0).filter(|_| entry.counts())?;
         Some(Hold {
             id: entry.id.clone(),
             payer: held.account.clone(),
@@ -314,7 +314,7 @@ fn resolution_id(id: &Bson) -> Bson {
 
 /// What an entry has made of the authorisation that it resolves.
 fn state_of(entry: &Entry) -> HoldState {
-    let called = |event: &HoldEvent| entry.changes.iter().any(|place| place.kind == event.name());
+    let called = |event: &HoldEvent| entry.changes.iter().any(|change| change.kind == event.name());
     let event = HoldEvent::ALL.into_iter().find(called);
     event.and_then(|event| HoldState::Open.after(event)).unwrap_or(HoldState::Open)
 }

@@ -13,7 +13,7 @@ use bson::Bson;
 use super::account::{Account, Cache};
 use super::balance::Line;
 use super::entry::CHANGES_MAX;
-use super::record::{Place, integer};
+use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, PAGE, Proc, requests};
 use crate::{Error, Result};
 
@@ -91,33 +91,33 @@ impl Ledger {
     ///
     /// # Errors
     /// One of them has an entry that is not abandoned.
-    async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<Place>> {
+    async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<EntryChange>> {
         let (mut missing, mut next) = (Vec::new(), first);
         let mut at = self.final_before(account, first).await?;
         // `behind` is where the account stands after the last of them, as what is behind was counted with what is lost.
         let mut take = |at: Option<Cache>, next: i64, to: i64, behind: Option<Cache>| {
             for seq_id in next..=to {
                 let is_final = seq_id <= ends.committed;
-                let mut place = Place::abandoned(account, seq_id, at.filter(|_| is_final));
+                let mut change = EntryChange::abandoned(account, seq_id, at.filter(|_| is_final));
                 if let Some(behind) = behind.filter(|_| is_final && seq_id == to) {
-                    (place.cached_balance, place.cached_held) = (Some(behind.balance), behind.held);
+                    (change.cached_balance, change.cached_held) = (Some(behind.balance), behind.held);
                     if let Some(before) = at {
-                        place.value = behind.balance.saturating_sub(before.balance);
-                        place.hold = behind.held.saturating_sub(before.held);
+                        change.value = behind.balance.saturating_sub(before.balance);
+                        change.hold = behind.held.saturating_sub(before.held);
                     }
                 }
-                missing.push(place);
+                missing.push(change);
             }
         };
         let mut page = first - 1;
         while page < last {
             for line in self.lines(&account.id, &mut Cache::default(), page, PAGE).await? {
-                if line.place.seq_id > last {
+                if line.change.seq_id > last {
                     break;
                 }
                 check_abandoned(&line)?;
-                take(at, next, line.place.seq_id - 1, line.final_before());
-                (at, next) = (line.final_standing(), line.place.seq_id + 1);
+                take(at, next, line.change.seq_id - 1, line.final_before());
+                (at, next) = (line.final_standing(), line.change.seq_id + 1);
             }
             page += i64::from(PAGE);
         }
@@ -146,9 +146,9 @@ impl Ledger {
     }
 
     /// Takes the places. Says whether all of them were free.
-    async fn abandon_all(&self, missing: &[Place], ends: Ends, reason: &str) -> Result<bool> {
+    async fn abandon_all(&self, missing: &[EntryChange], ends: Ends, reason: &str) -> Result<bool> {
         let (committed, open): (Vec<_>, Vec<_>) =
-            missing.iter().cloned().partition(|place| place.seq_id <= ends.committed);
+            missing.iter().cloned().partition(|change| change.seq_id <= ends.committed);
         for (proc, places) in [(Proc::Committed, committed), (Proc::Uncommitted, open)] {
             for places in places.chunks(CHANGES_MAX) {
                 let entry = Entry::abandoned(self, proc, places.to_vec());
@@ -181,9 +181,9 @@ fn check_abandoned(line: &Line) -> Result<()> {
     if line.status.state == EntryState::Abandoned {
         return Ok(());
     }
-    let Line { entry, place, .. } = line;
+    let Line { entry, change, .. } = line;
     Err(Error::invalid(format!(
         "place {} of account {} has entry {entry}: it is not lost",
-        place.seq_id, place.account
+        change.seq_id, change.account
     )))
 }

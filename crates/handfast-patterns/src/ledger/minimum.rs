@@ -40,7 +40,7 @@ impl Minimum {
         }
         // An account may be below its minimum for good once what it had gained is given up: somebody has to know.
         let is_given_up = line.status.state == EntryState::Abandoned;
-        let gained = if is_given_up { 0 } else { line.place.value.saturating_sub(line.place.hold) };
+        let gained = if is_given_up { 0 } else { line.change.value.saturating_sub(line.change.hold) };
         let counts = line.status.state.counts();
         let mut change = if counts || gained > 0 { gained } else { 0 };
         if line.status.state == EntryState::Canceled && gained > 0 {
@@ -55,20 +55,20 @@ impl Minimum {
         }
         // All changes of an entry are there at once.
         if !self.entry.as_ref().is_some_and(|(entry, ..)| same_id(entry, &line.entry)) {
-            self.judge();
-            self.entry = Some((line.entry.clone(), line.place.seq_id, 0));
+            self.check_entry();
+            self.entry = Some((line.entry.clone(), line.change.seq_id, 0));
         }
         if let Some((_, _, sum)) = &mut self.entry {
             *sum = sum.saturating_add(change);
         }
         self.available = self.available.saturating_add(change);
         // The minimum holds from here on.
-        if line.place.kind == MINIMUM && line.place.value == 0 {
+        if line.change.kind == MINIMUM && line.change.value == 0 {
             (self.entry, self.below) = (None, None);
         }
     }
 
-    fn judge(&mut self) {
+    fn check_entry(&mut self) {
         let Some((entry, seq_id, change)) = self.entry.take() else { return };
         if change < 0 && self.minimum.is_some_and(|minimum| self.available < minimum) {
             self.below = Some((entry, seq_id));
@@ -77,7 +77,7 @@ impl Minimum {
 
     /// What took the account below its minimum, and at which place, if it still is. A higher minimum may have come later.
     pub(super) fn finish(mut self) -> Option<(i64, Finding)> {
-        self.judge();
+        self.check_entry();
         let (minimum, available) = (self.minimum?, self.available);
         let (entry, seq_id) = self.below.filter(|_| available < minimum)?;
         Some((seq_id, Finding::BelowMinimum { account: self.account, seq_id, entry, available, minimum }))

@@ -54,6 +54,7 @@
 //! minimums, authorisations, abandoned places, the place that a cancel takes.
 
 mod account;
+mod account_state;
 mod audit;
 mod balance;
 mod cancel;
@@ -72,7 +73,6 @@ mod record;
 mod requests;
 mod restore;
 mod settings;
-mod standing;
 mod state;
 mod statement;
 #[cfg(test)]
@@ -97,7 +97,7 @@ pub use hold::{Authorisation, Capture, Resolution};
 pub use lost::ABANDONED_MAX;
 pub use options::{LedgerFields, LedgerOptions};
 pub use rebuild::Rebuilt;
-pub use record::{Entry, Place};
+pub use record::{Entry, EntryChange};
 pub use restore::Restored;
 pub use state::{EntryEvent, EntryState, HoldEvent, HoldState, NoEntryState, Proc, Status};
 pub use statement::{Page, Statement};

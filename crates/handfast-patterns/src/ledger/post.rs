@@ -6,9 +6,9 @@ use bson::{Bson, doc};
 use handfast_mql::Code;
 
 use super::account::Account;
+use super::account_state::FundsCheck;
 use super::entry::Draft;
-use super::record::{PLACE_MAX, Place};
-use super::standing::Verdict;
+use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::Added;
@@ -47,7 +47,7 @@ impl Ledger {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let posting = self.race(&draft).await;
-        metrics::took_since(Span::Post, self.entries.namespace(), (clock, begun));
+        metrics::took_since(Span::Post, self.entries.namespace(), clock, begun);
         let posting = posting?;
         let event = match &posting {
             Posting::Posted(_) => Event::EntryPosted,
@@ -82,13 +82,13 @@ impl Ledger {
         let accounts = self.accounts_of(draft).await?;
         let mut next = Vec::with_capacity(accounts.len());
         for account in accounts.iter().filter(|account| account.last_seq_id.is_none()) {
-            let standing = self.standing(account, self.anchor(account).await?).await?;
-            if standing.last >= PLACE_MAX {
+            let standing = self.account_state(account, self.anchor(account).await?).await?;
+            if standing.last >= SEQUENCE_NUMBER_MAX {
                 return Err(self.unreadable(&account.id).await?.unwrap_or_else(|| no_place(account)));
             }
-            match standing.judge(account, draft) {
-                Verdict::Fits => next.push((&account.id, standing.last)),
-                Verdict::Unsure => {
+            match standing.check_funds(account, draft) {
+                FundsCheck::Fits => next.push((&account.id, standing.last)),
+                FundsCheck::Unsure => {
                     let missing = standing.missing();
                     let what = format!(
                         "{missing} places of account {} have no entry: `verify` says whether one is lost",
@@ -96,7 +96,7 @@ impl Ledger {
                     );
                     return Ok(Err(Lost(what)));
                 }
-                Verdict::Refused(refusal) => {
+                FundsCheck::Refused(refusal) => {
                     let posted = self.posted(draft).await?;
                     return Ok(Ok(posted.map_or(Posting::Refused(refusal), Posting::AlreadyPosted)));
                 }
@@ -160,7 +160,7 @@ impl Ledger {
     /// If they are taken already the sequence is behind what is there.
     async fn give_up(&self, drawn: &Drawn) -> Result<()> {
         let Drawn { account, first, count } = drawn;
-        let places = (*first..first + count).map(|seq_id| Place::abandoned(account, seq_id, None)).collect();
+        let places = (*first..first + count).map(|seq_id| EntryChange::abandoned(account, seq_id, None)).collect();
         if !self.insert_abandoned(Entry::abandoned(self, Proc::Uncommitted, places)).await? {
             let last = self.last_place(&account.id).await?;
             let (filter, update) = requests::raise(self.fields(), &account.id, last);
@@ -191,7 +191,7 @@ impl Ledger {
 }
 
 fn no_place(account: &Account) -> Error {
-    Error::invalid(format!("account {} has all its places, up to {PLACE_MAX}, taken", account.id))
+    Error::invalid(format!("account {} has all its places, up to {SEQUENCE_NUMBER_MAX}, taken", account.id))
 }
 
 /// The place of each change, given the last one that is taken in each account.

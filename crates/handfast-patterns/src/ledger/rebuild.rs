@@ -64,18 +64,18 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::rebuild`].
     pub async fn rebuild_all(&self) -> Result<Rebuilt> {
-        self.rebuild_all_telling(|_| ()).await
+        self.rebuild_all_with_progress(|_| ()).await
     }
 
     /// The same; it is told what has been rebuilt so far after each account.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].
-    pub async fn rebuild_all_telling(&self, tell: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
+    pub async fn rebuild_all_with_progress(&self, report: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
             rebuilt.add(self.rebuild_account(&id).await?);
-            tell(&rebuilt);
+            report(&rebuilt);
         }
         Ok(rebuilt)
     }
@@ -125,11 +125,11 @@ impl Ledger {
             };
             let before = at.seq_id;
             for line in lines {
-                let is_stop = stop.is_some_and(|stop| line.place.seq_id >= stop);
-                if is_stop || line.place.seq_id != at.seq_id + 1 || !line.is_committed() {
+                let is_stop = stop.is_some_and(|stop| line.change.seq_id >= stop);
+                if is_stop || line.change.seq_id != at.seq_id + 1 || !line.is_committed() {
                     return Ok(at);
                 }
-                at = at.after(&line.place, line.status.state.counts())?;
+                at = at.after(&line.change, line.status.state.counts())?;
                 rebuilt.places += 1;
                 rebuilt.balances += u64::from(self.rebuild_line(&line, at).await?);
             }
@@ -141,7 +141,7 @@ impl Ledger {
 
     /// Writes the balance at a committed place; says whether it was another one.
     async fn rebuild_line(&self, line: &Line, at: Cache) -> Result<bool> {
-        if line.place.cached_balance == Some(at.balance) && line.place.cached_held == at.held {
+        if line.change.cached_balance == Some(at.balance) && line.change.cached_held == at.held {
             return Ok(false);
         }
         let (filter, update) = requests::rebuild_balance(self.fields(), line, at);

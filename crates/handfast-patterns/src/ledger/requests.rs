@@ -58,7 +58,7 @@ fn if_valid(fields: &LedgerFields, value: impl Into<Bson>) -> Document {
 }
 
 /// What an account has at places that are so: how many, the last one, and the sums of what counts.
-pub(super) fn standing(
+pub(super) fn account_state(
     fields: &LedgerFields,
     account: &Bson,
     seq_id: Document,
@@ -197,7 +197,7 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
 
 /// The balance at a place of a committed entry.
 pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cache) -> Request {
-    let place = doc! { &fields.account: line.place.account.clone(), &fields.seq_id: line.place.seq_id };
+    let place = doc! { &fields.account: line.change.account.clone(), &fields.seq_id: line.change.seq_id };
     let filter = doc! {
         "_id": line.entry.clone(),
         &fields.proc: Proc::Committed.name(),

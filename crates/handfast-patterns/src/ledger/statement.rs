@@ -53,7 +53,7 @@ impl Ledger {
             Page::After(_) | Page::Before(_) | Page::Last => places,
         };
         let after = after.clamp(0, standing.last);
-        let start = self.standing_at(&account, after).await?;
+        let start = self.account_state_at(&account, after).await?;
         let mut at =
             Cache { balance: start.anchor.balance.saturating_add(start.pending), held: start.held(), seq_id: after };
         let lines = self.lines(&account.id, &mut at, after, places).await?;

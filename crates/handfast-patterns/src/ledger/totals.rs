@@ -50,11 +50,11 @@ impl Ledger {
 
 /// Adds an entry to the sums by asset, if it counts.
 pub(super) fn add(totals: &mut BTreeMap<String, Totals>, entry: &Entry) {
-    for place in entry.changes.iter().filter(|_| entry.counts()) {
-        let empty = || Totals { asset: place.asset.clone(), debits: 0, credits: 0, held: 0 };
-        let totals = totals.entry(place.asset.clone()).or_insert_with(empty);
-        totals.debits = totals.debits.saturating_add(place.value.min(0));
-        totals.credits = totals.credits.saturating_add(place.value.max(0));
-        totals.held = totals.held.saturating_add(place.hold);
+    for change in entry.changes.iter().filter(|_| entry.counts()) {
+        let empty = || Totals { asset: change.asset.clone(), debits: 0, credits: 0, held: 0 };
+        let totals = totals.entry(change.asset.clone()).or_insert_with(empty);
+        totals.debits = totals.debits.saturating_add(change.value.min(0));
+        totals.credits = totals.credits.saturating_add(change.value.max(0));
+        totals.held = totals.held.saturating_add(change.hold);
     }
 }

@@ -70,14 +70,14 @@ impl Ledger {
     /// # Errors
     /// Those of the store.
     pub async fn verify_all(&self) -> Result<Verified> {
-        self.verify_all_telling(|_| ()).await
+        self.verify_all_with_progress(|_| ()).await
     }
 
     /// The same; now and then it is told what has been verified so far.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn verify_all_telling(&self, tell: impl Fn(&Verified)) -> Result<Verified> {
+    pub async fn verify_all_with_progress(&self, report: impl Fn(&Verified)) -> Result<Verified> {
         let (mut verified, mut totals) = (Verified::default(), BTreeMap::new());
         let mut pages = self.entries.pages(&Document::new(), PAGE).await?;
         while let Some(page) = pages.next().await? {
@@ -91,7 +91,7 @@ impl Ledger {
             }
             entries.iter().for_each(|entry| totals::add(&mut totals, entry));
             self.verify_links(&entries, &mut verified).await?;
-            tell(&verified);
+            report(&verified);
         }
         verified.totals = totals.into_values().collect();
         if !self.has_unique_places().await? {
@@ -106,7 +106,7 @@ impl Ledger {
         }
         for id in self.account_ids().await? {
             verified.add(self.verify(id).await?);
-            tell(&verified);
+            report(&verified);
         }
         Ok(verified)
     }
@@ -199,9 +199,9 @@ impl Ledger {
             return Vec::new();
         }
         let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-        for place in &entry.changes {
-            let sum = sums.entry(&place.asset).or_default();
-            *sum = sum.saturating_add(place.value);
+        for change in &entry.changes {
+            let sum = sums.entry(&change.asset).or_default();
+            *sum = sum.saturating_add(change.value);
         }
         sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(asset, sum)| (asset.to_owned(), sum)).collect()
     }

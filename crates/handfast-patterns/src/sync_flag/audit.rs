@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::judge::{Verdict, judge, report, unjudged};
+use super::comparison::{CopyState, compare, not_comparable, report};
 use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
 use crate::metrics::Event;
@@ -153,7 +153,7 @@ impl SyncFlag {
 
     async fn repair_one(&self, link: &Link, copy: &StaleCopy, round: &mut Round) {
         let span = tracing::info_span!("sync_flag.repair", copy = %copy.id, target = %link.target, why = %copy.why);
-        match self.settle(link, &copy.id).instrument(span.clone()).await {
+        match self.refresh_copy(link, &copy.id).instrument(span.clone()).await {
             Ok(repaired) => {
                 self.count(Event::CopyRepaired, u64::from(repaired));
                 round.done += 1;
@@ -175,12 +175,12 @@ impl SyncFlag {
             let main = mains.get(&key_of(&copy.main)?);
             // Of a main document that cannot be read nobody can tell what the copy should be.
             let is_readable = !matches!(main, Some(None));
-            if is_readable && judge(link, &copy, main.and_then(Option::as_ref)) == Verdict::Equal {
+            if is_readable && compare(link, &copy, main.and_then(Option::as_ref)) == CopyState::Equal {
                 continue;
             }
-            let finding = match self.judge_alone(link, copy.clone()).await {
-                Err(Error::Damaged { .. }) => Finding::Stale(unjudged(link, copy)),
-                judged => judged?,
+            let finding = match self.compare_again(link, copy.clone()).await {
+                Err(Error::Damaged { .. }) => Finding::Stale(not_comparable(link, copy)),
+                compared => compared?,
             };
             match finding {
                 Finding::Equal => {}
@@ -195,7 +195,7 @@ impl SyncFlag {
     }
 
     /// Reads a copy again, between two looks at its main document that must be the same.
-    async fn judge_alone(&self, link: &Link, copy: Copy) -> Result<Finding> {
+    async fn compare_again(&self, link: &Link, copy: Copy) -> Result<Finding> {
         let mut before = self.main(&copy.main).await?;
         for _ in 0..READS_MAX {
             let document = self.copies(link).find_one(&doc! { "_id": copy.id.clone() }).await?;
@@ -205,10 +205,10 @@ impl SyncFlag {
             };
             let after = self.main(&copy.main).await?;
             if same(before.as_ref(), after.as_ref()) {
-                return Ok(match judge(link, &copy, after.as_ref()) {
-                    Verdict::Equal => Finding::Equal,
-                    Verdict::InFlight => Finding::InFlight,
-                    Verdict::Stale(why) => Finding::Stale(report(link, &copy, after.as_ref(), why)),
+                return Ok(match compare(link, &copy, after.as_ref()) {
+                    CopyState::Equal => Finding::Equal,
+                    CopyState::InFlight => Finding::InFlight,
+                    CopyState::Stale(why) => Finding::Stale(report(link, &copy, after.as_ref(), why)),
                 });
             }
             before = after;

@@ -48,7 +48,7 @@ impl SyncFlag {
             MainState::Syncing => self.carry_version(main).await?,
             MainState::Deleting => self.carry_delete(&main.id).await?,
         }
-        metrics::took_since(Span::Carry, self.mains.namespace(), (clock, begun));
+        metrics::took_since(Span::Carry, self.mains.namespace(), clock, begun);
         let Some(step) = requests::finish(self.fields(), main) else { return Ok(false) };
         let ended = take(&self.mains, &step).await?;
         self.count(Event::FlagRemoved, u64::from(ended));

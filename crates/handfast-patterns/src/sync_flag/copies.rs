@@ -78,7 +78,7 @@ impl SyncFlag {
             Inserted::Flagged { id } => id,
             Inserted::MainMissing { main } => return Ok(Copied::MainMissing { main }),
         };
-        match self.settle_all(target, &id).await {
+        match self.refresh_copies(target, &id).await {
             Ok(()) => Ok(Copied::Settled { id }),
             Err(error) => {
                 tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will see to it");
@@ -117,7 +117,7 @@ impl SyncFlag {
     /// Those of the store; a collection without links.
     pub async fn read_copy(&self, target: &Namespace, id: impl Into<Bson>) -> Result<Option<Document>> {
         let id = id.into();
-        self.settle_all(target, &id).await?;
+        self.refresh_copies(target, &id).await?;
         self.mains.at(target.clone()).find_one(&doc! { "_id": id }).await
     }
 
@@ -133,22 +133,22 @@ impl SyncFlag {
         }
     }
 
-    async fn settle_all(&self, target: &Namespace, id: &Bson) -> Result<()> {
+    async fn refresh_copies(&self, target: &Namespace, id: &Bson) -> Result<()> {
         for link in self.links(target)? {
-            self.settle(link, id).await?;
+            self.refresh_copy(link, id).await?;
         }
         Ok(())
     }
 
     /// Brings one copy up to date; says whether there was something to do.
-    pub(super) async fn settle(&self, link: &Link, id: &Bson) -> Result<bool> {
+    pub(super) async fn refresh_copy(&self, link: &Link, id: &Bson) -> Result<bool> {
         let copies = self.copies(link);
         for _ in 0..RACES_MAX {
             let Some(document) = copies.find_one(&doc! { "_id": id.clone() }).await? else { return Ok(false) };
             let Some(copy) = Copy::read(document, link) else { return Ok(false) };
             // Read after the copy was: what is there now is no older than what the copy was made from.
             let main = self.main(&copy.main).await?;
-            let Some(step) = requests::settle(link, &copy, main.as_ref()) else { return Ok(false) };
+            let Some(step) = requests::refresh_copy(link, &copy, main.as_ref()) else { return Ok(false) };
             if take(&copies, &step).await? {
                 self.count(Event::CopyWritten, 1);
                 return Ok(true);

@@ -62,9 +62,9 @@
 
 mod audit;
 mod carry;
+mod comparison;
 mod copies;
 mod declared;
-mod judge;
 mod link;
 mod options;
 mod record;
@@ -74,7 +74,7 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod unseen;
+mod unknown_name;
 mod within;
 
 use std::sync::Arc;
@@ -83,15 +83,15 @@ use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use audit::Audit;
+pub use comparison::{Stale, StaleCopy};
 pub use copies::{Copied, Inserted, Stamped};
 pub use declared::{Declared, DeclaredLink};
-pub use judge::{Stale, StaleCopy};
 pub use link::{Link, OnDelete};
 pub use options::{SyncFields, SyncFlagOptions};
 pub use record::{FINAL_VERSION, Main};
 pub use state::{MainEvent, MainState};
 pub use sweep::Staleness;
-pub use unseen::Unseen;
+pub use unknown_name::UnknownName;
 pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};

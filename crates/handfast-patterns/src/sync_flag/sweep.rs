@@ -38,7 +38,7 @@ impl SyncFlag {
             for document in self.left_behind(Some(link), batch, &mut round).await? {
                 let id = id_of(&document);
                 let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
-                let swept = self.settle(link, &id).instrument(span.clone()).await;
+                let swept = self.refresh_copy(link, &id).instrument(span.clone()).await;
                 span.in_scope(|| self.count_swept(&mut round, swept));
             }
         }

@@ -117,7 +117,7 @@ impl TwoPhase {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.drive_untimed(record).await?;
-        metrics::took_since(Span::Transaction, self.transactions.namespace(), (clock, begun));
+        metrics::took_since(Span::Transaction, self.transactions.namespace(), clock, begun);
         Ok(outcome)
     }
 

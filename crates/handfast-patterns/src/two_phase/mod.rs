@@ -77,7 +77,7 @@ use crate::steps::{Added, Steps, raw};
 use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How a transaction ended, as far as we know.
+/// How a transaction ended, as far as this process knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -85,7 +85,7 @@ pub enum Outcome {
     Done,
     /// No participant has it.
     Canceled {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Another application has taken it over, and will bring it to its end.
@@ -97,23 +97,23 @@ pub enum Outcome {
     Missing,
 }
 
-/// What became of the wish to cancel.
+/// The result of [`TwoPhase::cancel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Cancel {
     /// No participant has its update.
     Canceled,
-    /// All of them have: [`TwoPhase::compensate`] makes a transaction for the way back.
+    /// All participants have their updates: [`TwoPhase::compensate`] makes a transaction for the way back.
     TooLate,
-    /// Another application is at it, and will bring it to its end.
+    /// Another application carries it out, and will bring it to its end.
     TakenOver,
     /// There is no transaction of this id.
     Missing,
 }
 
-/// A document of a participant: nobody who reads it can overlook that it may be in between.
+/// A document of a participant, and whether transactions are under way in it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum ParticipantDocument {
     /// No transaction is under way in it.
     Settled(Document),
     /// It may have an update that will be taken back, and others of the same transaction may not have theirs.
@@ -274,11 +274,13 @@ impl TwoPhase {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<Seen>> {
+    pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<ParticipantDocument>> {
         let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": id.into() }).await?;
         Ok(found.map(|document| match document.get_array(&self.fields().pending) {
-            Ok(pending) if !pending.is_empty() => Seen::UnderWay { transactions: pending.clone(), document },
-            _ => Seen::Settled(document),
+            Ok(pending) if !pending.is_empty() => {
+                ParticipantDocument::UnderWay { transactions: pending.clone(), document }
+            }
+            _ => ParticipantDocument::Settled(document),
         }))
     }
 

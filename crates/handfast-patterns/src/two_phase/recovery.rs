@@ -146,7 +146,7 @@ impl TwoPhase {
             return Err(unclear("the document carries the id, and is no participant of"));
         };
         let remedy = by.remedy(document, &record.id, record.state);
-        match by.remedied(&record.id, &participant, (remedy, record.state))? {
+        match by.remedied(&record.id, &participant, remedy, record.state)? {
             Some((filter, update)) => {
                 tracing::info!(?remedy, state = %record.state, "a participant of a transaction that is over is put right");
                 documents.update_one(&filter, &update).await

@@ -45,12 +45,13 @@ impl TwoPhase {
         }
     }
 
-    /// The request of a remedy; none for [`Remedy::Unclear`].
+    /// Returns the request of a remedy; `None` for [`Remedy::Unclear`].
     pub(super) fn remedied(
         &self,
         id: &Bson,
         participant: &Participant,
-        (remedy, state): (Remedy, State),
+        remedy: Remedy,
+        state: State,
     ) -> Result<Option<Request>> {
         let (fields, max) = (self.fields(), self.options.finished_max);
         let (mut filter, update) = match remedy {

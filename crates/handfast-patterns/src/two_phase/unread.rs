@@ -65,7 +65,7 @@ impl TwoPhase {
         let filter = doc! { "$or": lists.iter().map(no_list).collect::<Vec<_>>() };
         let is_no_list = |found: &Bson| found.as_array().is_none();
         for namespace in self.collections() {
-            self.verify_fields(namespace, &filter, &lists, (is_no_list, page), verified).await?;
+            self.verify_fields(namespace, &filter, &lists, is_no_list, page, verified).await?;
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl TwoPhase {
             }
             let no_integer = doc! { balance: { "$exists": true, "$not": { "$type": ["int", "long"] } } };
             let is_no_integer = |found: &Bson| integer(&doc! { "": found.clone() }, "").is_err();
-            self.verify_fields(namespace, &no_integer, &[balance], (is_no_integer, page), verified).await?;
+            self.verify_fields(namespace, &no_integer, &[balance], is_no_integer, page, verified).await?;
         }
         Ok(())
     }
@@ -108,7 +108,8 @@ impl TwoPhase {
         namespace: &Namespace,
         filter: &Document,
         fields: &[&String],
-        (is_odd, page): (impl Fn(&Bson) -> bool, u32),
+        is_odd: impl Fn(&Bson) -> bool,
+        page: u32,
         verified: &mut Verified,
     ) -> Result<()> {
         let documents = self.transactions.at(namespace.clone());

@@ -29,8 +29,8 @@ pub enum Commit {
     Conflict,
 }
 
-/// A write with the root that is to commit it.
-pub struct Ready {
+/// A write together with the root that will commit it.
+pub struct PreparedCommit {
     write: Write,
     root: Document,
 }
@@ -47,7 +47,7 @@ impl VersionedTree {
     /// The version may have been committed.
     pub async fn change<F, E>(&self, change: impl Fn(Write) -> F) -> Result<i64, E>
     where
-        F: Future<Output = Result<Ready, E>>,
+        F: Future<Output = Result<PreparedCommit, E>>,
         E: From<Error>,
     {
         let attempts = self.options.attempts_max;
@@ -97,9 +97,9 @@ impl VersionedTree {
     }
 }
 
-impl Ready {
+impl PreparedCommit {
     pub(super) fn new(write: Write, root: Document) -> Self {
-        Ready { write, root }
+        PreparedCommit { write, root }
     }
 
     /// As [`Write::commit`].
@@ -118,7 +118,7 @@ impl Ready {
         if committed {
             tree.count(Event::VersionCommitted, 1);
             let clock = &*tree.sources.clock;
-            metrics::took_since(Span::Write, tree.nodes.namespace(), (clock, begun));
+            metrics::took_since(Span::Write, tree.nodes.namespace(), clock, begun);
             let announced = tree.requests().announced(version, self.write.write);
             if let Err(error) = tree.writes.delete_one(&announced).await {
                 tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");

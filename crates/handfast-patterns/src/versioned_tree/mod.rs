@@ -76,7 +76,7 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
-pub use commit::{Commit, Ready};
+pub use commit::{Commit, PreparedCommit};
 pub use diff::Difference;
 pub use options::{TreeFields, VersionedTreeOptions};
 pub use pins::Pin;
@@ -95,7 +95,7 @@ use crate::{Error, Result};
 
 /// How much there is of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct TreeStatus {
     /// The newest version.
     pub newest: Option<i64>,
     /// Versions that can be read.
@@ -193,7 +193,7 @@ impl VersionedTree {
         options: VersionedTreeOptions,
     ) -> Result<Self> {
         options.check()?;
-        let (writes, pins) = (options.writes_beside(&nodes)?, options.pins_beside(&nodes)?);
+        let (writes, pins) = (options.writes_namespace(&nodes)?, options.pins_namespace(&nodes)?);
         let nodes = Steps::new(store, nodes);
         let (writes, pins) = (nodes.at(writes), nodes.at(pins));
         Ok(VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) })
@@ -295,10 +295,10 @@ impl VersionedTree {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn standing(&self) -> Result<Standing> {
+    pub async fn status(&self) -> Result<TreeStatus> {
         let requests = self.requests();
         let count = async |state| self.nodes.count(&requests.in_state(state)).await;
-        Ok(Standing {
+        Ok(TreeStatus {
             newest: self.newest_version().await?.map(|newest| newest.version),
             versions: count(&[VersionState::Committed, VersionState::Pruning]).await?,
             writing: self.writes.count(&requests.of_tree()).await?,

@@ -54,13 +54,13 @@ impl VersionedTreeOptions {
     }
 
     /// The collection in which writers announce themselves.
-    pub(super) fn writes_beside(&self, nodes: &Namespace) -> Result<Namespace> {
-        self.writes.clone().map_or_else(|| beside(nodes, "writes"), Ok)
+    pub(super) fn writes_namespace(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.writes.clone().map_or_else(|| companion(nodes, "writes"), Ok)
     }
 
     /// The collection of versions that readers hold, and of names.
-    pub(super) fn pins_beside(&self, nodes: &Namespace) -> Result<Namespace> {
-        self.pins.clone().map_or_else(|| beside(nodes, "pins"), Ok)
+    pub(super) fn pins_namespace(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.pins.clone().map_or_else(|| companion(nodes, "pins"), Ok)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -77,7 +77,7 @@ impl VersionedTreeOptions {
     }
 }
 
-fn beside(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
+fn companion(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
     Ok(Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()))?)
 }
 

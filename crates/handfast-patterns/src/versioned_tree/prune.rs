@@ -154,7 +154,7 @@ impl VersionedTree {
     async fn remove_between(&self, below: i64, above: i64, condemned: &[i64]) -> Result<u64> {
         // What a condemned version used, and the one above does not, was replaced after that.
         let oldest = condemned.first().copied().unwrap_or(above);
-        self.remove_replaced(oldest, (below, above)).await?;
+        self.remove_replaced(oldest, below, above).await?;
         for version in condemned {
             if let Some((filter, stub)) = self.requests().clear(*version, self.now()) {
                 let pruned = self.nodes.update_one(&filter, &stub).await?;
@@ -165,7 +165,7 @@ impl VersionedTree {
     }
 
     /// Of the items that have a node above `from`, removes the nodes between two versions but the last of each.
-    async fn remove_replaced(&self, from: i64, (below, above): (i64, i64)) -> Result<u64> {
+    async fn remove_replaced(&self, from: i64, below: i64, above: i64) -> Result<u64> {
         let abandoned = self.abandoned_below(above).await?;
         let newer = self.requests().nodes(visible(doc! { "$gt": from, "$lte": above }, &abandoned));
         let (mut pages, mut removed) = (self.nodes.pages(&newer, PAGE).await?, 0);
@@ -197,7 +197,7 @@ impl VersionedTree {
         readable.reverse();
         let (mut below, mut removed) = (0, 0);
         for version in readable {
-            removed += self.remove_replaced(below, (below, version.version)).await?;
+            removed += self.remove_replaced(below, below, version.version).await?;
             below = version.version;
         }
         Ok(removed)

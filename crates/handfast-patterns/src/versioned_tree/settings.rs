@@ -56,8 +56,8 @@ impl VersionedTree {
             )));
         }
         for (old, new) in [
-            (old.writes_beside(nodes)?, options.writes_beside(nodes)?),
-            (old.pins_beside(nodes)?, options.pins_beside(nodes)?),
+            (old.writes_namespace(nodes)?, options.writes_namespace(nodes)?),
+            (old.pins_namespace(nodes)?, options.pins_namespace(nodes)?),
         ] {
             if old != new && steps.at(old.clone()).count(&Document::new()).await? > 0 {
                 return Err(Error::invalid(format!(
@@ -85,8 +85,8 @@ fn record(nodes: &Steps) -> Result<SettingsRecord> {
 
 fn written(options: &VersionedTreeOptions, nodes: &Namespace) -> Result<Document> {
     let mut written = doc! {
-        "writes": written_namespace(&options.writes_beside(nodes)?, nodes),
-        "pins": written_namespace(&options.pins_beside(nodes)?, nodes),
+        "writes": written_namespace(&options.writes_namespace(nodes)?, nodes),
+        "pins": written_namespace(&options.pins_namespace(nodes)?, nodes),
         "fields": options.fields.to_document(),
     };
     if let Some(children) = &options.children {

@@ -7,7 +7,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use handfast_store::{Applied, Error as StoreError};
 
-use super::{Commit, Ready, Snapshot, VersionedTree};
+use super::{Commit, PreparedCommit, Snapshot, VersionedTree};
 use crate::steps::is_duplicate_of;
 use crate::value::{at_path, integer, key_of};
 use crate::{Error, Result};
@@ -128,14 +128,14 @@ impl Write {
     }
 
     /// With this root. The root is what the version is known by: it is to name its children.
-    pub fn with_root(self, root: Document) -> Ready {
-        Ready::new(self, root)
+    pub fn with_root(self, root: Document) -> PreparedCommit {
+        PreparedCommit::new(self, root)
     }
 
     /// With the root of the version that it is made from.
-    pub fn with_same_root(self) -> Ready {
+    pub fn with_same_root(self) -> PreparedCommit {
         let root = self.base.as_ref().map(|base| base.root().clone()).unwrap_or_default();
-        Ready::new(self, root)
+        PreparedCommit::new(self, root)
     }
 
     /// Commits the version: inserts its root. Nothing of it is seen before, and all of it after.

@@ -13,7 +13,7 @@ const LOOKS_MAX: u32 = 16;
 
 /// Where an account stands, with all entries that it has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct AccountState {
     /// What is final.
     pub(super) anchor: Cache,
     /// Places behind the anchor.
@@ -30,14 +30,14 @@ pub(super) struct Standing {
 
 /// Whether an account can take an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum FundsCheck {
     Fits,
     Refused(Refusal),
     /// There are places behind the anchor that were not seen: look again.
     Unsure,
 }
 
-impl Standing {
+impl AccountState {
     pub(super) fn balance(&self) -> Option<i64> {
         self.anchor.balance.checked_add(self.pending)
     }
@@ -56,20 +56,20 @@ impl Standing {
     }
 
     /// Whether the account can take this draft at the next place. Who only gains is not asked.
-    pub(super) fn judge(&self, account: &Account, draft: &Draft) -> Verdict {
+    pub(super) fn check_funds(&self, account: &Account, draft: &Draft) -> FundsCheck {
         let change = draft.available(&account.id);
         let minimum = match account.minimum {
             Some(minimum) if change < 0 => minimum,
-            _ => return Verdict::Fits,
+            _ => return FundsCheck::Fits,
         };
         if self.missing() != 0 {
-            return Verdict::Unsure;
+            return FundsCheck::Unsure;
         }
         let available = self.available().unwrap_or(i64::MIN);
         if available.checked_add(change).is_some_and(|left| left >= minimum) {
-            return Verdict::Fits;
+            return FundsCheck::Fits;
         }
-        Verdict::Refused(Refusal { account: account.id.clone(), available, change, minimum })
+        FundsCheck::Refused(Refusal { account: account.id.clone(), available, change, minimum })
     }
 }
 
@@ -113,17 +113,22 @@ impl Ledger {
     }
 
     /// Where an account stands now, in one look at what came after the anchor.
-    pub(super) async fn standing(&self, account: &Account, anchor: Cache) -> Result<Standing> {
+    pub(super) async fn account_state(&self, account: &Account, anchor: Cache) -> Result<AccountState> {
         let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
         if cancels.is_empty() || account.minimum.is_none() {
             return Ok(standing);
         }
-        self.standing_beside_cancels(account, anchor, cancels).await
+        self.account_state_during_cancels(account, anchor, cancels).await
     }
 
     /// Somebody is about to cancel entries: their places are taken, they still count, and what they brought must not be
     /// spent. They stop counting once; so what was counted between two looks that agree on which ones still do is exact.
-    async fn standing_beside_cancels(&self, account: &Account, anchor: Cache, cancels: Vec<Bson>) -> Result<Standing> {
+    async fn account_state_during_cancels(
+        &self,
+        account: &Account,
+        anchor: Cache,
+        cancels: Vec<Bson>,
+    ) -> Result<AccountState> {
         let mut before = self.still_valid(cancels).await?;
         for _ in 0..LOOKS_MAX {
             let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
@@ -131,7 +136,7 @@ impl Ledger {
             let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
             if ids(&before) == ids(&after) {
                 let brought = after.iter().map(|entry| entry.available(&account.id).max(0));
-                return Ok(Standing { canceling: brought.fold(0, i64::saturating_add), ..standing });
+                return Ok(AccountState { canceling: brought.fold(0, i64::saturating_add), ..standing });
             }
             before = after;
         }
@@ -153,14 +158,14 @@ impl Ledger {
         account: &Bson,
         anchor: Cache,
         seq_id: Document,
-    ) -> Result<(Standing, Vec<Bson>)> {
-        let pipeline = requests::standing(self.fields(), account, seq_id, None);
+    ) -> Result<(AccountState, Vec<Bson>)> {
+        let pipeline = requests::account_state(self.fields(), account, seq_id, None);
         let found = self.entries.aggregate(&pipeline).await?;
         let Some(group) = found.first() else {
-            return Ok((Standing { anchor, last: anchor.seq_id, ..Standing::default() }, Vec::new()));
+            return Ok((AccountState { anchor, last: anchor.seq_id, ..AccountState::default() }, Vec::new()));
         };
         let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
-        let standing = Standing {
+        let standing = AccountState {
             anchor,
             places: number("places")?,
             last: number("last")?,

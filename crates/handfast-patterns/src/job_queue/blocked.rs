@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 256;
 
 /// Candidates that cannot be claimed now.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct BlockedOrders {
     keys: BTreeSet<String>,
     /// First jobs of these keys, which are claimed at their own place.
     firsts: Vec<Bson>,
@@ -24,7 +24,7 @@ pub(super) struct Passed {
     skip: u64,
 }
 
-impl Passed {
+impl BlockedOrders {
     /// Those due that were not passed over; so many of them, the first ones, were.
     pub(super) fn filter(&self, fields: &JobFields, due: &Document) -> (Document, u64) {
         let mut filter = due.clone();

@@ -14,7 +14,7 @@ use crate::value::key_of;
 
 /// A name in a link that no document has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unseen {
+pub enum UnknownName {
     /// No document has the key, by which copies are found.
     Key {
         /// Where the copies are.
@@ -44,14 +44,16 @@ pub enum Unseen {
     },
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unseen::Key { target, key } => write!(f, "no document of {target} has {key}, by which copies are found"),
-            Unseen::Mains { target, key, mains } => {
+            UnknownName::Key { target, key } => {
+                write!(f, "no document of {target} has {key}, by which copies are found")
+            }
+            UnknownName::Mains { target, key, mains } => {
                 write!(f, "no document of {target} has in {key} the _id of a document of {mains}")
             }
-            Unseen::Field { target, copy, from, mains } => {
+            UnknownName::Field { target, copy, from, mains } => {
                 write!(f, "no document of {mains} has {from}, from which {copy} of {target} is copied")
             }
         }
@@ -66,16 +68,16 @@ impl SyncFlag {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn unseen(&self, declared: bool, page: u32) -> Result<Option<Unseen>> {
+    pub async fn unknown_name(&self, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         for link in &self.options.links {
-            if let Some(unseen) = self.unseen_of(link, declared, page).await? {
-                return Ok(Some(unseen));
+            if let Some(unknown) = self.unknown_name_of(link, declared, page).await? {
+                return Ok(Some(unknown));
             }
         }
         Ok(None)
     }
 
-    async fn unseen_of(&self, link: &Link, declared: bool, page: u32) -> Result<Option<Unseen>> {
+    async fn unknown_name_of(&self, link: &Link, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         let (copies, target, key) = (self.copies(link), link.target.clone(), link.foreign_key.clone());
         let mains = self.mains.namespace().clone();
         if copies.find_one(&doc! {}).await?.is_none() {
@@ -86,10 +88,10 @@ impl SyncFlag {
             for field in link.copied_fields().chain([link.version.as_str()]) {
                 made = made || has(&copies, field).await?;
             }
-            return Ok(made.then_some(Unseen::Key { target, key }));
+            return Ok(made.then_some(UnknownName::Key { target, key }));
         }
         if !self.leads_to_mains(link, page).await? {
-            return Ok(Some(Unseen::Mains { target, key, mains }));
+            return Ok(Some(UnknownName::Mains { target, key, mains }));
         }
         if self.mains.find_one(&doc! {}).await?.is_none() {
             return Ok(None);
@@ -101,7 +103,7 @@ impl SyncFlag {
             };
             if !is_there && (!declared || has(&copies, copy).await?) {
                 let from = from.unwrap_or_else(|| "what is computed".to_owned());
-                return Ok(Some(Unseen::Field { target, copy: copy.to_owned(), from, mains }));
+                return Ok(Some(UnknownName::Field { target, copy: copy.to_owned(), from, mains }));
             }
         }
         Ok(None)

@@ -56,7 +56,7 @@ pub struct StaleCopy {
 
 /// What a copy is found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CopyState {
     /// As it should be.
     Equal,
     /// A flag says that it may not be: its own, or that of its main document.
@@ -65,7 +65,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges a copy that was read before its main document was.
-pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
+pub(super) fn compare(link: &Link, copy: &Copy, main: Option<&Main>) -> CopyState {
     let stale = match main.filter(|main| main.is_alive()) {
         Some(main) => stale(link, copy, main),
         None => orphan(link, copy),
@@ -74,9 +74,9 @@ pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
     let flagged =
         matches!(copy.syncing, Some(Bson::DateTime(_))) || main.is_some_and(|main| main.state != MainState::Settled);
     match stale {
-        None => Verdict::Equal,
-        Some(_) if flagged => Verdict::InFlight,
-        Some(why) => Verdict::Stale(why),
+        None => CopyState::Equal,
+        Some(_) if flagged => CopyState::InFlight,
+        Some(why) => CopyState::Stale(why),
     }
 }
 
@@ -104,7 +104,7 @@ fn differences<'a>(copy: &'a Copy, values: &'a Values) -> impl Iterator<Item = &
 }
 
 /// A report on a copy that nobody can judge.
-pub(super) fn unjudged(link: &Link, copy: Copy) -> StaleCopy {
+pub(super) fn not_comparable(link: &Link, copy: Copy) -> StaleCopy {
     let (target, why) = (link.target.clone(), Stale::MainUnreadable);
     StaleCopy { target, id: copy.id, main: copy.main, why, found: Document::new(), expected: Document::new() }
 }
