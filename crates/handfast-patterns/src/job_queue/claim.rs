@@ -13,28 +13,28 @@ use crate::{Error, Result};
 
 /// Candidates that a claim in an ordered queue looks at with one request.
 const CANDIDATES: u32 = 16;
-/// How often several jobs are looked for that others take meanwhile.
+/// Attempts when other workers take the candidates meanwhile.
 const RACES_MAX: u32 = 16;
 
-/// What became of a candidate.
+/// The result for a candidate.
 enum Candidate {
     Claimed(Box<Job>),
-    /// It cannot be claimed now.
+    /// Its order is blocked by another job.
     Blocked,
-    /// Somebody else has it.
+    /// Another worker has it.
     ClaimedByOther,
-    /// No job may begin now.
+    /// The rate is used up.
     TooFast,
 }
 
-/// What one call may claim.
+/// The limits on one call.
 struct Turn {
     slot: Option<u32>,
     /// It was counted by the rate, or needs not be.
     counted: bool,
 }
 
-/// Which undone job is the first of an order.
+/// The first undone job of an order.
 enum First {
     Itself,
     /// Another document, by its id if it is a job's.
@@ -42,14 +42,14 @@ enum First {
 }
 
 impl JobQueue {
-    /// Takes the job that is first: by priority, then by its time, then by its age; none while the queue is paused. Nobody else has it until
+    /// Claims the job that is first: by priority, then by its time, then by its age; `None` while the queue is paused. No other worker gets it until
     /// the lease is over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
     ///
     /// # Errors
-    /// Those of the store. A job may have been claimed; it comes back after the lease.
+    /// [`Error::Store`]: a job may have been claimed; it comes back after its lease.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
         if self.is_paused().await? {
             return Ok(None);
@@ -154,7 +154,7 @@ impl JobQueue {
     /// fewer than there are, if others claim at the same moment; none only if none is due, or others are faster again and again.
     ///
     /// # Errors
-    /// As [`JobQueue::claim`]. Some jobs may have been claimed; they come back after the lease.
+    /// As [`JobQueue::claim`]: some jobs may have been claimed; they come back after the lease.
     pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
         if self.options.ordered || self.options.limits.any() {
             return self.claim_one_by_one(worker, kinds, count).await;
@@ -220,7 +220,7 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// A job that cannot be read is a dead letter from now on, or canceled if somebody wants that: left with its worker it would come back
+    /// A job that cannot be read is a dead letter from now on, or canceled if that was requested: left with its worker it would come back
     /// after each lease, and left where it was it would be claimed again at once. Says whether it was still as the filter says.
     pub(super) async fn set_aside(&self, document: &Document, mut filter: Document, error: &Error) -> Result<bool> {
         filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
@@ -235,7 +235,7 @@ impl JobQueue {
         Ok(set_aside)
     }
 
-    /// None if it cannot be read.
+    /// Returns `None` if it cannot be read.
     async fn read_claimed(&self, document: &Document, claim: ObjectId) -> Result<Option<Job>> {
         let job = match self.read(document) {
             Ok(job) => job,

@@ -1,4 +1,4 @@
-//! What a worker writes while it holds a job, and when it lets go of it.
+//! The writes of a worker while it has a job, and when it gives the job up.
 
 use std::time::Duration;
 
@@ -28,10 +28,7 @@ pub enum ClaimState {
 }
 
 impl JobQueue {
-    /// Says that the worker is still at it, and how far.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Renews the claim of a worker, and records its progress.
     pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
         let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
         let held = requests::held(self.fields(), &job.id, claim);
@@ -49,7 +46,7 @@ impl JobQueue {
     /// The job is done.
     ///
     /// # Errors
-    /// Those of the store. Complete it again, or leave it to the lease: then it is done again.
+    /// [`Error::Store`]: complete the job again, or leave it to its lease, after which it is done again.
     pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
         self.leave(job, &Leave::Completed { result }).await
     }
@@ -157,7 +154,7 @@ impl JobQueue {
         })
     }
 
-    /// What is written when a job leaves a state so, now.
+    /// Returns the update for a job that leaves its state in this way now.
     pub(super) fn leaving(&self, from: JobState, leave: &Leave) -> Option<Document> {
         requests::leave(self.fields(), from, leave, self.now())
     }
@@ -166,7 +163,7 @@ impl JobQueue {
     /// it; what its handler has done until then is done. Says whether there was anything to cancel.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Contended`] if workers take the job and give it back again and again.
+    /// [`Error::Contended`] if workers claim the job and give it back at each attempt.
     pub async fn cancel(&self, id: impl Into<Bson>) -> Result<bool> {
         let (fields, id) = (self.fields(), id.into());
         let canceled = Leave::Canceled;
@@ -196,7 +193,7 @@ impl JobQueue {
     /// Lets a dead letter be done after all, with all its attempts again. Says whether it was one.
     ///
     /// # Errors
-    /// Those of the store; `DuplicateKey` (11000) if another undone job has its unique key.
+    /// [`Error::Store`] with `DuplicateKey` (11000) if another undone job has its unique key.
     pub async fn retry(&self, id: impl Into<Bson>) -> Result<bool> {
         let id = id.into();
         let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
@@ -208,16 +205,13 @@ impl JobQueue {
     }
 
     /// Removes a dead letter; says whether it was one.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn discard(&self, id: impl Into<Bson>) -> Result<bool> {
         let failed = doc! { "_id": id.into(), &self.fields().state: JobState::Failed.name() };
         self.jobs.delete_one(&failed).await
     }
 }
 
-/// As much of an error as a job remembers.
+/// Cuts an error to the length that a job stores.
 fn kept(error: &str) -> String {
     error.chars().take(ERROR_CHARACTERS_MAX).collect()
 }

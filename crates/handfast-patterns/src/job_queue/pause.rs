@@ -15,7 +15,7 @@ use bson::{DateTime, Document, doc};
 use super::JobQueue;
 use crate::Result;
 
-/// For how long a claim relies on the last look.
+/// The time for which a claim relies on the last look.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// The `_id` of the document.
 const PAUSE: &str = "pause";
@@ -46,9 +46,6 @@ impl CachedPause {
 
 impl JobQueue {
     /// Pauses the queue: no worker of any process claims a job until [`JobQueue::resume`]. A queue that is paused keeps its date and gets the new reason.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn pause(&self, why: &str) -> Result<()> {
         let change = doc! { "$set": { "why": why }, "$setOnInsert": { "since": self.now() } };
         self.limits()?.upsert_one(&doc! { "_id": PAUSE }, &change).await?;
@@ -57,9 +54,6 @@ impl JobQueue {
     }
 
     /// Resumes a paused queue; returns whether it was paused.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn resume(&self) -> Result<bool> {
         let was_paused = self.limits()?.delete_one(&doc! { "_id": PAUSE }).await?;
         self.shared.pause.set(self.sources.clock.elapsed(), false);
@@ -68,9 +62,6 @@ impl JobQueue {
     }
 
     /// Returns since when and why the queue is paused; `None` if it is not.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn paused(&self) -> Result<Option<Pause>> {
         let found = self.limits()?.find_one(&doc! { "_id": PAUSE }).await?;
         let now = self.now();

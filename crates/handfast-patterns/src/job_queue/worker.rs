@@ -25,7 +25,7 @@ const POLL_JITTER: f64 = 0.2;
 /// How long a handler whose time is over has to be dropped: one that blocks its thread cannot be.
 const DROP_WAIT: Duration = Duration::from_secs(1);
 
-/// Why a handler did not finish its job.
+/// The reason why a handler did not finish its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobError {
     /// Try again after a while.
@@ -73,7 +73,7 @@ impl Default for WorkerOptions {
     }
 }
 
-/// What became of jobs that a queue was drained of.
+/// The counts of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Done.
@@ -82,11 +82,11 @@ pub struct Drained {
     pub failed: u64,
     /// Put off.
     pub snoozed: u64,
-    /// Taken by somebody else meanwhile, or canceled.
+    /// Jobs that another worker has taken meanwhile, or that were canceled.
     pub lost: u64,
 }
 
-/// What a worker has done since it was started.
+/// The counts of a worker since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Jobs claimed.
@@ -97,7 +97,7 @@ pub struct WorkerCounts {
     pub failed: u64,
     /// Jobs put off.
     pub snoozed: u64,
-    /// Jobs that were lost to somebody else, or canceled, while the handler worked.
+    /// Jobs that another worker took, or that were canceled, while the handler worked.
     pub lost: u64,
     /// Jobs given back when the worker stopped.
     pub released: u64,
@@ -199,7 +199,7 @@ impl Worker {
         self
     }
 
-    /// What it has done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> WorkerCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { claimed, completed, failed, snoozed, lost, released, store_errors } = &*self.counters;
@@ -214,10 +214,7 @@ impl Worker {
         }
     }
 
-    /// For tests: runs all jobs that are due, one after the other, until there is none.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Runs all jobs that are due, one after the other, until there is none. It is meant for tests.
     pub async fn drain(&self) -> Result<Drained> {
         let (mut drained, never) = (Drained::default(), CancellationToken::new());
         while let Some(job) = self.queue.claim(&self.name, &self.kinds).await? {
@@ -234,7 +231,7 @@ impl Worker {
     /// Works in the background until `cancel` is cancelled or [`RunningWorker::stop`] called. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Settings that make no sense, or no handlers.
+    /// [`Error::Invalid`] for options that are out of range, and for a worker without handlers.
     pub fn spawn(&self, cancel: &CancellationToken) -> Result<RunningWorker> {
         let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
         if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
@@ -285,7 +282,7 @@ impl Worker {
         }
     }
 
-    /// Whether the rate allows another job now.
+    /// Returns whether the rate allows another job now.
     fn may_begin(&self, begun: &mut VecDeque<Duration>) -> bool {
         let Some(rate) = self.options.rate else {
             begun.clear();
@@ -398,7 +395,7 @@ impl Worker {
         timeout
     }
 
-    /// Renews the lease until the job is lost, or somebody wants it canceled.
+    /// Renews the lease until the job is lost, or is to be canceled.
     async fn keep(&self, job: &Job) -> ClaimState {
         let (lease, clock) = (self.queue.options.lease, &self.queue.sources.clock);
         let mut renewed = clock.elapsed();
@@ -427,7 +424,7 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// What it has done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> WorkerCounts {
         self.worker.counts()
     }

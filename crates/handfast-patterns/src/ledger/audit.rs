@@ -12,7 +12,7 @@ use super::minimum::Minimum;
 use super::{Proc, Verified};
 use crate::Result;
 
-/// What was found in an account.
+/// The findings of an account.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Audited {
     pub(super) verified: Verified,
@@ -109,7 +109,7 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// What is written at a committed place, and in the account's document if its cache stands there.
+    /// Checks the balance that is written at a committed place, and the account's cache if it is of this place.
     fn compare(&mut self, line: &Line, cached: Option<(i64, i64)>, cache: Option<Cache>) {
         let (at, account, seq_id) = (self.at, &self.account.id, line.change.seq_id);
         let offset = |balance: i64, held: i64| (balance.wrapping_sub(at.balance), held.wrapping_sub(at.held));

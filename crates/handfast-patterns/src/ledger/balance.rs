@@ -8,20 +8,20 @@ use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, Link, PAGE, Proc, Status, requests};
 use crate::{Error, Result};
 
-/// What an account has, in the smallest unit of its asset.
+/// The balance of an account, in the smallest unit of its asset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balance {
     /// The `_id` of the account.
     pub account: Bson,
     /// Which currency, or whatever is counted.
     pub asset: String,
-    /// What all valid entries add up to.
+    /// The sum of all valid entries.
     pub balance: i64,
-    /// What of it is held by authorisations.
+    /// The amount of it that authorisations hold.
     pub held: i64,
-    /// What can be spent: without what is held, and without what entries had brought that are being canceled.
+    /// The amount that can be spent: the balance without what is held, and without what entries had brought that are being canceled.
     pub available: i64,
-    /// What of the balance is not final yet.
+    /// The amount of the balance that is not final yet.
     pub pending: i64,
     /// The last place that was counted; 0 if there is none.
     pub seq_id: i64,
@@ -31,10 +31,10 @@ pub struct Balance {
     pub missing: i64,
 }
 
-/// Up to where a balance counts.
+/// The end of the entries that a balance counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AsOf {
-    /// All changes up to this place.
+    /// All changes up to this sequence number.
     SequenceNumber(i64),
     /// All changes up to the last one that this entry makes in the account.
     Entry(Bson),
@@ -50,27 +50,27 @@ pub struct Line {
     pub entry: Bson,
     /// When it was posted.
     pub ts: DateTime,
-    /// Where the entry is.
+    /// The status of the entry.
     pub status: Status,
     /// The change.
     pub change: EntryChange,
     /// The balance after it: the final one if the entry is committed.
     pub balance: i64,
-    /// What is held after it.
+    /// The amount that is held after it.
     pub held: i64,
-    /// What the entry has to do with another one.
+    /// The relation of the entry to another one.
     pub(super) link: Option<Link>,
-    /// What the changes of the entry add up to, in assets where that must be 0 and is not.
+    /// The sums of the entry's changes, in assets where the sum must be 0 and is not.
     pub(super) unbalanced: Vec<(String, i64)>,
 }
 
 impl Line {
-    /// Whether its place was given up, with the amount that it names.
+    /// Returns whether its place was given up, with the amount that it names.
     pub(super) fn is_given_up(&self) -> bool {
         self.status.state == EntryState::Abandoned && self.change.is_abandoned()
     }
 
-    /// Whether it can still change.
+    /// Returns whether it can still change.
     pub(super) fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
@@ -83,10 +83,10 @@ impl Line {
 }
 
 impl Ledger {
-    /// What an account has now; none if nobody knows it.
+    /// Returns the balance of an account now; `None` for an account without a document.
     ///
     /// # Errors
-    /// Those of the store; a balance that does not fit into 64 bits.
+    /// [`Error::Invalid`] if the balance does not fit into 64 bits.
     pub async fn balance(&self, account: impl Into<Bson>) -> Result<Option<Balance>> {
         let id = account.into();
         match self.balance_now(id.clone()).await {
@@ -101,7 +101,7 @@ impl Ledger {
         balance_of(account, &standing).map(Some)
     }
 
-    /// What an account had; none if nobody knows it, or if the entry does not change it.
+    /// Returns what an account had; `None` for an unknown account, and if the entry does not change it.
     ///
     /// # Errors
     /// As [`Ledger::balance`].
@@ -166,7 +166,7 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Where an account stood at a place.
+    /// Returns the sums of an account at a place.
     pub(super) async fn account_state_at(&self, account: &Account, last: i64) -> Result<AccountState> {
         let anchor = match account.cache {
             Some(cache) if cache.seq_id <= last => cache,

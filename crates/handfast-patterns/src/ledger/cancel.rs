@@ -25,7 +25,7 @@ const LOOKS_MAX: u32 = 4;
 /// Caches of entries that are not committed that a cancel resets. The ledger itself writes none.
 const RESETS_MAX: u32 = 1000;
 
-/// What became of the wish to take an entry back.
+/// The result of [`Ledger::cancel`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Cancel {
@@ -43,10 +43,11 @@ impl Ledger {
     /// Takes an entry back. To do it again does nothing.
     ///
     /// # Errors
-    /// Those of the store: cancel again. An authorisation, which is released instead; an entry that changes nothing.
+    /// [`Error::Invalid`] for an authorisation, which is released instead, and for an entry that changes nothing. [`Error::Store`]: cancel
+    /// again. [`Error::Contended`] if others change the entry at each attempt.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         for _ in 0..LOOKS_MAX {

@@ -8,11 +8,11 @@
 //! offsets       altered                                       the fewest numbers that explain it
 //! 0 0 5 0 0     the balance at the third place                1 balance; or the values of 2 entries
 //! 0 0 5 5 5     the value of the third entry                  1 value; or 3 balances
-//! 0 0 0 0 5     the balance or the value at the last place    1 of either: nobody can say
+//! 0 0 0 0 5     the balance or the value at the last place    1 of either: it is unknown which
 //! ```
 //!
 //! A balance that is wrong is counted again from the entries. An entry that is altered cannot be, and neither can what stands behind it: the
-//! balances there are all that is left of what it had said. Where nobody can say, the entry counts as altered.
+//! balances there are all that is left of what it had said. Where it is unknown, the entry counts as altered.
 //!
 //! Entries that were given up are no alteration: the balances behind them were counted with them until a rebuild has counted those
 //! again, from the first place to the last one. The place that is given up keeps the amount, which explains the offset. Some
@@ -29,13 +29,13 @@ use crate::Findings;
 /// A balance, and what of it is held; or by how much both change.
 pub(super) type Amount = (i64, i64);
 
-/// What the balances of an account say of its entries, from the first place on.
+/// The state of the check of an account's written balances, from its first place on.
 pub(super) struct Chain {
     /// What was given up before the first place, up to the first such place, up to the second one, and so on.
     given_up: BTreeSet<Amount>,
     /// The last of them.
     all_given_up: Amount,
-    /// Of the last written balance.
+    /// The offset of the last written balance.
     offset: Amount,
     run: Run,
 }
@@ -51,7 +51,7 @@ struct Run {
     first: i64,
 }
 
-/// What is wrong, as far as it is decided.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct ChainReport {
     pub(super) findings: Findings<Finding>,
@@ -125,7 +125,7 @@ impl Chain {
         report.stop = Some(report.stop.map_or(first, |stop| stop.min(first)));
     }
 
-    /// Whether an offset is nothing, or what was given up at some places in a row.
+    /// Returns whether an offset is nothing, or what was given up at some places in a row.
     fn is_explained(&self, offset: Amount) -> bool {
         offset == (0, 0) || self.given_up.iter().any(|sum| self.given_up.contains(&plus(*sum, offset)))
     }

@@ -29,21 +29,21 @@ const PAGES_MAX: usize = 16;
 /// Waiting accounts that a round leaves out at most: each stands in the query.
 const WAITING_MAX: usize = 1000;
 
-/// Where an account stands at its last committed place, as far as this round has seen.
+/// The balance of an account at its last committed place, as far as this round has read.
 struct Tip {
     account: Account,
     at: Cache,
-    /// The account's document does not say so yet.
+    /// The account's document has an older cache.
     moved: bool,
 }
 
 type Tips = HashMap<Vec<u8>, Tip>;
 
-/// What a round has seen of accounts.
+/// The accounts that a round has read.
 #[derive(Default)]
 struct RoundState {
     tips: Tips,
-    /// Those whose next entry cannot be committed now.
+    /// Accounts whose next entry cannot be committed now.
     waiting: Vec<Bson>,
 }
 
@@ -55,7 +55,7 @@ struct Chain {
     accounts: Vec<Bson>,
 }
 
-/// What is before a place.
+/// The entry before a place.
 enum Before {
     /// Nothing but what is committed.
     Committed(Cache),
@@ -75,7 +75,7 @@ enum Readiness {
     After(Box<Entry>, Bson),
     /// Not yet.
     Waits,
-    /// It has been, by somebody else.
+    /// Another process has committed it.
     Over,
 }
 
@@ -89,10 +89,10 @@ impl RoundState {
 
 impl Ledger {
     /// Commits entries whose turn it is, and those that they wait for. It reads pages of `batch` entries, and ends when as many are
-    /// committed or when it finds no more that can be. It may run anywhere, at any time, beside anything.
+    /// committed or when it finds no more that can be. It may run in any process at any time.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single entry is logged and counted.
     pub async fn commit(&self, batch: u32) -> Result<Round> {
         let mut state = RoundState::default();
         let result = self.commit_pages(batch, &mut state).await;
@@ -250,7 +250,7 @@ impl Ledger {
     /// the place; the index lets one of the two in, and who comes too late draws another place. Says whether to look again.
     ///
     /// # Errors
-    /// The account's places are not drawn, so that there was an entry, which is lost.
+    /// [`Error::Invalid`] if the account has no sequence: then an entry was lost.
     async fn fill_gap(&self, entry: &Entry, account: &Account, place: i64) -> Result<bool> {
         if account.last_seq_id.is_none() {
             let what =
@@ -307,7 +307,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Tells an account's document where it stands, unless it knows something later. One that is lost is not made anew: nobody
+    /// Writes the balance into an account's document, unless it has a later one. A lost document is not made anew: it is unknown
     /// knows what its limits were.
     pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
         let (filter, update) = requests::advance_cache(self.fields(), &account.id, at);
@@ -317,7 +317,7 @@ impl Ledger {
     /// Commits in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_committer(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn("ledger.committer", &self.sources, options, cancel, move |batch| {

@@ -1,4 +1,4 @@
-//! What was available in an account when each of its entries was posted, and whether one took it below the minimum.
+//! The amount that was available in an account at each of its entries, and the entry that took it below the minimum.
 
 use bson::Bson;
 
@@ -9,16 +9,16 @@ use super::record::MINIMUM;
 use super::{EntryState, Link};
 use crate::value::same_id;
 
-/// What posters have seen of an account with a minimum. What is canceled later had counted for them if it had brought something, up
+/// The amounts that posters have read of an account with a minimum. What is canceled later had counted for them if it had brought something, up
 /// to the place that the cancel took.
 pub(super) struct Minimum {
     account: Bson,
-    /// None if there is no minimum, or nobody can say any more.
+    /// `None` if there is no minimum, or if it cannot be checked any more.
     minimum: Option<i64>,
     available: i64,
     /// The entry that the last line is of, and by how much more the account could spend after it.
     entry: Option<(Bson, i64, i64)>,
-    /// What entries had brought that are canceled by now.
+    /// The amounts of entries that are canceled by now.
     canceled: Vec<(Bson, i64)>,
     below: Option<(Bson, i64)>,
 }
@@ -29,7 +29,7 @@ impl Minimum {
         Minimum { account, minimum, available: 0, entry: None, canceled: Vec::new(), below: None }
     }
 
-    /// Entries are lost: nobody can say what was available behind them.
+    /// Entries are lost: what was available behind them is unknown.
     pub(super) fn lost(&mut self) {
         self.minimum = None;
     }
@@ -75,7 +75,8 @@ impl Minimum {
         }
     }
 
-    /// What took the account below its minimum, and at which place, if it still is. A higher minimum may have come later.
+    /// Returns the place and the finding of the entry that took the account below its minimum, if it still is below. A higher minimum may
+    /// have been set later.
     pub(super) fn finish(mut self) -> Option<(i64, Finding)> {
         self.check_entry();
         let (minimum, available) = (self.minimum?, self.available);

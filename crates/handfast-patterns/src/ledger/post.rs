@@ -15,10 +15,10 @@ use crate::steps::Added;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// What was lost to others: they were faster, or were seen half.
+/// The race that was lost to other posters.
 struct Lost(String);
 
-/// What came of an attempt.
+/// The result of an attempt.
 type Attempt = Result<Posting, Lost>;
 
 /// Places that were drawn from a sequence for an attempt.
@@ -32,8 +32,9 @@ impl Ledger {
     /// Posts an entry: all of its changes, or none. To post an entry with the same id again does nothing.
     ///
     /// # Errors
-    /// Those of the store. If [`Error::applied`] is `Maybe`, post it again with the same id. An entry that does not balance
-    /// or otherwise makes no sense; another entry of this id; [`Error::Contended`] if others were faster each time.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, post the entry again with the same id. [`Error::Invalid`] for an entry that is
+    /// invalid, for example one that does not balance, and if another entry has this id. [`Error::Contended`] if others take the places at
+    /// each attempt.
     ///
     /// # Cancellation
     /// It may have been posted: post it again with the same id.
@@ -129,10 +130,10 @@ impl Ledger {
         Ok(Err(Lost("others took the next place in an account".to_owned())))
     }
 
-    /// The entry that a draft has become, if it has.
+    /// Returns the entry that was posted from this draft, if any.
     ///
     /// # Errors
-    /// Another entry has its id.
+    /// [`Error::Invalid`] if another entry has the id of the draft.
     pub(super) async fn posted(&self, draft: &Draft) -> Result<Option<Entry>> {
         match self.show(draft.id.clone()).await? {
             Some(entry) if entry.is_of(draft) => Ok(Some(entry)),
@@ -143,7 +144,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the next places of a sequence, which nobody else gets.
+    /// Draws the next places of a sequence.
     async fn draw(&self, account: &Account, draft: &Draft) -> Result<Drawn> {
         let count = draft.changes.iter().filter(|change| same_id(&change.account, &account.id)).count();
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -156,7 +157,7 @@ impl Ledger {
         Ok(Drawn { account, first: last - count + 1, count })
     }
 
-    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that nobody waits for them.
+    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that no committer waits for them.
     /// If they are taken already the sequence is behind what is there.
     async fn give_up(&self, drawn: &Drawn) -> Result<()> {
         let Drawn { account, first, count } = drawn;

@@ -13,7 +13,7 @@ use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
 use crate::{Error, Findings, Result};
 
-/// What was rebuilt.
+/// The counts of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Rebuilt {
@@ -27,12 +27,12 @@ pub struct Rebuilt {
     pub caches: u64,
     /// Lost entries. Nothing behind them was changed.
     pub gaps: Findings<Gap>,
-    /// What else the rebuild could not count beyond.
+    /// The other findings that ended the count of an account.
     pub stops: Findings<Finding>,
 }
 
 impl Rebuilt {
-    /// Whether everything was counted.
+    /// Returns whether everything was counted.
     pub fn is_whole(&self) -> bool {
         self.gaps.count() == 0 && self.stops.count() == 0
     }
@@ -51,15 +51,15 @@ impl Rebuilt {
 
 impl Ledger {
     /// Counts an account again from its first entry on, and writes what is missing or wrong: balances in committed entries, the
-    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run beside anything, and again.
+    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run at any time, and again.
     ///
     /// # Errors
-    /// Those of the store; what was rebuilt before stays so.
+    /// [`Error::Store`]: the balances that were written before it stay written.
     pub async fn rebuild(&self, account: impl Into<Bson>) -> Result<Rebuilt> {
         self.rebuild_account(&account.into()).await
     }
 
-    /// Rebuilds every account, except those whose document is gone: nobody knows what their limits were.
+    /// Rebuilds every account, except those whose document is gone: their limits are unknown.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].
@@ -67,7 +67,7 @@ impl Ledger {
         self.rebuild_all_with_progress(|_| ()).await
     }
 
-    /// The same; it is told what has been rebuilt so far after each account.
+    /// Rebuilds as [`Ledger::rebuild_all`], and calls `report` with the counts so far after each account.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].

@@ -9,32 +9,32 @@ use crate::steps::Steps;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// What the change of a place is called that is given up.
+/// The name of the change at a place that was given up.
 const ABANDONED: &str = "abandoned";
-/// What the change is called from which on a minimum holds.
+/// The name of the change from which on a minimum holds.
 pub(super) const MINIMUM: &str = "minimum";
 
 /// The last place that an account can have: shells write numbers that are exact up to there.
 pub(super) const SEQUENCE_NUMBER_MAX: i64 = 1 << 53;
 
-/// A change of an entry as its document says: with its place in the account.
+/// A change of an account as the entry's document stores it, with its sequence number in the account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryChange {
     /// The `_id` of the account.
     pub account: Bson,
-    /// What the change is called.
+    /// Its name, such as `deposit`.
     pub kind: String,
-    /// How much, in the smallest unit of the asset.
+    /// The amount, in the smallest unit of the asset.
     pub value: i64,
-    /// Which currency, or whatever is counted; empty where a document of somebody else does not say.
+    /// The currency or other unit; empty if the document has none.
     pub asset: String,
-    /// What it holds of the account, or (negative) frees.
+    /// The amount that it holds in the account or, if negative, frees.
     pub hold: i64,
-    /// Its number among the changes of the account, from 1.
+    /// Its sequence number among the changes of the account, from 1. Messages and documentation call it its place.
     pub seq_id: i64,
     /// The balance of the account after it; to be relied on in a committed entry alone.
     pub cached_balance: Option<i64>,
-    /// What is held of the account after it.
+    /// The amount that is held in the account after it.
     pub cached_held: i64,
 }
 
@@ -45,39 +45,39 @@ pub struct Entry {
     pub id: Bson,
     /// When it was posted.
     pub ts: DateTime,
-    /// Where it is.
+    /// Its status.
     pub status: Status,
-    /// What it changes.
+    /// Its changes of accounts.
     pub changes: Vec<EntryChange>,
-    /// What it has to do with another entry.
+    /// Its relation to another entry.
     pub link: Option<Link>,
     /// When it expires, if it is an authorisation that does.
     pub expires_at: Option<DateTime>,
-    /// Why it was canceled, or takes another one back.
+    /// The reason why it was canceled, or takes another one back.
     pub reason: Option<String>,
-    /// What the caller wants to remember.
+    /// The caller's own fields.
     pub metadata: Document,
 }
 
 impl Entry {
-    /// Whether it counts in balances.
+    /// Returns whether it counts in balances.
     pub fn counts(&self) -> bool {
         self.status.state.counts()
     }
 
-    /// Whether it can still change.
+    /// Returns whether it can still change.
     pub fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
 
-    /// Its changes of an account, in the order of their places.
+    /// Returns its changes of an account, in the order of their sequence numbers.
     pub fn changes_of<'e>(&'e self, account: &'e Bson) -> impl Iterator<Item = &'e EntryChange> {
         let mut changes: Vec<_> = self.changes.iter().filter(|change| same_id(&change.account, account)).collect();
         changes.sort_by_key(|change| change.seq_id);
         changes.into_iter()
     }
 
-    /// By how much more the account can spend after it.
+    /// Returns by how much more the account can spend after it.
     pub(super) fn available(&self, account: &Bson) -> i64 {
         self.changes_of(account).fold(0, |sum, change| sum.saturating_add(change.value).saturating_sub(change.hold))
     }
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// A draft with its places.
+    /// Returns the entry of a draft with the sequence numbers of its changes.
     pub(super) fn of_draft(draft: &Draft, seq_ids: &[i64]) -> Self {
         let entry_change = |(change, seq_id): (&super::Change, &i64)| EntryChange {
             account: change.account.clone(),
@@ -120,7 +120,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is what the draft was to become. What links to another entry is named after that one, whatever the
+    /// Returns whether it is what the draft was to become. What links to another entry is named after that one, whatever the
     /// caller says beside it.
     pub(super) fn is_of(&self, draft: &Draft) -> bool {
         let same = |(stored, change): (&EntryChange, &super::Change)| {
@@ -163,10 +163,10 @@ impl Entry {
         document
     }
 
-    /// What a document says.
+    /// Returns the entry of a document.
     ///
     /// # Errors
-    /// [`Error::Damaged`] that says what is wrong with it.
+    /// [`Error::Damaged`], which says what is wrong.
     pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
         let read = || -> Result<Self, Box<dyn std::error::Error>> {
             let changes = document.get_array(&fields.changes)?.iter().map(|change| match change {
@@ -206,7 +206,7 @@ impl EntryChange {
         }
     }
 
-    /// Whether it was made for a place that has no other entry.
+    /// Returns whether it only fills a place without another entry.
     pub(super) fn is_abandoned(&self) -> bool {
         self.kind == ABANDONED
     }

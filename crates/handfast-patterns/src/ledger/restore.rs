@@ -19,7 +19,7 @@ use handfast_mql::Code;
 /// Times that an entry is looked at again as others had taken one of its places.
 const LOOKS_MAX: u32 = 4;
 
-/// What became of an entry that was to be put back.
+/// The result of [`Ledger::restore`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Restored {
@@ -50,14 +50,14 @@ struct Run {
     is_gap: bool,
 }
 
-/// Why an entry is not put back.
+/// The reason why an entry is not restored.
 type Checked<T> = Result<T, String>;
 
 impl Ledger {
     /// Puts back a lost entry, as [`Ledger::export`] wrote it as JSON. To put it back again does nothing.
     ///
     /// # Errors
-    /// Those of the store: put it back again. A document that is none of an entry.
+    /// [`Error::Store`]: restore it again. [`Error::Invalid`] for a document that is not an entry.
     ///
     /// # Cancellation
     /// It may be back: put it back again.
@@ -93,7 +93,7 @@ impl Ledger {
         Err(Error::Contended { what: format!("others took places of entry {}", entry.id), attempts: LOOKS_MAX })
     }
 
-    /// What must be true of every entry.
+    /// Checks what every entry must fulfil.
     fn check_restored(&self, entry: &Entry) -> Checked<()> {
         if entry.changes.is_empty() {
             return Err("it has no changes".to_owned());
@@ -239,10 +239,10 @@ impl Ledger {
 }
 
 impl Run {
-    /// Where the account stands at each of the places, if what is before them is final.
+    /// Returns the balance at each of the places, if the one before them is final.
     ///
     /// # Errors
-    /// What is behind them says otherwise.
+    /// Says that an entry behind these places has another balance.
     fn standings(&self, entry: &Entry) -> Checked<Option<Vec<Cache>>> {
         let Run { account: Account { id, .. }, first, after, .. } = self;
         let Some(before) = self.before else { return Ok(None) };
@@ -276,7 +276,7 @@ impl Line {
 }
 
 impl Cache {
-    /// Where the account stood before a place, if the sums fit.
+    /// Returns the balance before a change, if the sums fit.
     fn without(self, change: &EntryChange, counts: bool) -> Option<Self> {
         let (value, hold) = if counts { (change.value, change.hold) } else { (0, 0) };
         let (balance, held) = (self.balance.checked_sub(value)?, self.held.checked_sub(hold)?);
@@ -295,7 +295,7 @@ impl Entry {
     }
 }
 
-/// Whether two are the same entry, wherever each of them is.
+/// Returns whether two are the same entry, wherever each of them is.
 fn same_entry(one: &Entry, other: &Entry) -> bool {
     let key = |change: &EntryChange| (key_of(&change.account).ok(), change.seq_id, change.value, change.hold);
     one.changes.len() == other.changes.len() && one.changes.iter().map(key).eq(other.changes.iter().map(key))

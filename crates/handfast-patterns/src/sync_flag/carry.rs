@@ -13,10 +13,10 @@ impl SyncFlag {
     /// or after [`Outcome::Later`].
     ///
     /// # Errors
-    /// Those of the store: call again, or leave it to the sweeper.
+    /// [`Error::Store`](crate::Error::Store): call again, or leave it to the sweeper.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.main(&id.into()).await? {
             Some(main) => {

@@ -11,7 +11,7 @@ use crate::metrics::Event;
 use crate::value::{at_path, set_path};
 use crate::{Error, Result};
 
-/// What became of a document that was to be inserted with its copies.
+/// The result of [`SyncFlag::insert_copy`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Copied {
@@ -25,7 +25,7 @@ pub enum Copied {
     Later {
         /// Its `_id`.
         id: Bson,
-        /// What kept us.
+        /// The error that stopped it.
         error: Error,
     },
     /// It names a main document that is not there: it was not inserted.
@@ -35,7 +35,7 @@ pub enum Copied {
     },
 }
 
-/// What became of the insert alone.
+/// The result of the insert alone.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Inserted {
@@ -51,7 +51,7 @@ pub enum Inserted {
     },
 }
 
-/// What became of a document that was to get copies.
+/// The result of [`SyncFlag::stamp`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Stamped {
@@ -69,7 +69,7 @@ impl SyncFlag {
     /// the same document again does nothing.
     ///
     /// # Errors
-    /// Those of the store; a collection without links; another document of this `_id` is taken for the same one.
+    /// [`Error::Invalid`] for a collection without links. Another document with this `_id` is taken for this one.
     ///
     /// # Cancellation
     /// It may be in, with its flag.
@@ -114,7 +114,7 @@ impl SyncFlag {
     /// A document with copies; those that are not equal to their main documents are brought up to date first.
     ///
     /// # Errors
-    /// Those of the store; a collection without links.
+    /// [`Error::Invalid`] for a collection without links.
     pub async fn read_copy(&self, target: &Namespace, id: impl Into<Bson>) -> Result<Option<Document>> {
         let id = id.into();
         self.refresh_copies(target, &id).await?;

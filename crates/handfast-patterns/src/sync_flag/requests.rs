@@ -65,7 +65,7 @@ pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     }
 }
 
-/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that nobody would come back to
+/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that no process would come back to
 /// before its date.
 pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 2] {
     lapsed(now, age).map(|date| doc! { flag: date })

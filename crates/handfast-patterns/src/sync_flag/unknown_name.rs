@@ -17,29 +17,29 @@ use crate::value::key_of;
 pub enum UnknownName {
     /// No document has the key, by which copies are found.
     Key {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The key.
         key: String,
     },
     /// No document names a main document that is there by the key.
     Mains {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The key.
         key: String,
-        /// Where the main documents are.
+        /// The collection of the main documents.
         mains: Namespace,
     },
     /// No main document has what a field of the copies is made from.
     Field {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The field of the copies.
         copy: String,
-        /// What it is made from.
+        /// The field of the main documents.
         from: String,
-        /// Where the main documents are.
+        /// The collection of the main documents.
         mains: Namespace,
     },
 }
@@ -65,9 +65,6 @@ impl SyncFlag {
     ///
     /// Where they are declared, documents must say that they have copies already: the first users with a nickname, and the first
     /// comments with an editor, may be still to come. Where nothing is declared, nothing else tells a new name from a wrong one.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn unknown_name(&self, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         for link in &self.options.links {
             if let Some(unknown) = self.unknown_name_of(link, declared, page).await? {
@@ -109,7 +106,7 @@ impl SyncFlag {
         Ok(None)
     }
 
-    /// Whether a copy names a main document that is there. Copies whose main document was deleted, and which say so, do not count; if
+    /// Returns whether a copy names a main document that is there. Copies whose main document was deleted, and which say so, do not count; if
     /// there are no others, it is true.
     async fn leads_to_mains(&self, link: &Link, page: u32) -> Result<bool> {
         let (copies, mut is_any) = (self.copies(link), false);
@@ -131,7 +128,7 @@ impl SyncFlag {
         Ok(!is_any)
     }
 
-    /// Whether a main document gives a value for a field of copies.
+    /// Returns whether a main document gives a value for a field of copies.
     async fn gives(&self, link: &Link, copy: &str, page: u32) -> Result<bool> {
         let gives = |main: &Document| link.values(main).iter().any(|(path, value)| path == copy && value.is_some());
         let mut pages = self.mains.pages(&doc! {}, page).await?;

@@ -1,4 +1,4 @@
-//! Documents that nobody can read as what they are to be: somebody else has written them, or the settings name other fields.
+//! Documents that cannot be read as the pattern expects: another program has written them, or the settings name other fields.
 //!
 //! Each is a finding, and none of them ends a verification: the others are looked at all the same.
 
@@ -70,7 +70,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Whether accounts have the fields that the settings name, as far as transfers have been made by those.
+    /// Checks that accounts have the fields that the settings name, as far as transfers were made by these settings.
     pub(super) async fn verify_accounts(&self, page: u32, verified: &mut Verified) -> Result<()> {
         for (options, mut made) in self.revisions.with_claims() {
             let fields = self.fields();
@@ -91,7 +91,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// That an account has one of these fields, if there are accounts.
+    /// Checks that an account has one of these fields, if there are accounts.
     async fn verify_names(&self, namespace: &Namespace, names: &[&String], verified: &mut Verified) -> Result<()> {
         let accounts = self.transactions.at(namespace.clone());
         let has: Vec<_> = names.iter().map(|name| doc! { *name: { "$exists": true } }).collect();
@@ -102,7 +102,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Documents with a value in one of these fields that is not of its type.
+    /// Reports documents with a value of a wrong type in one of these fields.
     async fn verify_fields(
         &self,
         namespace: &Namespace,

@@ -25,7 +25,7 @@ pub enum Commit {
         /// Its number.
         version: i64,
     },
-    /// Nobody ever will: another writer came first, or the lease ran out. Begin again, on top of what is there now.
+    /// It was not committed and never will be: another writer came first, or the lease ran out. Begin again on top of the newest version.
     Conflict,
 }
 
@@ -40,8 +40,8 @@ impl VersionedTree {
     /// on top of what is there then.
     ///
     /// # Errors
-    /// Those of the store, and those of the closure (unless another writer came first); others who come first each time. If
-    /// [`Error::applied`] is `Maybe` the version may have been committed.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, the version may have been committed. [`Error::Contended`] if other writers
+    /// commit first at each attempt. An error of the closure is returned, unless another writer has committed first.
     ///
     /// # Cancellation
     /// The version may have been committed.
@@ -105,7 +105,7 @@ impl PreparedCommit {
     /// As [`Write::commit`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Write::commit`].
     pub async fn commit(mut self) -> Result<Commit> {
         let write = &mut self.write;
         if write.phase != Phase::Open {
@@ -174,7 +174,7 @@ impl Write {
         Ok(tree.newest_version().await?.map_or(0, |newest| newest.version) == below)
     }
 
-    /// Whether the root of this version is there. It is decided now, if it was not before.
+    /// Returns whether the root of this version is there. It is decided now, if it was not before.
     async fn is_ours(&self) -> Result<bool> {
         Ok(match self.tree.give_up(self.version).await? {
             VersionState::Abandoned | VersionState::Writing => false,

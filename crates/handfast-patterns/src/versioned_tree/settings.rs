@@ -21,7 +21,7 @@ impl VersionedTreeOptions {
     /// chooses for itself; none if nothing is recorded.
     ///
     /// # Errors
-    /// Those of the store; a record that cannot be read.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn recorded(
         store: Arc<dyn DocumentStore>,
         nodes: &Namespace,
@@ -37,8 +37,8 @@ impl VersionedTree {
     /// that have opened a tree before go on with the settings of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields once there are nodes, and for another collection of writes or pins while the
-    /// recorded one has any; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields once there are nodes, and for another collection of writes or pins while the recorded
+    /// one has documents. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
