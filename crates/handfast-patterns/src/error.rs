@@ -5,21 +5,22 @@ use handfast_store::{Applied, Error as StoreError, ErrorClass};
 
 use crate::SettingsDifference;
 
-/// What the functions of this crate return.
+/// The result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why it did not happen, or is not known to have.
+/// A failure: the request was not carried out, or may have been ([`Error::applied`]).
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The store failed, also at the second attempt of a step that may be repeated. If [`Error::applied`] is
+    /// The store failed, also at the second attempt of a step that may be repeated. Every function that uses
+    /// the store can fail so. If [`Error::applied`] is
     /// [`Applied::Maybe`], ask again in the same words (the same token, the same id): that does nothing twice. Or leave
     /// it to the pattern's recovery.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was asked for, or a setting, makes no sense: nothing was sent to the store.
+    /// An argument or an option is invalid: nothing was changed.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what would be right.
+        /// Describes what is wrong, and what would be right.
         what: String,
     },
     /// The pattern is recorded in this store with other settings: nothing was done. Open it with the recorded ones, or change the
@@ -37,31 +38,31 @@ pub enum Error {
     /// Others were faster at each of many attempts: nothing was done. Try again later.
     #[error("{what}, at each of {attempts} attempts")]
     Contended {
-        /// What others did.
+        /// Describes what others did.
         what: String,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// What was being read is not kept any more: look for what is there now.
+    /// The version that was being read was pruned: read a newer one.
     #[error("{what} is gone: it was pruned")]
     Gone {
-        /// What it was.
+        /// Names it.
         what: String,
     },
-    /// There is no such thing, and nothing says that there ever was.
+    /// It does not exist, and nothing says that it ever did.
     #[error("there is no {what}")]
     Missing {
-        /// What was asked for.
+        /// Names it.
         what: String,
     },
-    /// A document is not what the pattern writes: somebody else has changed it. Nothing was done to it.
+    /// A document is not what the pattern writes: another program has changed it. Nothing was done to it.
     #[error("document {id} of {namespace} is not what this pattern writes: {what}")]
     Damaged {
-        /// Where it is.
+        /// The collection.
         namespace: String,
         /// Its `_id`.
         id: String,
-        /// What is wrong with it.
+        /// Describes the error.
         what: String,
     },
 }
@@ -71,7 +72,7 @@ impl Error {
         Error::Invalid { what: what.into() }
     }
 
-    /// Whether it may have happened all the same.
+    /// Returns whether the request may have been carried out all the same.
     pub fn applied(&self) -> Applied {
         match self {
             Error::Store(error) => error.applied(),
@@ -84,7 +85,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Returns what the caller can do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Store(error) => error.class(),
@@ -97,7 +98,7 @@ impl Error {
         }
     }
 
-    /// MongoDB's code.
+    /// Returns MongoDB's code.
     pub fn code(&self) -> Code {
         match self {
             Error::Store(error) => error.code(),
@@ -114,7 +115,7 @@ fn shown(differences: &[SettingsDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// For closures of transactions, whose errors are those of the store.
+/// Serves closures of transactions, whose errors are those of the store.
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error {

@@ -17,7 +17,7 @@ pub trait FieldNames: Default {
     /// Checks that each name can be one of a field, and that no two fields of a document have the same.
     ///
     /// # Errors
-    /// [`Error::Invalid`], with the field by its default.
+    /// [`Error::Invalid`], which names the field by its default.
     fn check(&self) -> Result<()> {
         let names = self.to_document();
         let mut taken = BTreeMap::new();
@@ -43,10 +43,10 @@ pub trait FieldNames: Default {
     /// Each name by its default: `{ts: "ts", type: "kind"}`.
     fn to_document(&self) -> Document;
 
-    /// What [`FieldNames::to_document`] was made from; a name that is not there is the default.
+    /// Reads the names from a document that [`FieldNames::to_document`] has made; a missing name is the default.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is no text, or of a field that is not known.
+    /// [`Error::Invalid`] for a name that is no string, and for an unknown field.
     fn from_document(names: &Document) -> Result<Self> {
         let mut fields = Self::default();
         for (default, name) in names {
@@ -58,7 +58,7 @@ pub trait FieldNames: Default {
     }
 }
 
-/// Whether fields of users' documents can be at a path, beside those of the store.
+/// Returns whether fields of users' documents can be at a path, beside those of the store.
 pub(crate) fn is_path(path: &str) -> bool {
     let is_name = |name: &str| !name.is_empty() && !name.starts_with('$') && !name.contains('\0');
     path.split('.').all(is_name) && !matches!(path.split('.').next(), Some("_id" | "_hf"))

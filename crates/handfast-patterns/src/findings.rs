@@ -1,11 +1,11 @@
-//! What was found that is not as it must be: counted without a bound, kept within one.
+//! The findings of a verification: all are counted, and the first 1000 are kept.
 
 use std::ops::Deref;
 
 /// Findings kept; more are only counted.
 const KEPT_MAX: usize = 1000;
 
-/// What a verification found: at most 1000 of them, and how many there are. It is a slice of those that were kept.
+/// The findings of a verification, as a slice of the first 1000, with the count of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings<F> {
     kept: Vec<F>,
@@ -13,7 +13,7 @@ pub struct Findings<F> {
 }
 
 impl<F> Findings<F> {
-    /// How many there are, also beyond those that were kept.
+    /// Returns how many there are, also beyond those that were kept.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! What the patterns count: through the facade of the crate `metrics`, to whatever recorder the program has installed.
+//! The metrics of the patterns: through the facade of the crate `metrics`, to whatever recorder the program has installed.
 //!
 //! A program that installs none pays a few hundred nanoseconds for each event, and nothing is kept. One that installs a recorder
 //! calls [`describe`] once, so that it knows units and meanings. Every name, label and event is in `docs/metrics.md`.
@@ -6,10 +6,10 @@
 //! ```text
 //! handfast_job_queue_events_total{collection="shop.jobs", event="claimed"} 1      what happened
 //! handfast_job_queue_wait_seconds{collection="shop.jobs"} 0.25                    how long it took
-//! handfast_job_queue_jobs{collection="shop.jobs", state="due"} 12                 how much there is, when somebody last looked
+//! handfast_job_queue_jobs{collection="shop.jobs", state="due"} 12                 how many there were at the last look
 //! ```
 //!
-//! An event counts in the process that has seen its outcome. What nobody was answered, as the process died or the answer got
+//! An event counts in the process that has seen its outcome. What got no answer, as the process died or the answer got
 //! lost twice, is counted nowhere; what happened within a transaction that is rolled back afterwards is counted. The documents
 //! are the truth, and the counters say how busy their processes are.
 
@@ -27,7 +27,7 @@ use std::time::Duration;
 use handfast_store::{Clock, Namespace};
 use metrics::{Unit, counter, gauge, histogram};
 
-/// Where and for how long background rounds run: [`crate::Runner`].
+/// The durations of background rounds: [`crate::Runner`].
 pub(crate) const RUNNER_ROUNDS: &str = "handfast_runner_rounds_total";
 pub(crate) const RUNNER_ITEMS: &str = "handfast_runner_items_total";
 pub(crate) const RUNNER_SECONDS: &str = "handfast_runner_round_seconds";
@@ -39,7 +39,7 @@ const SYNC: &str = "handfast_sync_flag_events_total";
 const TREE: &str = "handfast_versioned_tree_events_total";
 const ONCE: &str = "handfast_exactly_once_events_total";
 
-/// What happened, for counters.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     JobEnqueued,
@@ -253,11 +253,11 @@ pub(crate) fn took(span: Span, collection: &Namespace, time: Duration) {
 }
 
 /// Something took from then until now.
-pub(crate) fn took_since(span: Span, collection: &Namespace, (clock, begun): (&dyn Clock, Duration)) {
+pub(crate) fn took_since(span: Span, collection: &Namespace, clock: &dyn Clock, begun: Duration) {
     took(span, collection, clock.elapsed().saturating_sub(begun));
 }
 
-/// There is so much of something.
+/// Sets a gauge.
 pub(crate) fn level(level: Level, collection: &Namespace, value: f64) {
     let collection = collection.to_string();
     match level.names() {

@@ -1,6 +1,6 @@
 //! The record of a pattern's settings: a document beside the pattern's collection that says how its documents are to be read.
 //!
-//! What a document means depends on settings: which field is the balance, where the copies are. Two processes with different settings
+//! The meaning of a document depends on settings: which field is the balance, where the copies are. Two processes with different settings
 //! read the same documents differently, and a recovery with other settings than those of the writer makes things worse. So the
 //! first process that opens a pattern writes its settings down, and every later one is compared with them:
 //!
@@ -8,7 +8,7 @@
 //! db.transactions.settings   {_id: "two-phase", revision: 2, settings: {accounts: {balance: "balance", ..}, ..},
 //!                             earlier: [{revision: 1, settings: {..}}]}
 //!
-//! open, nothing is recorded  insert {_id: "two-phase", revision: 1, settings: ours}; whoever is second reads what the first one wrote
+//! open, nothing is recorded  insert {_id: "two-phase", revision: 1, settings: ours}; the second process reads what the first one wrote
 //! open, equal                goes on
 //! open, different            Error::OtherSettings with each setting, as recorded and as given; nothing is done
 //! change                     update {_id, revision: 1} to {revision: 2, settings: new}, and keeps the old ones in `earlier`
@@ -49,7 +49,7 @@ const CHANGES_MAX: usize = 100;
 /// Records beside one collection that are looked at: there is one for each pattern.
 const RECORDS_MAX: u32 = 1000;
 
-/// What the collection of records has behind the name of the pattern's.
+/// The suffix of the collection of records, after the name of the pattern's collection.
 const SUFFIX: &str = ".settings";
 
 /// A setting that is recorded with another value than the one that was given.
@@ -70,10 +70,7 @@ impl fmt::Display for SettingsDifference {
     }
 }
 
-/// The records of settings beside a collection, as they are written: one for each pattern on it.
-///
-/// # Errors
-/// Those of the store.
+/// Returns the stored records of the settings of a collection: one for each pattern on it.
 pub async fn recorded_settings(store: Arc<dyn DocumentStore>, collection: &Namespace) -> Result<Vec<Document>> {
     let namespace = Namespace::new(collection.database(), format!("{}{SUFFIX}", collection.collection()))?;
     Steps::new(store, namespace).find(&Document::new(), &doc! { "_id": 1 }, RECORDS_MAX).await
@@ -82,7 +79,7 @@ pub async fn recorded_settings(store: Arc<dyn DocumentStore>, collection: &Names
 /// Settings as they are recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recorded {
-    /// How often they were recorded: 1 for the first time, 1 more with each change.
+    /// The number of the record: 1 for the first one, 1 more with each change.
     pub(crate) revision: i64,
     /// The settings in force.
     pub(crate) settings: Document,
@@ -112,10 +109,10 @@ impl SettingsRecord {
         self.steps.namespace()
     }
 
-    /// The recorded settings; none if the pattern was never opened.
+    /// Returns the recorded settings; `None` if the pattern was never opened.
     ///
     /// # Errors
-    /// Those of the store; a document that is no record.
+    /// [`Error::Damaged`] for a document that is not a record.
     pub(crate) async fn read(&self) -> Result<Option<Recorded>> {
         let Some(found) = self.steps.find_one(&doc! { "_id": self.id.clone() }).await? else { return Ok(None) };
         let damaged = |error| self.steps.damaged(&found, format!("it is no record of settings: {error}"));
@@ -125,7 +122,7 @@ impl SettingsRecord {
     /// Records the settings if none are recorded, and compares them with the record otherwise.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`]; those of [`SettingsRecord::read`].
+    /// [`Error::OtherSettings`] if others are recorded; as [`SettingsRecord::read`].
     pub(crate) async fn open(&self, ours: &Document) -> Result<Recorded> {
         match self.compare(ours).await? {
             Some(recorded) => Ok(recorded),
@@ -143,7 +140,7 @@ impl SettingsRecord {
         }
     }
 
-    /// The documents of a pattern are in no collection with the records of another one.
+    /// Checks that the pattern's collection does not hold the records of another pattern.
     async fn check_pattern(&self) -> Result<()> {
         let place = self.namespace();
         let Some(pattern) = place.collection().strip_suffix(SUFFIX).filter(|name| name.ends_with(SUFFIX)) else {
@@ -176,7 +173,7 @@ impl SettingsRecord {
     /// Replaces the settings by others. The caller has made sure that no document that is there changes its meaning by that.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if somebody else has changed them since; those of the store: change again.
+    /// [`Error::OtherSettings`] if another process has changed them since. [`Error::Store`]: call again.
     pub(crate) async fn change(&self, from: &Recorded, to: &Document) -> Result<Recorded> {
         if differences(&from.settings, &completed(to, &self.defaults)).is_empty() {
             return Ok(from.clone());

@@ -8,7 +8,7 @@
 //! The steps own their second attempts, whatever store they are on: a pattern knows of its guarded `$inc` that it may be sent again, and
 //! a store could not tell. So a [`Resilient`](handfast_store::decorator::Resilient) store sends a step's requests once (decision 18).
 //!
-//! What a second attempt answers may differ from what the first one would have: the first was perhaps carried out, and
+//! The answer to a second attempt may differ from that to the first one: the first was perhaps carried out, and
 //! the second matches nothing. Who asks therefore never takes "nothing matched" for "it was not done", but reads.
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ use crate::{Error, Result};
 /// Documents of one insert: what a store takes at once, if they are not large.
 const INSERT_MAX: usize = 500;
 
-/// What a store says to an index that it cannot have, or has in another form.
+/// The codes of a store that cannot have an index, or has it in another form.
 const LACKING: [Code; 3] = [Code::CommandNotSupported, Code::IndexOptionsConflict, Code::IndexKeySpecsConflict];
 
 /// A collection of a store, for steps.
@@ -41,7 +41,7 @@ pub(crate) struct Steps {
     namespace: Namespace,
 }
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     /// It is in.
@@ -55,12 +55,12 @@ impl Steps {
         Steps { store, namespace }
     }
 
-    /// The same steps on another store: a transaction, say.
+    /// Returns the same steps on another store, such as a transaction.
     pub(crate) fn on(&self, store: Arc<dyn DocumentStore>) -> Self {
         Steps { store, namespace: self.namespace.clone() }
     }
 
-    /// The same store, another collection.
+    /// Returns steps on another collection of the same store.
     pub(crate) fn at(&self, namespace: Namespace) -> Self {
         Steps { store: Arc::clone(&self.store), namespace }
     }
@@ -91,7 +91,7 @@ impl Steps {
         }
     }
 
-    /// Whether an index keeps apart documents with the same values in these fields. A shell writes the numbers of a key in whatever type.
+    /// Returns whether an index keeps apart documents with the same values in these fields. A shell writes the numbers of a key in whatever type.
     pub(crate) async fn has_unique_index(&self, key: &Document) -> Result<bool> {
         let indexes = again(|| self.store.list_indexes(&self.namespace)).await?;
         let is_it = |spec: &IndexSpec| {
@@ -184,7 +184,7 @@ impl Steps {
         Ok(count)
     }
 
-    /// The same without the first `skip` of them.
+    /// Finds as [`Steps::find`], without the first `skip` documents.
     pub(crate) async fn find_after(
         &self,
         skip: u64,
@@ -203,14 +203,14 @@ impl Steps {
         self.pages_in_order(filter, &Document::new(), documents).await
     }
 
-    /// The same, in this order, which an index must have if there may be many.
+    /// Finds as [`Steps::find`], in this order, which an index must have if there may be many.
     pub(crate) async fn pages_in_order(&self, filter: &Document, sort: &Document, documents: u32) -> Result<Pages<'_>> {
         let find = Find { sort: raw(sort)?, ..Find::new(self.namespace.clone(), raw(filter)?) };
         let cursor = again(|| self.store.find(find.clone())).await?;
         Ok(self.paged(cursor, documents))
     }
 
-    /// What a pipeline gives, which the pipeline itself must keep small.
+    /// Returns the documents of a pipeline, which the pipeline itself must keep few.
     pub(crate) async fn aggregate(&self, pipeline: &[Document]) -> Result<Vec<Document>> {
         let pipeline = pipeline.iter().map(raw).collect::<Result<Vec<_>>>()?;
         let run = || async {
@@ -220,7 +220,7 @@ impl Steps {
         again(run).await?.iter().map(|document| self.read(document)).collect()
     }
 
-    /// What a pipeline gives, a page at a time.
+    /// Returns the documents of a pipeline, a page at a time.
     pub(crate) async fn aggregate_pages(&self, pipeline: &[Document], documents: u32) -> Result<Pages<'_>> {
         let pipeline = pipeline.iter().map(raw).collect::<Result<Vec<_>>>()?;
         let open = || self.store.aggregate(Aggregate::new(self.namespace.clone(), pipeline.clone()));
@@ -263,7 +263,8 @@ impl Steps {
     /// that this very change was made to: it is looked for before another document is changed.
     pub(crate) async fn find_first_and_update(
         &self,
-        (filter, sort): (&Document, &Document),
+        filter: &Document,
+        sort: &Document,
         change: &Document,
         ours: &Document,
     ) -> Result<Option<Document>> {
@@ -375,7 +376,7 @@ pub(crate) async fn again<T, F: Future<Output = StoreResult<T>>>(step: impl Fn()
     }
 }
 
-/// Whether an insert was refused because of the index whose first field this is.
+/// Returns whether an insert was refused because of the index whose first field this is.
 pub(crate) fn is_duplicate_of(error: &StoreError, field: &str) -> bool {
     error.code() == Code::DuplicateKey
         && error

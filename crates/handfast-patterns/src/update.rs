@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// An update with ours added, operator by operator.
 ///
 /// # Errors
-/// A replacement or a pipeline, or one that touches a path that is ours.
+/// [`Error::Invalid`] for a replacement, for a pipeline, and for an update of a field that the pattern writes.
 pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     if update.is_empty() || update.keys().any(|name| !name.starts_with('$')) {
         return Err(Error::invalid("the update must consist of update operators, such as {$inc: {counter: 1}}"));
@@ -30,7 +30,7 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     Ok(merged)
 }
 
-/// Whether one path is the other one, or leads into it, or through it.
+/// Returns whether one path is the other one, or leads into it, or through it.
 pub(crate) fn is_within(path: &str, ours: &str) -> bool {
     let leads_into = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -23,7 +23,7 @@ pub(crate) fn after(now: DateTime, age: Duration) -> DateTime {
     DateTime::from_millis(now.timestamp_millis().saturating_add(millis))
 }
 
-/// What a date must match that its writer does not stand for any more: it is at least `age` old, or further ahead of the clock than that. One
+/// Returns the condition on a date whose writer counts as silent: it is at least `age` old, or further ahead of the clock than that. One
 /// condition each, so that an index on the date serves both; no date matches both, and with an `age` of nothing each date matches one.
 ///
 /// A date so far ahead was written under a clock that has been put right since, or the clock here is wrong. It says as little of its
@@ -33,7 +33,7 @@ pub(crate) fn lapsed(now: DateTime, age: Duration) -> [Document; 2] {
     [doc! { "$lte": before(now, age) }, doc! { "$gt": after(now, age) }]
 }
 
-/// Whether a date matches [`lapsed`].
+/// Returns whether a date matches [`lapsed`].
 pub(crate) fn is_lapsed(date: DateTime, now: DateTime, age: Duration) -> bool {
     date <= before(now, age) || date > after(now, age)
 }
@@ -48,7 +48,7 @@ pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
     Ok(encoded)
 }
 
-/// Whether the store holds two ids for equal.
+/// Returns whether the store holds two ids for equal.
 pub(crate) fn same_id(one: &Bson, other: &Bson) -> bool {
     one == other || matches!((key_of(one), key_of(other)), (Ok(one), Ok(other)) if one == other)
 }
@@ -75,7 +75,7 @@ pub(crate) fn at_path<'a>(document: &'a Document, path: &str) -> Option<&'a Bson
 /// Puts a value at a path of documents, and makes the documents on the way.
 ///
 /// # Errors
-/// Something on the way is no document.
+/// [`Error::Invalid`] if a value on the path is not a document.
 pub(crate) fn set_path(document: &mut Document, path: &str, value: Bson) -> Result<()> {
     let Some((first, rest)) = path.split_once('.') else {
         document.insert(path, value);
@@ -87,7 +87,7 @@ pub(crate) fn set_path(document: &mut Document, path: &str, value: Bson) -> Resu
     }
 }
 
-/// Whether two values are the same to the byte: 1 and 1.0 are not, a NaN and itself are.
+/// Returns whether two values are the same to the byte: 1 and 1.0 are not, a NaN and itself are.
 pub(crate) fn identical(one: Option<&Bson>, other: Option<&Bson>) -> bool {
     let bytes = |value: Option<&Bson>| value.map(|value| raw(&doc! { "": value.clone() }).ok());
     one == other || bytes(one) == bytes(other)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast::Sources;
-use handfast::patterns::two_phase::{Cancel, Outcome, Seen, State, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast::patterns::two_phase::{Cancel, Outcome, ParticipantDocument, State, Transfer, TwoPhase, TwoPhaseOptions};
 use handfast::prelude::*;
 
 #[tokio::main]
@@ -42,7 +42,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let pay = rawdoc! { "$inc": { "balance": -50 }, "$push": { "pendingTransactions": 3 } };
     database.update_one(&accounts, rawdoc! { "_id": "A" }, pay).await?;
     let app2 = open("App2").await?;
-    assert!(matches!(app2.read(&accounts, "A").await?, Some(Seen::UnderWay { .. })));
+    assert!(matches!(app2.read(&accounts, "A").await?, Some(ParticipantDocument::UnderWay { .. })));
 
     // App2 finds it later, takes it over, and continues where App1 stopped.
     tokio::time::sleep(Duration::from_millis(100)).await;

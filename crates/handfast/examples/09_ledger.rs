@@ -74,7 +74,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     for line in ledger.statement("ann", Page::Last, 10).await?.lines {
         println!(
             "{:>3}  {:<10} {:>7} {:>7}  {}",
-            line.place.seq_id, line.place.kind, line.place.value, line.balance, line.entry
+            line.change.seq_id, line.change.kind, line.change.value, line.balance, line.entry
         );
     }
 

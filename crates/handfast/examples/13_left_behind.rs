@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use handfast::Sources;
-use handfast::patterns::job_queue::Held;
+use handfast::patterns::job_queue::ClaimState;
 use handfast::patterns::{
     Change, Error, JobQueue, Ledger, Link, NewAccount, NewEntry, NewJob, SyncFlag, SyncFlagOptions, Transfer, TwoPhase,
     TwoPhaseOptions, VersionedTree, VersionedTreeOptions,
@@ -53,9 +53,9 @@ async fn jobs(world: &World) -> anyhow::Result<()> {
     let kinds = ["mail".to_owned(), "print".to_owned()];
     let claim = async || anyhow::Ok(queue.claim("worker1", &kinds).await?.expect("there are five"));
     for error in ["no such mailbox", "out of paper"] {
-        assert_eq!(queue.give_up(&claim().await?, error).await?, Held::Yes);
+        assert_eq!(queue.give_up(&claim().await?, error).await?, ClaimState::Held);
     }
-    assert_eq!(queue.complete(&claim().await?, None).await?, Held::Yes);
+    assert_eq!(queue.complete(&claim().await?, None).await?, ClaimState::Held);
     claim().await?;
     Ok(())
 }

@@ -28,3 +28,34 @@ examples! {
     left_behind = "../examples/13_left_behind.rs",
     two_stores = "../examples/14_two_stores.rs",
 }
+
+/// The programs of the guides, as a reader pastes them.
+mod guides {
+    macro_rules! guides {
+        ($($name:ident = $guide:literal, $program:literal);+ $(;)?) => {$(
+            mod $name {
+                include!($program);
+
+                #[test]
+                fn runs() {
+                    main().unwrap();
+                }
+
+                #[test]
+                fn is_in_its_guide() {
+                    let guide = include_str!(concat!("../../../docs/patterns/", $guide));
+                    assert!(guide.contains(include_str!($program)), "{} has another program than {}", $guide, $program);
+                }
+            }
+        )+};
+    }
+
+    guides! {
+        exactly_once = "exactly-once.md", "guides/exactly_once.rs";
+        job_queue = "job-queue.md", "guides/job_queue.rs";
+        ledger = "ledger.md", "guides/ledger.rs";
+        sync_flag = "sync-flag.md", "guides/sync_flag.rs";
+        two_phase_commit = "two-phase-commit.md", "guides/two_phase_commit.rs";
+        versioned_tree = "versioned-tree.md", "guides/versioned_tree.rs";
+    }
+}

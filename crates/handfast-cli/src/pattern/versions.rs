@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bson::{Bson, doc};
 use handfast_patterns::versioned_tree::{
-    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, Verified, Version, VersionState,
+    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, TreeStatus, Verified, Version, VersionState,
     VersionedTreeOptions,
 };
 use handfast_patterns::{Round, VersionedTree};
@@ -133,7 +133,7 @@ impl Tree {
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let Standing { newest, versions, writing, silent, abandoned, pins } = self.look().await?.standing().await?;
+        let TreeStatus { newest, versions, writing, silent, abandoned, pins } = self.look().await?.status().await?;
         let root = id(&self.options.root);
         let mut text = vec![
             format!("{} of {}", root, self.subject.namespace),

@@ -14,23 +14,23 @@ use bson::{Bson, Document, doc};
 
 use super::Token;
 
-/// Who does some work, out of several who may have done it one after the other.
+/// One holder of some work, of several who may have held it one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fence {
     /// The id of the work, of a job for example.
     pub work: Bson,
-    /// How many have had it, this one included.
+    /// The number of holders so far, this one included.
     pub number: i64,
 }
 
-/// What a document remembers of an update.
+/// The mark of an update that a document keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mark<'a> {
-    /// That it was made.
+    /// The update was made.
     Token(Token),
-    /// That this step of some work was made, and by which one of those who had it.
+    /// The step of some work was made, by this holder of it.
     Step(&'a Fence, &'a str),
-    /// That this one has it.
+    /// The work belongs to this holder.
     Fence(&'a Fence),
 }
 
@@ -41,7 +41,7 @@ impl From<Token> for Mark<'_> {
 }
 
 impl Mark<'_> {
-    /// As it is written in the list.
+    /// Returns the mark as the list stores it.
     pub(super) fn written(self) -> Bson {
         match self {
             Mark::Token(token) => token.into(),
@@ -52,7 +52,7 @@ impl Mark<'_> {
         }
     }
 
-    /// What matches the list of a document that has made it.
+    /// Returns a condition on the list that holds if the document has made the update.
     pub(super) fn made(self) -> Bson {
         match self {
             Mark::Token(token) => token.into(),
@@ -65,7 +65,7 @@ impl Mark<'_> {
         }
     }
 
-    /// What matches the list of a document in which a later one has written; none if nobody can be later.
+    /// Returns a condition on the list that holds if a later holder has written to the document; `None` for a token.
     pub(super) fn fenced(self) -> Option<Document> {
         match self {
             Mark::Token(_) => None,

@@ -27,7 +27,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The filter of a document that has not applied it, and in which nobody later has written.
+    /// The filter of a document that has not applied it, and to which no later holder has written.
     pub(super) fn unless_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
         let mark = mark.into();
         match mark.fenced() {
@@ -44,7 +44,7 @@ impl Memory {
         doc! { "_id": id.clone(), &self.tokens_field: mark.into().made() }
     }
 
-    /// The filter of a document in which somebody later has written; none if nobody can be.
+    /// The filter of a document to which a later holder has written; `None` for a token.
     pub(super) fn if_fenced(&self, id: &Bson, mark: Mark<'_>) -> Option<Document> {
         Some(doc! { "_id": id.clone(), &self.tokens_field: mark.fenced()? })
     }

@@ -1,6 +1,6 @@
 //! Exactly-once updates: an update that may not be sent twice (`$inc`) becomes one that may.
 //!
-//! Who sends an increment and gets no answer cannot know whether it was counted; to send it again may count it twice,
+//! A caller that sends an increment and gets no answer cannot know whether it was counted; to send it again may count it twice,
 //! not to send it may lose it. So each increment gets a name, a *token*, which is kept in the document itself, and changes
 //! with it in one atomic step. There are two forms:
 //!
@@ -10,8 +10,8 @@
 //!                                 2  {_id, pending: token}         ->  $inc, $pull {pending: token}, $push {applied: token}
 //! ```
 //!
-//! In the one-round-trip form whoever asked must ask again with the same token until there is an answer. In the two-step
-//! form nobody needs to ask again: a token that was left in `pending` is finished by [`TwoStep::clean_up`].
+//! In the one-round-trip form the caller must ask again with the same token until there is an answer. In the two-step
+//! form no caller needs to ask again: a token that was left in `pending` is finished by [`TwoStep::clean_up`].
 //!
 //! # What can go wrong, and what then
 //!
@@ -70,7 +70,7 @@ impl From<Token> for Bson {
     }
 }
 
-/// What became of an update.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -82,17 +82,17 @@ pub enum Outcome {
     Missing,
     /// The guard does not hold: nothing was changed, and the token is not used up.
     Refused,
-    /// Somebody else has the work now, and has written here: nothing was changed. Only with a [`Fence`].
+    /// Another holder of the work has written to the document: nothing was changed. Only with a [`Fence`].
     Fenced,
 }
 
 impl Outcome {
-    /// Whether the update is in, exactly once.
+    /// Returns whether the update is in, exactly once.
     pub fn is_applied(self) -> bool {
         matches!(self, Outcome::Applied | Outcome::AlreadyApplied)
     }
 
-    /// What counters call it.
+    /// Returns its label in metrics.
     fn counted(self) -> Event {
         match self {
             Outcome::Applied => Event::UpdateApplied,

@@ -48,10 +48,10 @@ pub struct ExactlyOnce {
 }
 
 impl ExactlyOnce {
-    /// For the documents of a collection; creates the index on the date of the last update.
+    /// Opens the pattern for the documents of a collection; creates the index on the date of the last update.
     ///
     /// # Errors
-    /// Those of the store, and for a memory of no tokens.
+    /// [`Error::Invalid`] for a memory of no tokens.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -64,7 +64,7 @@ impl ExactlyOnce {
         Ok(ExactlyOnce { steps, sources, memory: Arc::new(memory) })
     }
 
-    /// The same on another store: in an open transaction, say.
+    /// Returns the same pattern on another store, such as an open transaction.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         ExactlyOnce { steps: self.steps.on(store), ..self.clone() }
@@ -78,22 +78,23 @@ impl ExactlyOnce {
     /// Applies the change to the document with this `_id`, unless an update with this token was.
     ///
     /// # Errors
-    /// Those of the store. If [`Error::applied`] is `Maybe`, call again with the same token.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, call again with the same token. [`Error::Contended`] if others make and delete
+    /// the document at each attempt.
     ///
     /// # Cancellation
-    /// As if the answer got lost: call again with the same token.
+    /// It may have been applied: call again with the same token.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
         self.apply_marked(token.into(), id.into(), change).await
     }
 
     /// Applies the change as a step of some work, once for the document: unless this step was made by anybody who has had the work, or
-    /// somebody has written here who got it later. [`JobContext::guard`](crate::JobContext::guard) is this for the handlers of a queue.
+    /// a later holder of the work has written here. [`JobContext::guard`](crate::JobContext::guard) is this for the handlers of a queue.
     ///
     /// # Errors
-    /// As [`ExactlyOnce::apply`]: call again in the same words.
+    /// As [`ExactlyOnce::apply`]: call again with the same arguments.
     ///
     /// # Cancellation
-    /// As if the answer got lost.
+    /// It may have been applied, as after a lost answer.
     pub async fn apply_fenced(
         &self,
         fence: Fence,
@@ -116,7 +117,7 @@ impl ExactlyOnce {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(mark, id, change).await?;
-        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::took_since(Span::Update, self.steps.namespace(), clock, begun);
         metrics::count(outcome.counted(), self.steps.namespace(), 1);
         Ok(outcome)
     }
@@ -142,7 +143,7 @@ impl ExactlyOnce {
         Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
     }
 
-    /// Whether the document was changed or made.
+    /// Returns whether the document was changed or made.
     async fn send(&self, filter: &Document, update: &Document, insert: bool) -> Result<bool> {
         if !insert {
             return self.steps.update_one(filter, update).await;
@@ -155,7 +156,7 @@ impl ExactlyOnce {
         }
     }
 
-    /// None if it would match now.
+    /// Returns `None` if the filter would match now.
     async fn why_nothing_matched(&self, id: &Bson, mark: Mark<'_>, change: &Change) -> Result<Option<Outcome>> {
         // Before whether it was made: who is fenced off must know, whatever it has done before.
         if let Some(fenced) = self.memory.if_fenced(id, mark)
@@ -181,7 +182,7 @@ impl ExactlyOnce {
     /// longer than any request can be under way.
     ///
     /// # Errors
-    /// Those of the store. What was removed before stays removed.
+    /// [`Error::Store`]: the tokens that were removed before it stay removed.
     pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
         self.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
     }
@@ -189,7 +190,7 @@ impl ExactlyOnce {
     /// Forgets in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let once = self.clone();
         Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {

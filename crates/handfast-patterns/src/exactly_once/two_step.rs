@@ -32,10 +32,10 @@ impl Default for TwoStepOptions {
     }
 }
 
-/// One kind of update, applied exactly once for each token, which nobody needs to ask for again: what step 2 did not
-/// come to, the clean-up finishes. See the [module's documentation](super).
+/// One kind of update, applied exactly once for each token, which the caller need not repeat: what step 2 did not
+/// reach, the clean-up finishes. See the [module's documentation](super).
 ///
-/// The change is the same for every token, as whoever cleans up must know it without having asked for it.
+/// The change is the same for every token, as the clean-up must know it without having requested it.
 ///
 /// ```
 /// use handfast_patterns::{Change, TwoStep};
@@ -67,12 +67,11 @@ pub struct TwoStep {
 }
 
 impl TwoStep {
-    /// For one kind of change to the documents of a collection; creates the indexes on left-over tokens and on the date of
+    /// Opens one kind of change to the documents of a collection; creates the indexes on left-over tokens and on the date of
     /// the last update. Two kinds of changes in one collection need two fields for their tokens.
     ///
     /// # Errors
-    /// Those of the store; for a change with a guard (whoever cleans up could not say that it was refused); for a memory
-    /// of no tokens.
+    /// [`Error::Invalid`] for a change with a guard (the clean-up could not report a refusal), and for a memory of no tokens.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -105,16 +104,16 @@ impl TwoStep {
     /// Applies the change to the document with this `_id`, unless it was for this token.
     ///
     /// # Errors
-    /// Those of the store. If [`Error::applied`] is `Maybe`, call again with the same token, or leave it: the clean-up
-    /// applies it if step 1 has been made, and otherwise it will never be applied.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, call again with the same token, or leave it: the clean-up applies the change if
+    /// step 1 was made; otherwise it is never applied. [`Error::Contended`] if others make and delete the document at each attempt.
     ///
     /// # Cancellation
-    /// As if the answer got lost.
+    /// It may have been applied, as after a lost answer.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<Outcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(token, id.into()).await?;
-        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::took_since(Span::Update, self.steps.namespace(), clock, begun);
         metrics::count(outcome.counted(), self.steps.namespace(), 1);
         Ok(outcome)
     }
@@ -122,7 +121,7 @@ impl TwoStep {
     async fn apply_uncounted(&self, token: Token, id: Bson) -> Result<Outcome> {
         for _ in 0..RACES_MAX {
             if self.announce(token, &id).await? {
-                return self.settle(token, &id).await;
+                return self.apply_pending(token, &id).await;
             }
             if self.steps.find_one(&self.options.memory.if_applied(&id, token)).await?.is_some() {
                 return Ok(Outcome::AlreadyApplied);
@@ -150,7 +149,7 @@ impl TwoStep {
     }
 
     /// Step 2: the token out of the list, and the change made. It matches once.
-    async fn settle(&self, token: Token, id: &Bson) -> Result<Outcome> {
+    async fn apply_pending(&self, token: Token, id: &Bson) -> Result<Outcome> {
         let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
         if self.steps.update_one(&filter, &self.update(token)?).await? {
             return Ok(Outcome::Applied);
@@ -166,17 +165,18 @@ impl TwoStep {
         merged(&self.change.update, &ours)
     }
 
-    /// Finishes tokens (at most `batch`) that were left, and are older than `age`. It may run at any time, beside
+    /// Finishes tokens (at most `batch`) that were left, and are older than `age`. It may run at any time, next to
     /// anything: its update is that of step 2. The age keeps it from doing the work of those who are about to do it.
     ///
     /// # Errors
-    /// Those of the store while it looks for tokens. What fails for a single token is logged and counted.
+    /// [`Error::Store`] if the search for tokens fails, [`Error::Damaged`] for a list that holds other values. A failure at a single token
+    /// is logged and counted.
     pub async fn clean_up(&self, age: Duration, batch: u32) -> Result<Round> {
         let left = self.left(age, batch).await?;
         let mut round = Round { more: left.len() as u64 >= u64::from(batch), ..Round::default() };
         for (id, token) in left {
             let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
-            match self.settle(token, &id).instrument(span.clone()).await {
+            match self.apply_pending(token, &id).instrument(span.clone()).await {
                 Ok(outcome) => {
                     metrics::count(Event::TokenSettled, self.steps.namespace(), u64::from(outcome == Outcome::Applied));
                     round.done += 1;
@@ -212,9 +212,6 @@ impl TwoStep {
     }
 
     /// As [`ExactlyOnce::forget`](super::ExactlyOnce::forget).
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
         self.options.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
     }
@@ -222,7 +219,7 @@ impl TwoStep {
     /// Forgets in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_step = self.clone();
         Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {
@@ -234,7 +231,7 @@ impl TwoStep {
     /// Cleans up in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_clean_up(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_step = self.clone();
         Runner::spawn("exactly_once.clean_up", &self.sources, options, cancel, move |batch| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 
-use super::passed::Passed;
+use super::blocked::BlockedOrders;
 use super::{Job, JobQueue, JobState, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::is_duplicate_of;
@@ -13,28 +13,28 @@ use crate::{Error, Result};
 
 /// Candidates that a claim in an ordered queue looks at with one request.
 const CANDIDATES: u32 = 16;
-/// How often several jobs are looked for that others take meanwhile.
+/// Attempts when other workers take the candidates meanwhile.
 const RACES_MAX: u32 = 16;
 
-/// What became of a candidate.
+/// The result for a candidate.
 enum Candidate {
     Claimed(Box<Job>),
-    /// It cannot be claimed now.
-    Passed,
-    /// Somebody else has it.
-    Taken,
-    /// No job may begin now.
+    /// Its order is blocked by another job.
+    Blocked,
+    /// Another worker has it.
+    ClaimedByOther,
+    /// The rate is used up.
     TooFast,
 }
 
-/// What one call may claim.
+/// The limits on one call.
 struct Turn {
     slot: Option<u32>,
     /// It was counted by the rate, or needs not be.
     counted: bool,
 }
 
-/// Which undone job is the first of an order.
+/// The first undone job of an order.
 enum First {
     Itself,
     /// Another document, by its id if it is a job's.
@@ -42,14 +42,14 @@ enum First {
 }
 
 impl JobQueue {
-    /// Takes the job that is first: by priority, then by its time, then by its age; none while the queue is paused. Nobody else has it until
+    /// Claims the job that is first: by priority, then by its time, then by its age; `None` while the queue is paused. No other worker gets it until
     /// the lease is over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
     ///
     /// # Errors
-    /// Those of the store. A job may have been claimed; it comes back after the lease.
+    /// [`Error::Store`]: a job may have been claimed; it comes back after its lease.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
         if self.is_paused().await? {
             return Ok(None);
@@ -83,19 +83,19 @@ impl JobQueue {
                     return Ok(None);
                 }
             }
-            return self.claim_first(worker, due, (None, turn.slot)).await;
+            return self.claim_first(worker, due, None, turn.slot).await;
         }
-        let (order, mut passed, mut races) = (requests::claim_order(self.fields()), Passed::default(), 0);
+        let (order, mut blocked, mut races) = (requests::claim_order(self.fields()), BlockedOrders::default(), 0);
         while races < RACES_MAX {
-            let (filter, skip) = passed.filter(self.fields(), due);
+            let (filter, skip) = blocked.filter(self.fields(), due);
             let candidates = self.jobs.find_after(skip, &filter, &order, CANDIDATES).await?;
             let mut taken = 0;
             for candidate in &candidates {
-                match self.claim_candidate(worker, due, candidate, (turn, &mut passed)).await? {
+                match self.claim_candidate(worker, due, candidate, turn, &mut blocked).await? {
                     Candidate::Claimed(job) => return Ok(Some(*job)),
                     Candidate::TooFast => return Ok(None),
-                    Candidate::Passed => {}
-                    Candidate::Taken => taken += 1,
+                    Candidate::Blocked => {}
+                    Candidate::ClaimedByOther => taken += 1,
                 }
             }
             if candidates.len() < CANDIDATES as usize {
@@ -112,24 +112,25 @@ impl JobQueue {
         worker: &str,
         due: &Document,
         candidate: &Document,
-        (turn, passed): (&mut Turn, &mut Passed),
+        turn: &mut Turn,
+        blocked: &mut BlockedOrders,
     ) -> Result<Candidate> {
         let candidate = match self.read(candidate) {
             Ok(candidate) => candidate,
             Err(error) => {
                 let waiting = doc! { &self.fields().state: JobState::Todo.name() };
                 self.set_aside(candidate, waiting, &error).await?;
-                return Ok(Candidate::Taken);
+                return Ok(Candidate::ClaimedByOther);
             }
         };
-        if passed.contains(&candidate) {
-            return Ok(Candidate::Passed);
+        if blocked.contains(&candidate) {
+            return Ok(Candidate::Blocked);
         }
         match self.first_of_its_order(&candidate).await? {
             First::Itself => {}
             First::Other(first) => {
-                passed.add(&candidate, first);
-                return Ok(Candidate::Passed);
+                blocked.add(&candidate, first);
+                return Ok(Candidate::Blocked);
             }
         }
         if !self.may_begin(turn).await? {
@@ -137,13 +138,13 @@ impl JobQueue {
         }
         let mut filter = due.clone();
         filter.insert("_id", candidate.id.clone());
-        match self.claim_first(worker, &filter, (candidate.order.as_deref(), turn.slot)).await {
+        match self.claim_first(worker, &filter, candidate.order.as_deref(), turn.slot).await {
             Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
-            Ok(None) => Ok(Candidate::Taken),
+            Ok(None) => Ok(Candidate::ClaimedByOther),
             // Somebody else has another one of its order.
             Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().running) => {
-                passed.add(&candidate, None);
-                Ok(Candidate::Passed)
+                blocked.add(&candidate, None);
+                Ok(Candidate::Blocked)
             }
             Err(error) => Err(error),
         }
@@ -153,7 +154,7 @@ impl JobQueue {
     /// fewer than there are, if others claim at the same moment; none only if none is due, or others are faster again and again.
     ///
     /// # Errors
-    /// As [`JobQueue::claim`]. Some jobs may have been claimed; they come back after the lease.
+    /// As [`JobQueue::claim`]: some jobs may have been claimed; they come back after the lease.
     pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
         if self.options.ordered || self.options.limits.any() {
             return self.claim_one_by_one(worker, kinds, count).await;
@@ -172,7 +173,7 @@ impl JobQueue {
             // The claim that they share is as good as one of its own: later writes match on the `_id`, too.
             let claim = self.sources.ids.object_id();
             let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
-            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, (None, None))).await?;
+            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await?;
             let mut ours = self.claimed_by(claim);
             ours.insert("_id", doc! { "$in": ids });
             let claimed = self.jobs.find(&ours, &order, count).await?;
@@ -202,14 +203,15 @@ impl JobQueue {
         &self,
         worker: &str,
         filter: &Document,
-        place: (Option<&str>, Option<u32>),
+        order: Option<&str>,
+        slot: Option<u32>,
     ) -> Result<Option<Job>> {
         for _ in 0..RACES_MAX {
             let claim = self.sources.ids.object_id();
-            let update = requests::claim(self.fields(), worker, claim, place);
+            let update = requests::claim(self.fields(), worker, claim, order, slot);
             let sort = requests::claim_order(self.fields());
             // If the first attempt was carried out, the second would claim another job.
-            let claimed = self.jobs.find_first_and_update((filter, &sort), &update, &self.claimed_by(claim)).await?;
+            let claimed = self.jobs.find_first_and_update(filter, &sort, &update, &self.claimed_by(claim)).await?;
             let Some(claimed) = claimed else { break };
             if let Some(job) = self.read_claimed(&claimed, claim).await? {
                 return Ok(Some(job));
@@ -218,7 +220,7 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// A job that cannot be read is a dead letter from now on, or canceled if somebody wants that: left with its worker it would come back
+    /// A job that cannot be read is a dead letter from now on, or canceled if that was requested: left with its worker it would come back
     /// after each lease, and left where it was it would be claimed again at once. Says whether it was still as the filter says.
     pub(super) async fn set_aside(&self, document: &Document, mut filter: Document, error: &Error) -> Result<bool> {
         filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
@@ -233,7 +235,7 @@ impl JobQueue {
         Ok(set_aside)
     }
 
-    /// None if it cannot be read.
+    /// Returns `None` if it cannot be read.
     async fn read_claimed(&self, document: &Document, claim: ObjectId) -> Result<Option<Job>> {
         let job = match self.read(document) {
             Ok(job) => job,

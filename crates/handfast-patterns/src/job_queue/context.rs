@@ -1,8 +1,8 @@
-//! What a handler gets beside its details.
+//! The context that a handler gets with its details.
 
 use bson::Bson;
 
-use super::{Held, Job, JobQueue};
+use super::{ClaimState, Job, JobQueue};
 use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result};
 
 /// The job that a handler works on.
@@ -31,10 +31,7 @@ impl JobContext {
     }
 
     /// Says how far it is, and renews the lease.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn progress(&self, progress: impl Into<Bson>) -> Result<Held> {
+    pub async fn progress(&self, progress: impl Into<Bson>) -> Result<ClaimState> {
         self.queue.renew(&self.job, Some(progress.into())).await
     }
 
@@ -44,7 +41,7 @@ impl JobContext {
     /// earlier claim from the document: [`JobContext::fence`] does.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::apply_fenced`].
+    /// As [`ExactlyOnce::apply_fenced`].
     pub async fn guard(
         &self,
         step: &str,
@@ -59,7 +56,7 @@ impl JobContext {
     /// off, read it, change it.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::fence`].
+    /// As [`ExactlyOnce::fence`].
     pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<Outcome> {
         documents.fence(self.job.fence(), id).await
     }

@@ -1,4 +1,4 @@
-//! What a worker writes while it holds a job, and when it lets go of it.
+//! The writes of a worker while it has a job, and when it gives the job up.
 
 use std::time::Duration;
 
@@ -17,40 +17,37 @@ const ERROR_CHARACTERS_MAX: usize = 2000;
 /// Whether a worker still has its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Held {
-    /// It does, and what it wrote is written.
-    Yes,
-    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::release`]. Whatever lets go of the job undone
+pub enum ClaimState {
+    /// It does, and its write was made.
+    Held,
+    /// It does, and the job is to be canceled: stop, and call [`JobQueue::release`]. Each call that gives the job back undone
     /// ([`JobQueue::fail`], [`JobQueue::give_up`], [`JobQueue::snooze`], [`JobQueue::release`]) ends it as canceled.
-    CancelWanted,
-    /// Its claim is over: somebody else has the job, or had it. Nothing was written.
+    CancelRequested,
+    /// Its claim is over: another worker has the job, or had it. Nothing was written.
     Lost,
 }
 
 impl JobQueue {
-    /// Says that the worker is still at it, and how far.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<Held> {
-        let Some(claim) = job.claim() else { return Ok(Held::Lost) };
+    /// Renews the claim of a worker, and records its progress.
+    pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
+        let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
         let held = requests::held(self.fields(), &job.id, claim);
         // To say it twice is to say it later.
         Ok(match self.jobs.find_and_update(&held, &requests::renew(self.fields(), progress)).await? {
             None => {
                 self.count(Event::JobLost, 1);
-                Held::Lost
+                ClaimState::Lost
             }
-            Some(now) if self.read(&now)?.cancel => Held::CancelWanted,
-            Some(_) => Held::Yes,
+            Some(now) if self.read(&now)?.cancel => ClaimState::CancelRequested,
+            Some(_) => ClaimState::Held,
         })
     }
 
     /// The job is done.
     ///
     /// # Errors
-    /// Those of the store. Complete it again, or leave it to the lease: then it is done again.
-    pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<Held> {
+    /// [`Error::Store`]: complete the job again, or leave it to its lease, after which it is done again.
+    pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
         self.leave(job, &Leave::Completed { result }).await
     }
 
@@ -58,7 +55,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn fail(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn fail(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, failures) = (kept(error), job.attempts.saturating_add(1));
         if failures >= job.attempts_max.unwrap_or(self.options.attempts_max) {
             return self.leave(job, &Leave::GivenUp { error }).await;
@@ -72,7 +69,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, times) = (kept(error), job.unread.saturating_add(1));
         if times >= self.options.unread_max {
             tracing::warn!(id = %job.id, kind = job.kind, error, "a job is given up: no worker could read its details");
@@ -91,7 +88,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn give_up(&self, job: &Job, error: &str) -> Result<Held> {
+    pub async fn give_up(&self, job: &Job, error: &str) -> Result<ClaimState> {
         self.leave(job, &Leave::GivenUp { error: kept(error) }).await
     }
 
@@ -99,7 +96,7 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<Held> {
+    pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<ClaimState> {
         self.leave(job, &Leave::Snoozed { run_at: self.later(wait) }).await
     }
 
@@ -107,38 +104,38 @@ impl JobQueue {
     ///
     /// # Errors
     /// As [`JobQueue::complete`].
-    pub async fn release(&self, job: &Job) -> Result<Held> {
+    pub async fn release(&self, job: &Job) -> Result<ClaimState> {
         self.leave(job, &Leave::Released).await
     }
 
-    async fn leave(&self, job: &Job, leave: &Leave) -> Result<Held> {
+    async fn leave(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
         let held = self.leave_uncounted(job, leave).await?;
         let event = match held {
-            Held::Yes => leave.counted(),
-            Held::CancelWanted => Leave::Canceled.counted(),
-            Held::Lost => Event::JobLost,
+            ClaimState::Held => leave.counted(),
+            ClaimState::CancelRequested => Leave::Canceled.counted(),
+            ClaimState::Lost => Event::JobLost,
         };
         self.count(event, 1);
         Ok(held)
     }
 
-    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<Held> {
+    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
         let fields = self.fields();
-        let Some(claim) = job.claim() else { return Ok(Held::Lost) };
-        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(Held::Lost) };
+        let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
+        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(ClaimState::Lost) };
         if leave.event() == JobEvent::Completed {
             if self.jobs.update_one(&requests::held(fields, &job.id, claim), &update).await? {
-                return Ok(Held::Yes);
+                return Ok(ClaimState::Held);
             }
         } else {
             let wanted = |canceled| requests::held_and_wanted(fields, &job.id, claim, canceled);
             if self.jobs.update_one(&wanted(false), &update).await? {
-                return Ok(Held::Yes);
+                return Ok(ClaimState::Held);
             }
             if let Some(canceled) = self.leaving(JobState::Processing, &Leave::Canceled)
                 && self.jobs.update_one(&wanted(true), &canceled).await?
             {
-                return Ok(Held::CancelWanted);
+                return Ok(ClaimState::CancelRequested);
             }
         }
         // The attempt before, whose answer got lost, was perhaps carried out. Then nobody has taken the claim from the job.
@@ -147,17 +144,17 @@ impl JobQueue {
             &fields.state: { "$ne": JobState::Processing.name() },
             fields.of_worker(&fields.claim): claim,
         };
-        let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(Held::Lost) };
+        let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(ClaimState::Lost) };
         let is = |state: JobState| now.get_str(&fields.state).is_ok_and(|name| name == state.name());
         Ok(match leave.event() {
-            JobEvent::Completed if !is(JobState::Done) => Held::Lost,
-            JobEvent::Completed => Held::Yes,
-            _ if is(JobState::Canceled) => Held::CancelWanted,
-            _ => Held::Yes,
+            JobEvent::Completed if !is(JobState::Done) => ClaimState::Lost,
+            JobEvent::Completed => ClaimState::Held,
+            _ if is(JobState::Canceled) => ClaimState::CancelRequested,
+            _ => ClaimState::Held,
         })
     }
 
-    /// What is written when a job leaves a state so, now.
+    /// Returns the update for a job that leaves its state in this way now.
     pub(super) fn leaving(&self, from: JobState, leave: &Leave) -> Option<Document> {
         requests::leave(self.fields(), from, leave, self.now())
     }
@@ -166,7 +163,7 @@ impl JobQueue {
     /// it; what its handler has done until then is done. Says whether there was anything to cancel.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Contended`] if workers take the job and give it back again and again.
+    /// [`Error::Contended`] if workers claim the job and give it back at each attempt.
     pub async fn cancel(&self, id: impl Into<Bson>) -> Result<bool> {
         let (fields, id) = (self.fields(), id.into());
         let canceled = Leave::Canceled;
@@ -196,7 +193,7 @@ impl JobQueue {
     /// Lets a dead letter be done after all, with all its attempts again. Says whether it was one.
     ///
     /// # Errors
-    /// Those of the store; `DuplicateKey` (11000) if another undone job has its unique key.
+    /// [`Error::Store`] with `DuplicateKey` (11000) if another undone job has its unique key.
     pub async fn retry(&self, id: impl Into<Bson>) -> Result<bool> {
         let id = id.into();
         let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
@@ -208,16 +205,13 @@ impl JobQueue {
     }
 
     /// Removes a dead letter; says whether it was one.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn discard(&self, id: impl Into<Bson>) -> Result<bool> {
         let failed = doc! { "_id": id.into(), &self.fields().state: JobState::Failed.name() };
         self.jobs.delete_one(&failed).await
     }
 }
 
-/// As much of an error as a job remembers.
+/// Cuts an error to the length that a job stores.
 fn kept(error: &str) -> String {
     error.chars().take(ERROR_CHARACTERS_MAX).collect()
 }

@@ -24,7 +24,7 @@ const CONCURRENCY_MAX: u32 = 10_000;
 /// The document that counts.
 const RATE: &str = "rate";
 
-/// What all workers of a queue together may do. Every process must open the queue with the same ones.
+/// The limits on all workers of a queue together. Every process must open the queue with the same ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Jobs at the same time, at most 10,000. A job whose worker fell silent counts until it is reclaimed.
@@ -50,7 +50,7 @@ impl Limits {
 }
 
 impl JobQueue {
-    /// The slots that nobody has, from a random one on; one that is none if jobs need no slot; nothing if there are no limits at all.
+    /// Returns the free slots, from a random one on; one that is none if jobs need no slot; nothing if there are no limits at all.
     pub(super) async fn free_slots(&self) -> Result<Option<Vec<Option<u32>>>> {
         let limits = self.options.limits;
         let Some(slots) = limits.concurrency else { return Ok(limits.any().then(|| vec![None])) };

@@ -18,11 +18,11 @@ const STATES_MAX: u32 = 100;
 /// Which jobs are listed.
 #[derive(Clone, Debug)]
 pub struct JobFilter {
-    /// Those in this state.
+    /// Jobs in this state.
     pub state: JobState,
-    /// Those of this type alone.
+    /// Jobs of this type.
     pub kind: Option<String>,
-    /// Those alone that were enqueued before.
+    /// Jobs that were enqueued before this time.
     pub before: Option<DateTime>,
 }
 
@@ -56,14 +56,14 @@ pub struct ListPosition {
 pub struct JobPage {
     /// The jobs; in place of a document that is none of a job, an error that names it.
     pub jobs: Vec<Result<Job>>,
-    /// Where the next page begins; none at the end.
+    /// The start of the next page; `None` at the end.
     pub next: Option<ListPosition>,
 }
 
 /// How many documents are in a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateCount {
-    /// As it is in the documents: the name of a [`JobState`], or what somebody else has written; null where there is none.
+    /// As it is in the documents: the name of a [`JobState`], or what another program has written; null where there is none.
     pub state: Bson,
     /// How many.
     pub count: u64,
@@ -73,7 +73,7 @@ impl JobQueue {
     /// Jobs in a state, the oldest first.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of a job.
+    /// [`Error::Damaged`] for a document that is not a job.
     pub async fn list(&self, state: JobState, limit: u32) -> Result<Vec<Job>> {
         self.page(&JobFilter::in_state(state), None, limit).await?.jobs.into_iter().collect()
     }
@@ -81,7 +81,7 @@ impl JobQueue {
     /// At most `limit` jobs, the oldest first, from a place in the list on.
     ///
     /// # Errors
-    /// Those of the store; no limit.
+    /// [`Error::Invalid`] for a limit of 0.
     pub async fn page(&self, filter: &JobFilter, after: Option<&ListPosition>, limit: u32) -> Result<JobPage> {
         if limit == 0 {
             return Err(Error::invalid("a page needs a limit of at least 1"));
@@ -101,9 +101,6 @@ impl JobQueue {
     }
 
     /// The place behind a job, in whatever list it is; none if there is no job of this id.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn position_of(&self, id: impl Into<Bson>) -> Result<Option<ListPosition>> {
         Ok(self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.position(&job)))
     }
@@ -113,11 +110,8 @@ impl JobQueue {
         ListPosition { ts: value(&self.fields().ts), id: value("_id") }
     }
 
-    /// How many documents are in each state, also in states that no job has, the most frequent first. It reads all documents, those
+    /// Returns how many documents are in each state, also in states that no job has, the most frequent first. It reads all documents, those
     /// of jobs that are over too: [`JobQueue::depth`] is for who asks often.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn count_by_state(&self) -> Result<Vec<StateCount>> {
         let pipeline = [
             doc! { "$group": { "_id": format!("${}", self.fields().state), "count": { "$sum": 1_i64 } } },
@@ -134,7 +128,7 @@ impl JobQueue {
     }
 }
 
-/// What comes after a value in the order of all values.
+/// Matches what comes after a value in the order of all values.
 fn greater(field: &str, value: &Bson) -> Vec<Document> {
     let later = match value {
         Bson::Null | Bson::Undefined => 0,

@@ -1,4 +1,4 @@
-//! A job queue: what is to be done is written down, and done by whoever comes first, at least once, until it is done.
+//! A job queue: a job is a document that says what to do; a worker claims it and does it, at least once, until it is done.
 //!
 //! ```text
 //! {_id, ts, state: TODO, type: "ADD_FRIEND", details: {users: [A, B]}, undone: 1, attempts: 0, priority: 0, runAt: ts}
@@ -22,13 +22,13 @@
 //!
 //! # Limits over all workers
 //!
-//! A queue whose [`Limits`] say so lets at most so many jobs run at once, whoever claims them: each claim also takes one of so many
+//! A queue whose [`Limits`] say so lets at most so many jobs run at once in all workers: each claim also takes one of so many
 //! *slots*, and a unique index lets one job have a slot. It is free again when the job leaves its worker, also by the reclaimer. How
 //! many are begun within a time is counted in a document beside the queue, before the claim.
 //!
 //! # Jobs of others
 //!
-//! Whoever writes `{_id, ts, state: TODO, type, details}`, as the seed shows it, has enqueued a job: it is due at once, and has the usual
+//! A program that inserts `{_id, ts, state: TODO, type, details}`, as the seed shows it, has enqueued a job: it is due at once, and has the usual
 //! priority. The sweep writes down what is missing; until then it is claimed after the jobs that have a priority.
 //!
 //! # What can go wrong, and what then
@@ -41,7 +41,7 @@
 //! | complete, fail: the answer is lost | sent again; if nothing matches the job says whether it was this claim that ended it |
 //! | a slow worker beside a new one | the slow one's writes match nothing; its handler is stopped at the next renewal |
 //! | a worker dies after it was counted, before its claim | one job less is begun in that time |
-//! | a copy of a claim arrives late | it takes a job for nobody, which comes back after the lease |
+//! | a copy of a claim arrives late | it claims a job for no worker; the job comes back after the lease |
 //! | a copy of any other request arrives late | its filter has a claim or a state that is over, or an id that is there |
 //! | a process has other settings | it is refused: they are recorded beside the queue ([`JobQueueOptions::recorded`]) |
 //!
@@ -51,13 +51,13 @@
 //!
 //! Source: seed 0 (solution 2).
 
+mod blocked;
 mod claim;
 mod context;
 mod finish;
 mod limits;
 mod list;
 mod options;
-mod passed;
 mod pause;
 mod record;
 mod requests;
@@ -78,7 +78,7 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 use tokio::sync::watch;
 
 pub use context::JobContext;
-pub use finish::Held;
+pub use finish::ClaimState;
 pub use limits::Limits;
 pub use list::{JobFilter, JobPage, ListPosition, StateCount};
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
@@ -87,7 +87,7 @@ pub use record::{Job, PastError, WorkerMark};
 pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use sweep::Reclaimed;
-pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
+pub use worker::{Drained, JobError, RateLimit, RunningWorker, Worker, WorkerCounts, WorkerOptions};
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
@@ -97,7 +97,7 @@ use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 /// Jobs that are looked for with one request.
 const LOOK_MAX: usize = 500;
 
-/// What became of a job that was enqueued.
+/// The result of [`JobQueue::enqueue`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Enqueued {
     /// It is in the queue, with this id.
@@ -106,7 +106,7 @@ pub enum Enqueued {
     Duplicate,
 }
 
-/// How full a queue is.
+/// The counts of the jobs of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Jobs that are due.
@@ -115,13 +115,13 @@ pub struct Depth {
     pub scheduled: u64,
     /// Jobs that workers have.
     pub processing: u64,
-    /// Those of them whose workers have been silent for the lease, or have left no date, or one that is further ahead than that.
+    /// Jobs with workers that have been silent for the lease, or have left no date, or one that is further ahead than that.
     pub silent: u64,
     /// Dead letters.
     pub failed: u64,
-    /// Jobs that somebody did not want done.
+    /// Jobs that were canceled.
     pub canceled: u64,
-    /// Documents that wait as if they were jobs, and are none: nobody claims them. Somebody else has written them.
+    /// Documents that wait as if they were jobs, but are not: they are never claimed. Another program has written them.
     pub foreign: u64,
     /// How long the job has been due that has been due for longest.
     pub oldest_due: Option<Duration>,
@@ -166,10 +166,10 @@ pub struct JobQueue {
     keys: bool,
 }
 
-/// What the clones of a queue have in common.
+/// The state that clones of a queue share.
 #[derive(Debug, Default)]
 struct Shared {
-    pause: pause::Seen,
+    pause: pause::CachedPause,
     /// Changes when there may be something to claim.
     wake: watch::Sender<u64>,
 }
@@ -182,8 +182,8 @@ impl JobQueue {
     /// without what needs that: unique jobs, an order, and a limit to jobs at the same time.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`JobQueueOptions::recorded`], [`JobQueue::change_settings`]); those of the
-    /// store; settings that make no sense, or need indexes that the store cannot have.
+    /// [`Error::OtherSettings`] if others are recorded ([`JobQueueOptions::recorded`], [`JobQueue::change_settings`]). [`Error::Invalid`]
+    /// for options that are out of range. [`Error::Store`] also if the store lacks an index that the options need.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -204,7 +204,7 @@ impl JobQueue {
     /// whose keys an index keeps apart.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`]; those of the store; settings that make no sense.
+    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -230,7 +230,7 @@ impl JobQueue {
     /// Creates the indexes of the queue, as [`JobQueue::open`] does: for tools that work on a queue without recording settings.
     ///
     /// # Errors
-    /// Those of the store; settings that need indexes that the store cannot have.
+    /// [`Error::Store`], also if the store lacks an index that the options need.
     pub async fn create_indexes(&mut self) -> Result<()> {
         let (searched, unique) = self.indexes()?;
         let all = searched.iter().chain(&unique).cloned();
@@ -251,7 +251,7 @@ impl JobQueue {
         }
     }
 
-    /// Those by which jobs are found, and those that keep keys apart.
+    /// Returns the indexes for the search of jobs, and the unique ones.
     fn indexes(&self) -> Result<(Vec<IndexSpec>, Vec<IndexSpec>)> {
         let fields = self.fields();
         // With the state in front, so that a store finds them who is asked for the state alone: how many there are.
@@ -277,7 +277,7 @@ impl JobQueue {
         Ok((searched, keys.into_iter().map(unique).collect::<Result<_>>()?))
     }
 
-    /// The same queue on another store. Within an open transaction a job is enqueued if and only if it commits; workers see it then at their next
+    /// Returns the same queue on another store. Within an open transaction a job is enqueued if and only if it commits; workers see it then at their next
     /// look.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
@@ -287,8 +287,8 @@ impl JobQueue {
     /// Puts a job into the queue.
     ///
     /// # Errors
-    /// Those of the store; an order in a queue that is not ordered; a unique key on a store that cannot keep it apart, or in a queue that
-    /// was attached.
+    /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key where no unique index keeps it: on a store without
+    /// sparse unique indexes, or in a queue that was attached.
     ///
     /// # Cancellation
     /// The job may be in. Who must know gives it an id ([`NewJob::with_id`]) and enqueues it again.
@@ -324,7 +324,7 @@ impl JobQueue {
     /// Puts several jobs into the queue with one request for 500 of them.
     ///
     /// # Errors
-    /// As [`JobQueue::enqueue`]; some of the jobs may be in.
+    /// As [`JobQueue::enqueue`]; some of the jobs may have been inserted.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
         let (mut ids, mut documents) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -370,7 +370,7 @@ impl JobQueue {
         Ok(())
     }
 
-    /// That keys are kept apart, which this needs.
+    /// Checks that a unique index keeps the keys.
     fn check_keys(&self, what: &str) -> Result<()> {
         if self.keys {
             return Ok(());
@@ -382,15 +382,12 @@ impl JobQueue {
     /// A job as its document says.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of a job.
+    /// [`Error::Damaged`] for a document that is not a job.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Job>> {
         self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.read(&job)).transpose()
     }
 
     /// How full the queue is. The gauges of [`metrics`] say so afterwards.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn depth(&self) -> Result<Depth> {
         let (fields, now) = (self.fields(), self.now());
         let due = requests::all_due(fields, now);
@@ -425,7 +422,7 @@ impl JobQueue {
         Ok(depth)
     }
 
-    /// For how long the first of jobs that are due has been: since its time, or since it was enqueued if it has none.
+    /// Returns for how long the first of the due jobs has been due: since its time, or since it was enqueued if it has none.
     async fn oldest(&self, due: Document) -> Result<Option<DateTime>> {
         let fields = self.fields();
         let mut oldest = None;
@@ -441,7 +438,7 @@ impl JobQueue {
     /// Looks at the depth in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_depth(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let queue = self.clone();
         Runner::spawn_look("job_queue.depth", &self.sources, options, cancel, move || {
@@ -473,7 +470,7 @@ impl JobQueue {
         crate::value::before(self.now(), age)
     }
 
-    /// Whether a job is one that [`JobQueue::reclaim`] returns: its worker has been silent for the lease, or has left no date, or one that is
+    /// Returns whether a job is one that [`JobQueue::reclaim`] returns: its worker has been silent for the lease, or has left no date, or one that is
     /// further ahead than that.
     pub fn is_silent(&self, job: &Job) -> bool {
         let ts = job.worker.as_ref().and_then(|worker| worker.ts);

@@ -19,7 +19,7 @@ pub struct JobQueueOptions {
     pub lease: Duration,
     /// Failures of a job before it is given up.
     pub attempts_max: u32,
-    /// Times that a job's worker fell silent before it is given up: a job that kills whoever works on it.
+    /// Times that a job's worker fell silent before it is given up: a job that kills its workers.
     pub crashes_max: u32,
     /// Times that a worker cannot read the details of a job before it is given up. Between them it waits as after failures, and so has time
     /// until the workers are there that can.
@@ -31,7 +31,7 @@ pub struct JobQueueOptions {
     pub timeout: Option<Duration>,
     /// Jobs may have an order ([`NewJob::in_order`]); each claim then costs some more operations.
     pub ordered: bool,
-    /// What all workers together may do.
+    /// The limits on all workers together.
     pub limits: Limits,
     /// Names of fields.
     pub fields: JobFields,
@@ -90,7 +90,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait after so many failures.
+    /// Returns how long to wait after so many failures.
     pub fn after(&self, failures: u32, random: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -133,17 +133,17 @@ field_names! {
     pub struct JobFields {
         /// When it was enqueued. Of a worker: when it last said that it is at it.
         ts: "ts" in "a job" | "a worker",
-        /// Where it is.
+        /// In a job: its state.
         state: "state" in "a job",
         /// Which handler it is for.
         kind: "type" in "a job",
-        /// What the handler gets.
+        /// The details for the handler.
         details: "details" in "a job",
-        /// Who has it, or had it: `{name, ts, claim}`.
+        /// The worker that has it, or had it: `{name, ts, claim}`.
         worker: "worker" in "a job",
-        /// Of a worker: its name.
+        /// In a worker: its name.
         worker_name: "name" in "a worker",
-        /// Of a worker: its claim, fresh each time.
+        /// In a worker: its claim, fresh each time.
         claim: "claim" in "a worker",
         /// 1 until it is done or given up.
         undone: "undone" in "a job",
@@ -165,17 +165,17 @@ field_names! {
         priority: "priority" in "a job",
         /// Not before.
         run_at: "runAt" in "a job",
-        /// Why it failed last.
+        /// The last error.
         error: "error" in "a job",
-        /// Why it failed, the last times: `[{ts, error}, ..]`.
+        /// The last errors: `[{ts, error}, ..]`.
         errors: "errors" in "a job",
-        /// What its handler returned.
+        /// The result of its handler.
         result: "result" in "a job",
         /// How far its handler says it is.
         progress: "progress" in "a job",
         /// When it was done or given up, by the store's clock.
         finished_at: "finishedAt" in "a job",
-        /// Somebody wants it canceled while a worker has it.
+        /// It is to be canceled while a worker has it.
         cancel: "cancel" in "a job",
         /// No other undone job has this key.
         unique: "unique" in "a job",
@@ -311,7 +311,7 @@ impl NewJob {
         NewJob { order: Some(key.into()), ..self }
     }
 
-    /// That its settings make sense.
+    /// Checks its options.
     pub(super) fn check(&self) -> Result<()> {
         if self.attempts_max == Some(0) {
             return Err(Error::invalid("a job needs at least one attempt"));

@@ -1,10 +1,10 @@
-//! A queue that is paused: nobody claims its jobs until it is resumed; those that workers have are done.
+//! A queue that is paused: no job is claimed until it is resumed; workers finish the jobs that they have.
 //!
 //! ```text
-//! jobs.limits    {_id: "pause", since: 12:00, why: "the mail server is moved"}     paused while this is there
+//! jobs.limits    {_id: "pause", since: 12:00, why: "the mail server is moved"}     paused while this document exists
 //! ```
 //!
-//! All processes see it, as it is in the store. A claim looks at it at most once a second, so that a job costs no more for it: workers of other
+//! All processes read it from the store. A claim reads it at most once a second, to keep its cost low: workers of other
 //! processes pause and resume within a second.
 
 use std::sync::{Mutex, PoisonError};
@@ -15,25 +15,25 @@ use bson::{DateTime, Document, doc};
 use super::JobQueue;
 use crate::Result;
 
-/// For how long a claim trusts what was seen.
+/// The time for which a claim relies on the last look.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// The document that says so.
+/// The `_id` of the document.
 const PAUSE: &str = "pause";
 
-/// Since when a queue is paused, and why.
+/// A pause of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pause {
-    /// By the clock of who paused it.
+    /// The time, by the clock of the process that paused it.
     pub since: DateTime,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// What was seen last, and when.
+/// The answer of the last look at the store, and when it was made.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Option<(Duration, bool)>>);
+pub(super) struct CachedPause(Mutex<Option<(Duration, bool)>>);
 
-impl Seen {
+impl CachedPause {
     fn at(&self, now: Duration) -> Option<bool> {
         let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.filter(|(at, _)| now.saturating_sub(*at) < TRUSTED).map(|(_, paused)| paused)
@@ -45,10 +45,7 @@ impl Seen {
 }
 
 impl JobQueue {
-    /// Pauses the queue: no worker of any process claims a job until [`JobQueue::resume`]. One that is paused stays so, with the new reason.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Pauses the queue: no worker of any process claims a job until [`JobQueue::resume`]. A queue that is paused keeps its date and gets the new reason.
     pub async fn pause(&self, why: &str) -> Result<()> {
         let change = doc! { "$set": { "why": why }, "$setOnInsert": { "since": self.now() } };
         self.limits()?.upsert_one(&doc! { "_id": PAUSE }, &change).await?;
@@ -56,10 +53,7 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Lets jobs be claimed again; says whether the queue was paused.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Resumes a paused queue; returns whether it was paused.
     pub async fn resume(&self) -> Result<bool> {
         let was_paused = self.limits()?.delete_one(&doc! { "_id": PAUSE }).await?;
         self.shared.pause.set(self.sources.clock.elapsed(), false);
@@ -67,10 +61,7 @@ impl JobQueue {
         Ok(was_paused)
     }
 
-    /// Whether the queue is paused, as the store says.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns since when and why the queue is paused; `None` if it is not.
     pub async fn paused(&self) -> Result<Option<Pause>> {
         let found = self.limits()?.find_one(&doc! { "_id": PAUSE }).await?;
         let now = self.now();
@@ -81,7 +72,7 @@ impl JobQueue {
         Ok(found.as_ref().map(read))
     }
 
-    /// The same for a claim.
+    /// Answers as [`JobQueue::paused`], from a look that is at most a second old.
     pub(super) async fn is_paused(&self) -> Result<bool> {
         let now = self.sources.clock.elapsed();
         if let Some(paused) = self.shared.pause.at(now) {

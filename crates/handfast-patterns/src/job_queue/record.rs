@@ -19,13 +19,13 @@ pub struct Job {
     pub id: Bson,
     /// When it was enqueued.
     pub ts: DateTime,
-    /// Where it is.
+    /// Its state.
     pub state: JobState,
     /// Which handler it is for.
     pub kind: String,
-    /// What the handler gets.
+    /// The details for the handler.
     pub details: Document,
-    /// Who has it, or had it last.
+    /// The worker that has it, or had it last.
     pub worker: Option<WorkerMark>,
     /// Failures.
     pub attempts: u32,
@@ -45,32 +45,32 @@ pub struct Job {
     pub priority: i32,
     /// Not before.
     pub run_at: DateTime,
-    /// Why it failed last.
+    /// The last error.
     pub error: Option<String>,
-    /// Why it failed, the last times.
+    /// The last errors.
     pub errors: Vec<PastError>,
-    /// What its handler returned.
+    /// The result of its handler.
     pub result: Option<Bson>,
     /// How far its handler says it is.
     pub progress: Option<Bson>,
     /// When it was done or given up.
     pub finished_at: Option<DateTime>,
-    /// Somebody wants it canceled.
+    /// It is to be canceled.
     pub cancel: bool,
     /// Its place in an order.
     pub order: Option<String>,
 }
 
-/// Why a job was not done at some time.
+/// A failure of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastError {
     /// When, by the clock of who wrote it.
     pub ts: DateTime,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
-/// Who has a job.
+/// The worker that has a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerMark {
     /// The worker's name; empty if it has left none.
@@ -82,15 +82,15 @@ pub struct WorkerMark {
 }
 
 impl Job {
-    /// What the handler gets, as a value of a type.
+    /// Returns the details as a value of a type.
     ///
     /// # Errors
-    /// The text says why the details are no such value.
+    /// Says why the details cannot be read as a value of this type.
     pub fn details<T: DeserializeOwned>(&self) -> Result<T, String> {
         bson::deserialize_from_document(self.details.clone()).map_err(|error| error.to_string())
     }
 
-    /// What keeps those who had it before from documents that this claim has written to: [`ExactlyOnce::apply_fenced`].
+    /// The fence that keeps earlier claims from documents that this claim has written to: [`ExactlyOnce::apply_fenced`].
     ///
     /// [`ExactlyOnce::apply_fenced`]: crate::ExactlyOnce::apply_fenced
     pub fn fence(&self) -> Fence {
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-/// What is none of them is left out: they are for people.
+/// Leaves out values that are not errors: they are for people.
 fn past_errors(document: &Document, fields: &JobFields) -> Vec<PastError> {
     let read = |entry: &Bson| {
         let entry = entry.as_document()?;

@@ -14,7 +14,7 @@ const ERRORS_MAX: i32 = 10;
 
 pub(super) type Request = (Document, Document);
 
-/// Jobs that are due and for one of these handlers. What somebody else has put there, and nobody could read, is not claimed.
+/// Jobs that are due and for one of these handlers. Documents of other programs that cannot be read are not claimed.
 pub(super) fn due(fields: &JobFields, kinds: &[String], now: DateTime) -> Document {
     let mut due = waiting(fields, not_after(now));
     due.insert(&fields.kind, doc! { "$in": kinds });
@@ -45,7 +45,7 @@ fn not_after(now: DateTime) -> Document {
     doc! { "$not": { "$gt": now } }
 }
 
-/// Jobs that somebody else has enqueued without a priority. Null, not "is not there": that is a bound of an index.
+/// Jobs that another program has enqueued without a priority. Null, not "is not there": that is a bound of an index.
 pub(super) fn without_priority(fields: &JobFields) -> Document {
     let mut without = doc! { &fields.state: JobState::Todo.name(), &fields.priority: Bson::Null };
     without.extend(claimable(fields));
@@ -74,21 +74,21 @@ pub(super) fn foreign(fields: &JobFields) -> Document {
     doc! { &fields.state: JobState::Todo.name(), "$nor": [claimable(fields)] }
 }
 
-/// Undone jobs of an order. What nobody will ever claim is none of them.
+/// Undone jobs of an order. Documents that can never be claimed are left out.
 pub(super) fn undone_in(fields: &JobFields, order: &str) -> Document {
     let mut undone = doc! { &fields.order: order, &fields.undone: 1 };
     undone.extend(claimable(fields));
     undone
 }
 
-/// What some handler may get at some time.
+/// Matches jobs that a handler may get at some time.
 fn claimable(fields: &JobFields) -> Document {
     let mut claimable = shape(fields);
     claimable.insert(&fields.kind, doc! { "$type": "string" });
     claimable
 }
 
-/// What a claim can be written to, and is read from: one that fails on a document would fail on it for ever, and find no other job.
+/// Matches documents that a claim can be written to and read from: a claim that fails on one document would never reach another job.
 fn shape(fields: &JobFields) -> Document {
     let is_not = |field: &String, kind: &str| doc! { field: { "$exists": true, "$not": { "$type": kind } } };
     // An array is of the types of its elements, too.
@@ -103,7 +103,7 @@ fn shape(fields: &JobFields) -> Document {
     }
 }
 
-/// A job that cannot be read in spite of its shape is a dead letter, if nobody wants it canceled: whoever claimed it next would come no further.
+/// A job that cannot be read in spite of its shape is a dead letter, unless it is to be canceled: the next claim of it would fail as well.
 pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Document {
     let state = if canceled { JobState::Canceled } else { JobState::Failed };
     doc! {
@@ -114,17 +114,18 @@ pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Doc
     }
 }
 
-/// The order in which they are claimed.
+/// The order in which jobs are claimed.
 pub(super) fn claim_order(fields: &JobFields) -> Document {
     doc! { &fields.priority: -1, &fields.run_at: 1, &fields.ts: 1 }
 }
 
-/// What a claim writes.
+/// Returns the update of a claim.
 pub(super) fn claim(
     fields: &JobFields,
     worker: &str,
     claim: ObjectId,
-    (order, slot): (Option<&str>, Option<u32>),
+    order: Option<&str>,
+    slot: Option<u32>,
 ) -> Document {
     let mut set = doc! {
         &fields.state: JobState::Processing.name(),
@@ -151,19 +152,19 @@ pub(super) fn held(fields: &JobFields, id: &Bson, claim: ObjectId) -> Document {
     }
 }
 
-/// The job, while this claim holds and if somebody wants it canceled; or if nobody does.
+/// The job, while this claim holds, and with `canceled` if it is to be canceled, otherwise if it is not.
 pub(super) fn held_and_wanted(fields: &JobFields, id: &Bson, claim: ObjectId, canceled: bool) -> Document {
     let mut filter = held(fields, id, claim);
     filter.insert(&fields.cancel, wanted(canceled));
     filter
 }
 
-/// Whether somebody wants a job canceled.
+/// Returns whether a job is to be canceled.
 pub(super) fn is_canceled(fields: &JobFields, job: &Document) -> bool {
     job.get_bool(&fields.cancel).unwrap_or(false)
 }
 
-/// What the mark of a cancellation is compared with.
+/// Returns the condition on the mark of a cancellation.
 pub(super) fn wanted(canceled: bool) -> Bson {
     if canceled { Bson::Boolean(true) } else { bson::bson!({ "$ne": true }) }
 }
@@ -192,7 +193,7 @@ pub(super) enum Leave {
     Released,
     /// Its worker fell silent.
     Crashed { error: String },
-    /// Nobody can tell when its worker gave a sign of life.
+    /// The date of the last sign of life of its worker is unknown.
     Undated { error: String },
     /// Failed for good.
     GivenUp { error: String },
@@ -200,7 +201,7 @@ pub(super) enum Leave {
     Poison { error: String },
     /// So many workers could not read its details that none can.
     Unreadable { error: String },
-    /// Somebody does not want it done.
+    /// It is canceled.
     Canceled,
 }
 
@@ -219,7 +220,7 @@ impl Leave {
         }
     }
 
-    /// Why it was not done.
+    /// Returns the reason why it was not done.
     fn error(&self) -> Option<&str> {
         match self {
             Leave::Failed { error, .. }
@@ -233,7 +234,7 @@ impl Leave {
         }
     }
 
-    /// What counters call it.
+    /// Returns its label in metrics.
     pub(super) fn counted(&self) -> Event {
         match self {
             Leave::Completed { .. } => Event::JobCompleted,
@@ -248,7 +249,7 @@ impl Leave {
     }
 }
 
-/// What is written when a job leaves; none if it cannot leave this state so.
+/// Returns the update for a job that leaves its worker or the queue; `None` if it cannot leave this state in this way.
 pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: DateTime) -> Option<Document> {
     let next = from.after(leave.event())?;
     let (mut set, mut count) = (doc! { &fields.state: next.name() }, doc! {});
@@ -333,7 +334,7 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
 }
 
 /// Jobs whose workers have been silent for the lease, or have left no date, or one that is further ahead than that. What is no job, and was
-/// never claimed from here, is somebody else's.
+/// never claimed from here, belongs to another program.
 pub(super) fn silent(fields: &JobFields, now: DateTime, lease: Duration) -> [Document; 3] {
     let processing = |ours: Document| {
         let claimed = doc! { fields.of_worker(&fields.claim): { "$type": "objectId" } };
@@ -357,7 +358,7 @@ fn no_date() -> Document {
     doc! { "$not": { "$type": "date" } }
 }
 
-/// The job as it was seen, if its worker has not said anything since, and nobody has wanted it canceled.
+/// The job as it was seen, if its worker has not said anything since, and it is not to be canceled.
 pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Document {
     let mut filter = doc! {
         "_id": seen.id.clone(),

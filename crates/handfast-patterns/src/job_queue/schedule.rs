@@ -6,7 +6,7 @@
 //!                          2  next: <the occurrence after it>, if next is still what it was
 //! ```
 //!
-//! Who dies between the two leaves an occurrence that is due, and the next tick finds that its job is there. So any number
+//! A process that dies between the two leaves an occurrence that is due, and the next tick finds that its job is there. So any number
 //! of processes may tick at once.
 //!
 //! Patterns and zones are those of the crates croner (five fields, or six with seconds) and jiff (the tz database, compiled
@@ -32,7 +32,7 @@ use crate::{CancellationToken, Error, FieldNames, Result, Round, Runner, RunnerO
 /// Occurrences of one schedule that are made up for in one tick. The next tick goes on.
 const CATCH_UP_MAX: u32 = 100;
 
-/// What becomes of occurrences that nobody was there for.
+/// The handling of occurrences that passed while no process ticked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// The last one is made up for, the others are dropped.
@@ -53,11 +53,11 @@ pub struct Schedule {
     pub name: String,
     /// When: `minute hour day month weekday`, or with seconds before.
     pub cron: String,
-    /// Where: a name of the tz database.
+    /// The time zone: a name of the tz database.
     pub zone: String,
-    /// What becomes of occurrences that nobody was there for.
+    /// The handling of occurrences that passed while no process ticked.
     pub missed: Missed,
-    /// What to enqueue. Its time and its unique key are those of the occurrence.
+    /// The job to enqueue. Its time and its unique key are those of the occurrence.
     pub job: NewJob,
 }
 
@@ -98,11 +98,11 @@ field_names! {
         cron: "cron" in "a schedule",
         /// The time zone that it is in.
         zone: "zone" in "a schedule",
-        /// What becomes of occurrences that nobody was there for.
+        /// The handling of occurrences that passed while no process ticked.
         missed: "missed" in "a schedule",
         /// Which handler the jobs are for.
         kind: "type" in "a schedule",
-        /// What the handler gets.
+        /// The details for the handler.
         details: "details" in "a schedule",
         /// Larger goes first.
         priority: "priority" in "a schedule",
@@ -127,12 +127,13 @@ impl Schedules {
     /// The schedules in this collection, in the store of the queue; creates the index on what is due.
     ///
     /// # Errors
-    /// Those of the store; a store without sparse unique indexes (FerretDB), or a queue that was attached: an occurrence is a unique job.
+    /// [`Error::Invalid`] on a store without sparse unique indexes (FerretDB), and for a queue that was attached: each occurrence is a job
+    /// with a unique key.
     pub async fn open(queue: JobQueue, namespace: Namespace) -> Result<Self> {
         Schedules::open_with(queue, namespace, ScheduleFields::default()).await
     }
 
-    /// The same, with other names of fields.
+    /// Opens the schedules with other names of fields.
     ///
     /// # Errors
     /// As [`Schedules::open`].
@@ -149,7 +150,7 @@ impl Schedules {
     /// whenever it starts: an occurrence that was missed meanwhile stays due.
     ///
     /// # Errors
-    /// Those of the store; a pattern or a zone that there is not.
+    /// [`Error::Invalid`] for an invalid cron pattern and for an unknown time zone.
     pub async fn set(&self, schedule: &Schedule) -> Result<()> {
         let calendar = Calendar::new(&schedule.cron, &schedule.zone)?;
         let Schedule { name, cron, zone, missed, job } = schedule;
@@ -193,9 +194,6 @@ impl Schedules {
     }
 
     /// Removes a schedule; jobs that are enqueued stay. Says whether there was one.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn remove(&self, name: &str) -> Result<bool> {
         self.schedules.delete_one(&doc! { "_id": name }).await
     }
@@ -203,7 +201,7 @@ impl Schedules {
     /// The names of schedules with their next occurrences, the nearest first; none for one that has no more.
     ///
     /// # Errors
-    /// Those of the store.
+    /// [`Error::Damaged`] for a document that is not a schedule.
     pub async fn list(&self, limit: u32) -> Result<Vec<(String, Option<DateTime>)>> {
         let found = self.schedules.find(&doc! {}, &doc! { &self.fields.next: 1 }, limit).await?;
         let read = |schedule: &Document| {
@@ -216,7 +214,7 @@ impl Schedules {
     /// Enqueues the jobs of schedules (at most `batch`) that are due. It may run anywhere, at any time, any number at once.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single schedule is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single schedule is logged and counted.
     pub async fn tick(&self, batch: u32) -> Result<Round> {
         let due = doc! { &self.fields.next: { "$lte": self.queue.now() } };
         let found = self.schedules.find(&due, &doc! { &self.fields.next: 1 }, batch).await?;
@@ -270,7 +268,7 @@ impl Schedules {
     /// Ticks in the background. Jobs are late by up to the interval.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_ticks(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let schedules = self.clone();
         Runner::spawn("job_queue.schedules", &self.queue.sources, options, cancel, move |batch| {
@@ -280,7 +278,7 @@ impl Schedules {
     }
 }
 
-/// What is to be enqueued, and the occurrence after that.
+/// The occurrences to enqueue, and the one after them.
 struct Due {
     occurrences: Vec<DateTime>,
     next: Option<DateTime>,
@@ -308,7 +306,7 @@ impl Calendar {
         Some(DateTime::from_millis(last.timestamp().as_millisecond()))
     }
 
-    /// What to do about occurrences from `first`, which is one of them, until now.
+    /// Returns what to do about the occurrences from `first`, which is one of them, until now.
     fn due(&self, first: DateTime, now: DateTime, missed: Missed) -> Due {
         if missed == Missed::All {
             let mut occurrences = vec![first];

@@ -24,7 +24,7 @@ impl JobQueueOptions {
     /// Reads the recorded settings of a queue, with defaults for what each process chooses for itself; none if nothing is recorded.
     ///
     /// # Errors
-    /// Those of the store; a record that cannot be read.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn recorded(store: Arc<dyn DocumentStore>, jobs: &Namespace) -> Result<Option<Self>> {
         let recorded = record(&Steps::new(store, jobs.clone()))?.read().await?;
         recorded.map(|recorded| read(&recorded.settings, jobs)).transpose()
@@ -36,8 +36,8 @@ impl JobQueue {
     /// the queue before go on with the settings of before: stop them first if `ordered` or the limits change.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields while there are jobs, for another order or another concurrency while workers have
-    /// jobs, and for a queue without an order while jobs with an order are waiting; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields while there are jobs, for another order or concurrency while workers have jobs, and for
+    /// a queue without orders while jobs with an order wait. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         jobs: Namespace,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a job is.
+/// The state of a job.
 ///
 /// ```text
 ///            ┌──────────── returned ────────────┐
@@ -24,11 +24,11 @@ pub enum JobState {
     Done,
     /// Given up: failed for good, or failed or crashed too often. The dead letters.
     Failed,
-    /// Somebody did not want it done any more. No retry changes that.
+    /// It was canceled. No retry changes that.
     Canceled,
 }
 
-/// What happened to a job.
+/// An event in the life of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// A worker took it.
@@ -39,9 +39,9 @@ pub enum JobEvent {
     Returned,
     /// It failed for good.
     GivenUp,
-    /// Somebody does not want it done.
+    /// It is canceled.
     Canceled,
-    /// Somebody wants it done after all.
+    /// It is to be done after all.
     OrderedAgain,
 }
 
@@ -64,7 +64,7 @@ impl JobState {
         }
     }
 
-    /// As it is written in documents.
+    /// Returns the name that documents store.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Todo => "TODO",

@@ -9,14 +9,14 @@ use super::requests::{self, Leave};
 use super::{Job, JobQueue, JobState};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
-/// What became of a job that was with a silent worker.
+/// The result for a job of a silent worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimed {
     /// It waits again.
     Returned,
     /// It is a dead letter: its workers fell silent too often, or it cannot be read.
     GivenUp,
-    /// Somebody wanted it canceled.
+    /// Its cancellation was requested.
     Canceled,
 }
 
@@ -27,7 +27,7 @@ impl JobQueue {
     /// any time.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single job is logged and counted.
+    /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single job is logged and counted.
     pub async fn reclaim(&self, batch: u32) -> Result<Round> {
         self.reclaim_each(batch, |_| ()).await
     }
@@ -77,7 +77,7 @@ impl JobQueue {
         Ok(())
     }
 
-    /// None if it is with a worker that has said something meanwhile, or is not with a worker any more.
+    /// Returns `None` if its worker has renewed it meanwhile, or if no worker has it any more.
     async fn reclaim_one(&self, document: &Document) -> Result<Option<Reclaimed>> {
         let seen = match self.read(document) {
             Ok(seen) => seen,
@@ -125,7 +125,7 @@ impl JobQueue {
     /// request can be under way: a copy of its `enqueue` would put the job into the queue again.
     ///
     /// # Errors
-    /// Those of the store; what was removed before stays removed.
+    /// [`Error::Store`](crate::Error::Store): the jobs that were removed before it stay removed.
     pub async fn purge(&self, done: Duration, failed: Duration, batch: u32) -> Result<Round> {
         let (fields, mut round) = (self.fields(), Round::default());
         for (state, age) in [(JobState::Done, done), (JobState::Failed, failed), (JobState::Canceled, failed)] {
@@ -144,7 +144,7 @@ impl JobQueue {
     /// Reclaims in the background. The interval should be no longer than the lease.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_reclaim(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let queue = self.clone();
         Runner::spawn("job_queue.reclaim", &self.sources, options, cancel, move |batch| {
@@ -156,7 +156,7 @@ impl JobQueue {
     /// Purges in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_purge(
         &self,
         done: Duration,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::Instrument;
 
-use super::{Held, Job, JobContext, JobQueue};
+use super::{ClaimState, Job, JobContext, JobQueue};
 use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::{CancellationToken, Error, Result};
@@ -25,7 +25,7 @@ const POLL_JITTER: f64 = 0.2;
 /// How long a handler whose time is over has to be dropped: one that blocks its thread cannot be.
 const DROP_WAIT: Duration = Duration::from_secs(1);
 
-/// Why a handler did not finish its job.
+/// The reason why a handler did not finish its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobError {
     /// Try again after a while.
@@ -73,7 +73,7 @@ impl Default for WorkerOptions {
     }
 }
 
-/// What became of jobs that a queue was drained of.
+/// The counts of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Done.
@@ -82,11 +82,11 @@ pub struct Drained {
     pub failed: u64,
     /// Put off.
     pub snoozed: u64,
-    /// Taken by somebody else meanwhile, or canceled.
+    /// Jobs that another worker has taken meanwhile, or that were canceled.
     pub lost: u64,
 }
 
-/// What a worker has done since it was started.
+/// The counts of a worker since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Jobs claimed.
@@ -97,7 +97,7 @@ pub struct WorkerCounts {
     pub failed: u64,
     /// Jobs put off.
     pub snoozed: u64,
-    /// Jobs that were lost to somebody else, or canceled, while the handler worked.
+    /// Jobs that another worker took, or that were canceled, while the handler worked.
     pub lost: u64,
     /// Jobs given back when the worker stopped.
     pub released: u64,
@@ -199,7 +199,7 @@ impl Worker {
         self
     }
 
-    /// What it has done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> WorkerCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { claimed, completed, failed, snoozed, lost, released, store_errors } = &*self.counters;
@@ -214,10 +214,7 @@ impl Worker {
         }
     }
 
-    /// For tests: runs all jobs that are due, one after the other, until there is none.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Runs all jobs that are due, one after the other, until there is none. It is meant for tests.
     pub async fn drain(&self) -> Result<Drained> {
         let (mut drained, never) = (Drained::default(), CancellationToken::new());
         while let Some(job) = self.queue.claim(&self.name, &self.kinds).await? {
@@ -231,11 +228,11 @@ impl Worker {
         Ok(drained)
     }
 
-    /// Works in the background until `cancel` is cancelled or [`Working::stop`] called. Needs a tokio runtime.
+    /// Works in the background until `cancel` is cancelled or [`RunningWorker::stop`] called. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Settings that make no sense, or no handlers.
-    pub fn spawn(&self, cancel: &CancellationToken) -> Result<Working> {
+    /// [`Error::Invalid`] for options that are out of range, and for a worker without handlers.
+    pub fn spawn(&self, cancel: &CancellationToken) -> Result<RunningWorker> {
         let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
         if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
             return Err(Error::invalid(
@@ -251,7 +248,7 @@ impl Worker {
         let cancel = cancel.child_token();
         let work = self.clone().run(cancel.clone());
         let task = tokio::spawn(work.instrument(tracing::info_span!("worker", name = self.name)));
-        Ok(Working { cancel, task: Some(task), worker: self.clone() })
+        Ok(RunningWorker { cancel, task: Some(task), worker: self.clone() })
     }
 
     async fn run(self, cancel: CancellationToken) {
@@ -285,7 +282,7 @@ impl Worker {
         }
     }
 
-    /// Whether the rate allows another job now.
+    /// Returns whether the rate allows another job now.
     fn may_begin(&self, begun: &mut VecDeque<Duration>) -> bool {
         let Some(rate) = self.options.rate else {
             begun.clear();
@@ -340,13 +337,13 @@ impl Worker {
         let clock = &*self.queue.sources.clock;
         let begun = clock.elapsed();
         let ended = self.work_untimed(job, stop, dropped).await;
-        metrics::took_since(Span::JobRun, self.queue.jobs.namespace(), (clock, begun));
+        metrics::took_since(Span::JobRun, self.queue.jobs.namespace(), clock, begun);
         ended
     }
 
     async fn work_untimed(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) -> Result<Ended> {
         let Some(handler) = self.handlers.get(&job.kind) else {
-            let _: Held = self.queue.release(&job).await?;
+            let _: ClaimState = self.queue.release(&job).await?;
             return Ok(Ended::Released);
         };
         let context = JobContext { queue: self.queue.clone(), job: job.clone(), stop: stop.clone() };
@@ -358,8 +355,8 @@ impl Worker {
             held = self.keep(&job) => {
                 task.shutdown().await;
                 return match held {
-                    Held::CancelWanted => self.queue.release(&job).await.map(|_| Ended::Lost),
-                    Held::Yes | Held::Lost => Ok(Ended::Lost),
+                    ClaimState::CancelRequested => self.queue.release(&job).await.map(|_| Ended::Lost),
+                    ClaimState::Held | ClaimState::Lost => Ok(Ended::Lost),
                 };
             }
             () = dropped.cancelled() => None,
@@ -368,10 +365,10 @@ impl Worker {
                 let _still_runs = tokio::time::timeout(DROP_WAIT, task.shutdown()).await;
                 let error = format!("its handler took longer than {limit:?}");
                 let held = self.queue.fail(&job, &error).await?;
-                return Ok(if held == Held::Yes { Ended::Failed } else { Ended::Lost });
+                return Ok(if held == ClaimState::Held { Ended::Failed } else { Ended::Lost });
             }
         };
-        let held_or = |held: Held, ended: Ended| if held == Held::Yes { ended } else { Ended::Lost };
+        let held_or = |held: ClaimState, ended: Ended| if held == ClaimState::Held { ended } else { Ended::Lost };
         match ended {
             None => {
                 task.shutdown().await;
@@ -398,20 +395,20 @@ impl Worker {
         timeout
     }
 
-    /// Renews the lease until the job is lost, or somebody wants it canceled.
-    async fn keep(&self, job: &Job) -> Held {
+    /// Renews the lease until the job is lost, or is to be canceled.
+    async fn keep(&self, job: &Job) -> ClaimState {
         let (lease, clock) = (self.queue.options.lease, &self.queue.sources.clock);
         let mut renewed = clock.elapsed();
         loop {
             tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
             let now = clock.elapsed();
             match self.queue.renew(job, None).await {
-                Ok(Held::Yes) => renewed = now,
+                Ok(ClaimState::Held) => renewed = now,
                 Ok(held) => return held,
                 Err(error) => {
                     tracing::warn!(%error, "a lease could not be renewed");
                     if clock.elapsed().saturating_sub(renewed) >= lease {
-                        return Held::Lost;
+                        return ClaimState::Lost;
                     }
                 }
             }
@@ -419,15 +416,15 @@ impl Worker {
     }
 }
 
-/// A worker that was started. Dropping it stops the worker, as [`Working::stop`] does without waiting.
-pub struct Working {
+/// A worker that was started. Dropping it stops the worker, as [`RunningWorker::stop`] does without waiting.
+pub struct RunningWorker {
     cancel: CancellationToken,
     task: Option<JoinHandle<()>>,
     worker: Worker,
 }
 
-impl Working {
-    /// What it has done so far.
+impl RunningWorker {
+    /// Returns the counts so far.
     pub fn counts(&self) -> WorkerCounts {
         self.worker.counts()
     }
@@ -443,7 +440,7 @@ impl Working {
     }
 }
 
-impl Drop for Working {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.cancel.cancel();
     }

@@ -6,18 +6,18 @@
 use bson::{Bson, Document, doc};
 
 use super::entry::{Draft, check_asset, check_id};
-use super::record::{MINIMUM, PLACE_MAX, Place, integer};
+use super::record::{EntryChange, MINIMUM, SEQUENCE_NUMBER_MAX, integer};
 use super::{Change, Ledger, LedgerFields, Posting, requests};
 use crate::steps::{Added, Pages, Steps};
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// Where an account stands at a place.
+/// The balance of an account at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cache {
     /// The balance after the place, in the smallest unit of the asset.
     pub balance: i64,
-    /// What of it is held.
+    /// The amount of it that is held.
     pub held: i64,
     /// The place; 0 is before the first one.
     pub seq_id: i64,
@@ -34,7 +34,7 @@ pub struct Account {
     pub minimum: Option<i64>,
     /// The last place that was drawn, if its places come from a sequence.
     pub last_seq_id: Option<i64>,
-    /// Where it stands at some committed place, if that is known.
+    /// The cached balance at a committed place, if there is one.
     pub cache: Option<Cache>,
 }
 
@@ -76,9 +76,11 @@ impl Account {
                 Some(other) => return Err(Error::invalid(format!("its {} is {other}, not a document", fields.cache))),
             };
             let last_seq_id = integer(document, &fields.last_seq_id)?;
-            if let Some(last) = last_seq_id.filter(|last| !(0..PLACE_MAX).contains(last)) {
+            if let Some(last) = last_seq_id.filter(|last| !(0..SEQUENCE_NUMBER_MAX).contains(last)) {
                 let name = &fields.last_seq_id;
-                return Err(Error::invalid(format!("its {name} is {last}, and places are from 1 to {PLACE_MAX}")));
+                return Err(Error::invalid(format!(
+                    "its {name} is {last}, and places are from 1 to {SEQUENCE_NUMBER_MAX}"
+                )));
             }
             Ok(Account {
                 id: document.get("_id").cloned().unwrap_or(Bson::Null),
@@ -102,21 +104,21 @@ impl Cache {
         Ok(Cache { balance, held: number(&fields.held)?.unwrap_or(0), seq_id })
     }
 
-    /// Where the account stands after a place.
+    /// Returns the balance after a change.
     ///
     /// # Errors
-    /// The balance would be too large for a number of 64 bits.
-    pub(super) fn after(self, place: &Place, counts: bool) -> Result<Self> {
-        let (value, hold) = if counts { (place.value, place.hold) } else { (0, 0) };
-        let too_large = || Error::invalid(format!("the balance of account {} is too large", place.account));
+    /// [`Error::Invalid`] if the balance does not fit into 64 bits.
+    pub(super) fn after(self, change: &EntryChange, counts: bool) -> Result<Self> {
+        let (value, hold) = if counts { (change.value, change.hold) } else { (0, 0) };
+        let too_large = || Error::invalid(format!("the balance of account {} is too large", change.account));
         Ok(Cache {
             balance: self.balance.checked_add(value).ok_or_else(too_large)?,
             held: self.held.checked_add(hold).ok_or_else(too_large)?,
-            seq_id: place.seq_id,
+            seq_id: change.seq_id,
         })
     }
 
-    /// As it is written.
+    /// Returns the stored document.
     pub(super) fn to_document(self, fields: &LedgerFields) -> Document {
         let mut cache = doc! { &fields.balance: self.balance, &fields.seq_id: self.seq_id };
         if self.held != 0 {
@@ -131,8 +133,8 @@ impl Ledger {
     /// same way does nothing.
     ///
     /// # Errors
-    /// Those of the store; settings that exclude each other; an account that is open with other settings, or has entries in
-    /// another asset.
+    /// [`Error::Invalid`] for options that exclude each other, for an account that is open with other options, and for one that has entries
+    /// in another asset.
     ///
     /// # Cancellation
     /// It may be open: open it again.
@@ -162,7 +164,7 @@ impl Ledger {
     /// is posted after this has returned. An account that is below it may go up, not further down.
     ///
     /// # Errors
-    /// Those of the store: set it again. An account that is not there, or has a sequence.
+    /// [`Error::Invalid`] for an account that does not exist or has a sequence. [`Error::Store`]: call again.
     ///
     /// # Cancellation
     /// It may be set, but not hold yet for entries that are under way: set it again.
@@ -189,16 +191,13 @@ impl Ledger {
     /// An account as its document says; none if it has none.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of an account.
+    /// [`Error::Damaged`] for a document that is not an account.
     pub async fn account(&self, id: impl Into<Bson>) -> Result<Option<Account>> {
         let found = self.accounts.find_one(&doc! { "_id": id.into() }).await?;
         found.map(|document| Account::read(&self.accounts, &document, self.fields())).transpose()
     }
 
     /// All accounts that have a document, a page at a time, in the store's own order.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn accounts(&self, page: u32) -> Result<Accounts<'_>> {
         Ok(Accounts { pages: self.accounts.pages(&Document::new(), page).await?, ledger: self })
     }
@@ -231,7 +230,7 @@ impl Ledger {
         Ok(accounts)
     }
 
-    /// Gives an account that somebody else has made its asset.
+    /// Gives its asset to an account that another program has made.
     async fn name_asset(&self, account: &Account, asset: &str) -> Result<Account> {
         let field = &self.fields().asset;
         let filter = doc! { "_id": account.id.clone(), field: { "$exists": false } };
@@ -242,7 +241,7 @@ impl Ledger {
     /// Opens an account that an entry names.
     ///
     /// # Errors
-    /// It has entries: its document is lost, and with it the limits that held.
+    /// [`Error::Invalid`] if the account has entries: its document was lost, and its limits with it.
     async fn first_entry(&self, id: &Bson, asset: &str) -> Result<Account> {
         if self.asset_of_entries(id).await?.is_some() && self.account(id.clone()).await?.is_none() {
             return Err(Error::invalid(format!(
@@ -261,7 +260,7 @@ impl Ledger {
         let any = requests::places(self.fields(), id, doc! { "$gt": 0_i64 });
         let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
         let entry = self.read(&document)?;
-        Ok(Some(entry.places_of(id).map(|place| place.asset.clone()).next().unwrap_or_default()))
+        Ok(Some(entry.changes_of(id).map(|change| change.asset.clone()).next().unwrap_or_default()))
     }
 
     async fn opened(&self, id: &Bson) -> Result<Account> {
@@ -288,9 +287,6 @@ pub struct Accounts<'l> {
 
 impl Accounts<'_> {
     /// The next page; an empty one at the end. In the place of a document that is none of an account there is an error.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn next(&mut self) -> Result<Vec<Result<Account>>> {
         let page = self.pages.next().await?.unwrap_or_default();
         Ok(page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect())

@@ -1,4 +1,4 @@
-//! The walk through the places of an account in their order: a judgement from documents that were read, without a store.
+//! The walk through the places of an account in their order: a report from documents that were read, without a store.
 //!
 //! Empty places end what the balances say of the entries before them; behind them it is counted from the next final balance on.
 
@@ -6,13 +6,13 @@ use bson::Bson;
 
 use super::account::{Account, Cache};
 use super::balance::Line;
-use super::chain::{Chain, Judgement};
+use super::chain::{Chain, ChainReport};
 use super::finding::{Finding, Gap};
 use super::minimum::Minimum;
 use super::{Proc, Verified};
 use crate::Result;
 
-/// What was found in an account.
+/// The findings of an account.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Audited {
     pub(super) verified: Verified,
@@ -41,7 +41,7 @@ pub(super) struct Audit<'a> {
     empty: Vec<Empty>,
     chain: Chain,
     minimum: Minimum,
-    judgement: Judgement,
+    report: ChainReport,
     looked: Verified,
 }
 
@@ -55,50 +55,50 @@ impl<'a> Audit<'a> {
             empty: Vec::new(),
             chain: Chain::new(),
             minimum: Minimum::new(account),
-            judgement: Judgement::default(),
+            report: ChainReport::default(),
             looked: Verified::default(),
         };
         // Nothing was committed at the place before the first one, or before that.
         if let Some(cache) = account.cache.filter(|cache| cache.seq_id <= 0 && *cache != Cache::default()) {
             let recomputed = Some(Cache::default());
-            audit.judgement.findings.keep(Finding::Cache { account: account.id.clone(), cached: cache, recomputed });
+            audit.report.findings.keep(Finding::Cache { account: account.id.clone(), cached: cache, recomputed });
         }
         audit
     }
 
     /// The next line of the account. Its place is not before that of the last one.
     pub(super) fn line(&mut self, line: &Line) -> Result<()> {
-        let (account, place) = (&self.account.id, &line.place);
-        let (seq_id, entry) = (place.seq_id, line.entry.clone());
+        let (account, change) = (&self.account.id, &line.change);
+        let (seq_id, entry) = (change.seq_id, line.entry.clone());
         self.looked.places += 1;
         if seq_id <= self.at.seq_id {
-            self.judgement.stop_at(seq_id, Finding::SamePlace { account: account.clone(), seq_id, entry });
+            self.report.stop_at(seq_id, Finding::SamePlace { account: account.clone(), seq_id, entry });
             return Ok(());
         }
         self.skip_to(seq_id - 1);
-        if place.asset != self.account.asset {
-            let asset = place.asset.clone();
-            self.judgement.stop_at(seq_id, Finding::Asset { account: account.clone(), seq_id, asset });
+        if change.asset != self.account.asset {
+            let asset = change.asset.clone();
+            self.report.stop_at(seq_id, Finding::Asset { account: account.clone(), seq_id, asset });
         }
         for (asset, sum) in &line.unbalanced {
             let (account, entry, asset) = (account.clone(), entry.clone(), asset.clone());
-            self.judgement.stop_at(seq_id, Finding::Unbalanced { account, seq_id, entry, asset, sum: *sum });
+            self.report.stop_at(seq_id, Finding::Unbalanced { account, seq_id, entry, asset, sum: *sum });
         }
         self.minimum.line(line);
-        self.at = self.at.after(place, line.status.state.counts())?;
+        self.at = self.at.after(change, line.status.state.counts())?;
         let cache = self.account.cache.filter(|cache| cache.seq_id == seq_id);
         if line.status.proc == Proc::Uncommitted {
             self.uncommitted.get_or_insert((seq_id, entry));
             if let Some(cached) = cache {
                 let finding = Finding::Cache { account: account.clone(), cached, recomputed: None };
-                self.judgement.stop_at(seq_id, finding);
+                self.report.stop_at(seq_id, finding);
             }
             return Ok(());
         }
         if let Some((seq_id, entry)) = self.uncommitted.take() {
-            self.judgement.stop_at(seq_id, Finding::Order { account: account.clone(), seq_id, entry });
+            self.report.stop_at(seq_id, Finding::Order { account: account.clone(), seq_id, entry });
         }
-        let cached = place.cached_balance.map(|balance| (balance, place.cached_held));
+        let cached = change.cached_balance.map(|balance| (balance, change.cached_held));
         self.close(cached);
         if let (false, Some((balance, held))) = (self.counted, cached) {
             (self.at, self.counted) = (Cache { balance, held, seq_id }, true);
@@ -109,15 +109,15 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// What is written at a committed place, and in the account's document if its cache stands there.
+    /// Checks the balance that is written at a committed place, and the account's cache if it is of this place.
     fn compare(&mut self, line: &Line, cached: Option<(i64, i64)>, cache: Option<Cache>) {
-        let (at, account, seq_id) = (self.at, &self.account.id, line.place.seq_id);
+        let (at, account, seq_id) = (self.at, &self.account.id, line.change.seq_id);
         let offset = |balance: i64, held: i64| (balance.wrapping_sub(at.balance), held.wrapping_sub(at.held));
         if line.is_given_up() {
-            self.chain.give_up((line.place.value, line.place.hold));
+            self.chain.give_up((line.change.value, line.change.hold));
         }
         let counts = line.status.state.counts();
-        let value = if counts { (line.place.value, line.place.hold) } else { (0, 0) };
+        let value = if counts { (line.change.value, line.change.hold) } else { (0, 0) };
         let altered = |by: (i64, i64)| {
             let written = (value.0.wrapping_add(by.0), value.1.wrapping_add(by.1));
             Some(Finding::Altered { account: account.clone(), seq_id, entry: line.entry.clone(), value, written })
@@ -127,21 +127,21 @@ impl<'a> Audit<'a> {
             Finding::Balance { account: account.clone(), seq_id, entry: line.entry.clone(), cached, recomputed };
         match cached {
             Some((written, held)) => {
-                self.chain.written(seq_id, offset(written, held), balance, altered, &mut self.judgement);
+                self.chain.written(seq_id, offset(written, held), balance, altered, &mut self.report);
             }
-            None => self.judgement.findings.keep(balance),
+            None => self.report.findings.keep(balance),
         }
         let Some(cache) = cache else { return };
         let wrong = Finding::Cache { account: account.clone(), cached: cache, recomputed: Some(at) };
         let is_right = cached == Some(recomputed);
         match (is_right, cached) {
             (true, _) if cache == at => {}
-            (true, _) => self.judgement.findings.keep(wrong),
+            (true, _) => self.report.findings.keep(wrong),
             (false, Some(_)) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, |_| None, &mut self.judgement);
+                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, |_| None, &mut self.report);
             }
             (false, None) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, altered, &mut self.judgement);
+                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, altered, &mut self.report);
             }
         }
     }
@@ -152,7 +152,7 @@ impl<'a> Audit<'a> {
         if first > last {
             return;
         }
-        self.chain.end(&mut self.judgement);
+        self.chain.end(&mut self.report);
         self.minimum.lost();
         self.empty.push(Empty { first, last, counted: self.counted });
         self.counted = false;
@@ -189,9 +189,9 @@ impl<'a> Audit<'a> {
         }
         let drawn = self.account.last_seq_id.unwrap_or(0).saturating_sub(self.at.seq_id.max(written));
         self.looked.in_flight += drawn.max(0).unsigned_abs();
-        self.chain.end(&mut self.judgement);
-        self.looked.findings = self.judgement.findings;
-        let stop = self.judgement.stop;
+        self.chain.end(&mut self.report);
+        self.looked.findings = self.report.findings;
+        let stop = self.report.stop;
         // What was available behind an entry that cannot be relied on, nobody knows.
         let below = self.minimum.finish().filter(|(seq_id, _)| stop.is_none_or(|stop| *seq_id < stop));
         if let Some((_, finding)) = below {
@@ -202,11 +202,11 @@ impl<'a> Audit<'a> {
 
     /// The documents behind the last place that was seen cannot be read.
     pub(super) fn give_up(mut self, what: String) -> Audited {
-        self.chain.end(&mut self.judgement);
+        self.chain.end(&mut self.report);
         let account = Some(self.account.id.clone());
-        self.judgement.stop_at(self.at.seq_id + 1, Finding::Unreadable { account, what });
-        self.looked.findings = self.judgement.findings;
-        Audited { verified: self.looked, stop: self.judgement.stop }
+        self.report.stop_at(self.at.seq_id + 1, Finding::Unreadable { account, what });
+        self.looked.findings = self.report.findings;
+        Audited { verified: self.looked, stop: self.report.stop }
     }
 }
 

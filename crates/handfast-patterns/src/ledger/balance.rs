@@ -3,25 +3,25 @@
 use bson::{Bson, DateTime, Document, doc};
 
 use super::account::{Account, Cache};
-use super::record::{Place, integer};
-use super::standing::Standing;
+use super::account_state::AccountState;
+use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, Link, PAGE, Proc, Status, requests};
 use crate::{Error, Result};
 
-/// What an account has, in the smallest unit of its asset.
+/// The balance of an account, in the smallest unit of its asset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balance {
     /// The `_id` of the account.
     pub account: Bson,
     /// Which currency, or whatever is counted.
     pub asset: String,
-    /// What all valid entries add up to.
+    /// The sum of all valid entries.
     pub balance: i64,
-    /// What of it is held by authorisations.
+    /// The amount of it that authorisations hold.
     pub held: i64,
-    /// What can be spent: without what is held, and without what entries had brought that are being canceled.
+    /// The amount that can be spent: the balance without what is held, and without what entries had brought that are being canceled.
     pub available: i64,
-    /// What of the balance is not final yet.
+    /// The amount of the balance that is not final yet.
     pub pending: i64,
     /// The last place that was counted; 0 if there is none.
     pub seq_id: i64,
@@ -31,11 +31,11 @@ pub struct Balance {
     pub missing: i64,
 }
 
-/// Up to where a balance counts.
+/// The end of the entries that a balance counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AsOf {
-    /// All changes up to this place.
-    Place(i64),
+    /// All changes up to this sequence number.
+    SequenceNumber(i64),
     /// All changes up to the last one that this entry makes in the account.
     Entry(Bson),
     /// All changes of entries that were posted at this time or before. Those who post have clocks that may differ, so this
@@ -50,43 +50,43 @@ pub struct Line {
     pub entry: Bson,
     /// When it was posted.
     pub ts: DateTime,
-    /// Where the entry is.
+    /// The status of the entry.
     pub status: Status,
     /// The change.
-    pub place: Place,
+    pub change: EntryChange,
     /// The balance after it: the final one if the entry is committed.
     pub balance: i64,
-    /// What is held after it.
+    /// The amount that is held after it.
     pub held: i64,
-    /// What the entry has to do with another one.
+    /// The relation of the entry to another one.
     pub(super) link: Option<Link>,
-    /// What the changes of the entry add up to, in assets where that must be 0 and is not.
+    /// The sums of the entry's changes, in assets where the sum must be 0 and is not.
     pub(super) unbalanced: Vec<(String, i64)>,
 }
 
 impl Line {
-    /// Whether its place was given up, with the amount that it names.
+    /// Returns whether its place was given up, with the amount that it names.
     pub(super) fn is_given_up(&self) -> bool {
-        self.status.state == EntryState::Abandoned && self.place.is_abandoned()
+        self.status.state == EntryState::Abandoned && self.change.is_abandoned()
     }
 
-    /// Whether it can still change.
+    /// Returns whether it can still change.
     pub(super) fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
 
     /// The final balance that is written at its place.
     pub(super) fn final_standing(&self) -> Option<Cache> {
-        let Place { cached_balance, cached_held: held, seq_id, .. } = self.place;
+        let EntryChange { cached_balance, cached_held: held, seq_id, .. } = self.change;
         cached_balance.filter(|_| self.is_committed()).map(|balance| Cache { balance, held, seq_id })
     }
 }
 
 impl Ledger {
-    /// What an account has now; none if nobody knows it.
+    /// Returns the balance of an account now; `None` for an account without a document.
     ///
     /// # Errors
-    /// Those of the store; a balance that does not fit into 64 bits.
+    /// [`Error::Invalid`] if the balance does not fit into 64 bits.
     pub async fn balance(&self, account: impl Into<Bson>) -> Result<Option<Balance>> {
         let id = account.into();
         match self.balance_now(id.clone()).await {
@@ -97,28 +97,28 @@ impl Ledger {
 
     async fn balance_now(&self, id: Bson) -> Result<Option<Balance>> {
         let Some(account) = self.known(id).await? else { return Ok(None) };
-        let standing = self.standing(&account, self.committed(&account).await?).await?;
-        of_standing(account, &standing).map(Some)
+        let standing = self.account_state(&account, self.committed(&account).await?).await?;
+        balance_of(account, &standing).map(Some)
     }
 
-    /// What an account had; none if nobody knows it, or if the entry does not change it.
+    /// Returns what an account had; `None` for an unknown account, and if the entry does not change it.
     ///
     /// # Errors
     /// As [`Ledger::balance`].
     pub async fn balance_at(&self, account: impl Into<Bson>, as_of: AsOf) -> Result<Option<Balance>> {
         let Some(account) = self.known(account.into()).await? else { return Ok(None) };
         let last = match as_of {
-            AsOf::Place(last) => last,
+            AsOf::SequenceNumber(last) => last,
             AsOf::Entry(id) => {
                 let entry = self.show(id).await?;
-                let last = entry.and_then(|entry| entry.places_of(&account.id).map(|place| place.seq_id).last());
+                let last = entry.and_then(|entry| entry.changes_of(&account.id).map(|change| change.seq_id).last());
                 let Some(last) = last else { return Ok(None) };
                 last
             }
             AsOf::Time(until) => return self.balance_at_time(account, until).await.map(Some),
         };
-        let standing = self.standing_at(&account, last).await?;
-        of_standing(account, &standing).map(Some)
+        let standing = self.account_state_at(&account, last).await?;
+        balance_of(account, &standing).map(Some)
     }
 
     /// Changes of an account that are not final yet and count, the first ones first, at most `limit`.
@@ -166,14 +166,14 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Where an account stood at a place.
-    pub(super) async fn standing_at(&self, account: &Account, last: i64) -> Result<Standing> {
+    /// Returns the sums of an account at a place.
+    pub(super) async fn account_state_at(&self, account: &Account, last: i64) -> Result<AccountState> {
         let anchor = match account.cache {
             Some(cache) if cache.seq_id <= last => cache,
             _ => self.anchor_before(&account.id, last).await?,
         };
         if anchor.seq_id >= last {
-            return Ok(Standing { anchor, last: anchor.seq_id, ..Standing::default() });
+            return Ok(AccountState { anchor, last: anchor.seq_id, ..AccountState::default() });
         }
         let (standing, _) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id, "$lte": last }).await?;
         Ok(standing)
@@ -184,22 +184,22 @@ impl Ledger {
         let found = self.entries.find_one(&requests::places(self.fields(), account, last)).await?;
         if let Some(entry) = found.map(|document| self.read(&document)).transpose()?
             && entry.is_committed()
-            && let Some(place) = entry.places_of(account).find(|place| place.seq_id == last)
-            && let Some(balance) = place.cached_balance
+            && let Some(change) = entry.changes_of(account).find(|change| change.seq_id == last)
+            && let Some(balance) = change.cached_balance
         {
-            return Ok(Cache { balance, held: place.cached_held, seq_id: last });
+            return Ok(Cache { balance, held: change.cached_held, seq_id: last });
         }
         self.last_committed(account, doc! { "$gt": 0_i64, "$lte": last }).await
     }
 
     async fn balance_at_time(&self, account: Account, until: DateTime) -> Result<Balance> {
-        let pipeline = requests::standing(self.fields(), &account.id, doc! { "$gt": 0_i64 }, Some(until));
+        let pipeline = requests::account_state(self.fields(), &account.id, doc! { "$gt": 0_i64 }, Some(until));
         let found = self.entries.aggregate(&pipeline).await?;
         let empty = Document::new();
         let group = found.first().unwrap_or(&empty);
         let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
         let (last, places) = (number("last")?, number("places")?);
-        let standing = Standing {
+        let standing = AccountState {
             // Entries of later times may lie between.
             anchor: Cache { seq_id: last - places, ..Cache::default() },
             places,
@@ -208,7 +208,7 @@ impl Ledger {
             pending_held: number("held")?,
             canceling: 0,
         };
-        Ok(Balance { anchor_seq_id: 0, ..of_standing(account, &standing)? })
+        Ok(Balance { anchor_seq_id: 0, ..balance_of(account, &standing)? })
     }
 
     /// The next changes of an account behind a place, a page of them, and the place up to which they are all; none behind the last
@@ -235,19 +235,19 @@ impl Ledger {
         let filter = requests::places(self.fields(), account, doc! { "$in": numbers.clone() });
         let found = self.entries.find(&filter, &Document::new(), places).await?;
         let entries = found.iter().map(|document| self.read(document)).collect::<Result<Vec<Entry>>>()?;
-        let mut taken: Vec<(&Entry, &Place)> =
-            entries.iter().flat_map(|entry| entry.places_of(account).map(move |place| (entry, place))).collect();
-        taken.retain(|(_, place)| numbers.contains(&place.seq_id));
-        taken.sort_by_key(|(_, place)| place.seq_id);
+        let mut taken: Vec<(&Entry, &EntryChange)> =
+            entries.iter().flat_map(|entry| entry.changes_of(account).map(move |change| (entry, change))).collect();
+        taken.retain(|(_, change)| numbers.contains(&change.seq_id));
+        taken.sort_by_key(|(_, change)| change.seq_id);
         let mut lines = Vec::with_capacity(taken.len());
-        for (entry, place) in taken {
+        for (entry, change) in taken {
             let Entry { id, ts, status, link, .. } = entry;
             let (link, unbalanced) = (link.clone(), self.unbalanced(entry));
             let mut line = Line {
                 entry: id.clone(),
                 ts: *ts,
                 status: *status,
-                place: place.clone(),
+                change: change.clone(),
                 balance: 0,
                 held: 0,
                 link,
@@ -255,7 +255,7 @@ impl Ledger {
             };
             *at = match line.final_standing() {
                 Some(standing) => standing,
-                None => at.after(place, entry.counts())?,
+                None => at.after(change, entry.counts())?,
             };
             (line.balance, line.held) = (at.balance, at.held);
             lines.push(line);
@@ -264,7 +264,7 @@ impl Ledger {
     }
 }
 
-fn of_standing(account: Account, standing: &Standing) -> Result<Balance> {
+fn balance_of(account: Account, standing: &AccountState) -> Result<Balance> {
     let too_large = || Error::invalid(format!("the balance of account {} is too large", account.id));
     Ok(Balance {
         balance: standing.balance().ok_or_else(too_large)?,

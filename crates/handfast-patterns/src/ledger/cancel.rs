@@ -25,7 +25,7 @@ const LOOKS_MAX: u32 = 4;
 /// Caches of entries that are not committed that a cancel resets. The ledger itself writes none.
 const RESETS_MAX: u32 = 1000;
 
-/// What became of the wish to take an entry back.
+/// The result of [`Ledger::cancel`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Cancel {
@@ -43,10 +43,11 @@ impl Ledger {
     /// Takes an entry back. To do it again does nothing.
     ///
     /// # Errors
-    /// Those of the store: cancel again. An authorisation, which is released instead; an entry that changes nothing.
+    /// [`Error::Invalid`] for an authorisation, which is released instead, and for an entry that changes nothing. [`Error::Store`]: cancel
+    /// again. [`Error::Contended`] if others change the entry at each attempt.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         for _ in 0..LOOKS_MAX {
@@ -98,14 +99,14 @@ impl Ledger {
     /// to be relied on any more. A cache behind the last place stays: it alone knows that entries are lost there.
     async fn reset_caches(&self, entry: &Entry) -> Result<()> {
         let fields = self.fields();
-        for place in &entry.changes {
-            let account = self.account(place.account.clone()).await?;
+        for change in &entry.changes {
+            let account = self.account(change.account.clone()).await?;
             let cached = account.and_then(|account| account.cache).map_or(0, |cache| cache.seq_id);
-            if cached >= place.seq_id && cached <= self.last_place(&place.account).await? {
-                let stale = doc! { "_id": place.account.clone(), fields.of_cache(&fields.seq_id): cached };
+            if cached >= change.seq_id && cached <= self.last_place(&change.account).await? {
+                let stale = doc! { "_id": change.account.clone(), fields.of_cache(&fields.seq_id): cached };
                 self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
             }
-            let (filter, update) = requests::reset_behind(fields, &place.account, place.seq_id);
+            let (filter, update) = requests::reset_behind(fields, &change.account, change.seq_id);
             for _ in 0..RESETS_MAX {
                 if !self.entries.update_one(&filter, &update).await? {
                     break;
@@ -116,10 +117,10 @@ impl Ledger {
     }
 
     async fn reverse(&self, entry: &Entry, reason: &str) -> Result<Cancel> {
-        let reversed = |place: &super::Place| {
-            Change::new(place.account.clone(), place.value.saturating_neg(), place.asset.clone()).called("reversal")
+        let reversed = |change: &super::EntryChange| {
+            Change::new(change.account.clone(), change.value.saturating_neg(), change.asset.clone()).called("reversal")
         };
-        let changes: Vec<_> = entry.changes.iter().filter(|place| place.value != 0).map(reversed).collect();
+        let changes: Vec<_> = entry.changes.iter().filter(|change| change.value != 0).map(reversed).collect();
         let mut draft = Draft::new(Bson::Document(doc! { "reverses": entry.id.clone() }), self.now(), changes);
         draft.link = Some(Link::Reverses(entry.id.clone()));
         draft.reason = Some(reason.to_owned());
@@ -133,9 +134,9 @@ impl Ledger {
 /// The accounts of an entry, each once, with their assets.
 fn accounts(entry: &Entry) -> Vec<(&Bson, &str)> {
     let mut accounts: Vec<(&Bson, &str)> = Vec::new();
-    for place in &entry.changes {
-        if !accounts.iter().any(|(account, _)| same_id(account, &place.account)) {
-            accounts.push((&place.account, &place.asset));
+    for change in &entry.changes {
+        if !accounts.iter().any(|(account, _)| same_id(account, &change.account)) {
+            accounts.push((&change.account, &change.asset));
         }
     }
     accounts
@@ -145,7 +146,7 @@ fn check(entry: &Entry) -> Result<()> {
     if let Some(Link::Authorises { .. }) = entry.link {
         return Err(Error::invalid(format!("entry {} is an authorisation: release it", entry.id)));
     }
-    if entry.changes.iter().all(|place| place.value == 0) {
+    if entry.changes.iter().all(|change| change.value == 0) {
         return Err(Error::invalid(format!("entry {} changes nothing that could be taken back", entry.id)));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The judgement on an account's chain of places: which of the written numbers is the wrong one.
+//! The report on an account's chain of places: which of the written numbers is the wrong one.
 //!
 //! Each committed entry says twice what it did: by its value, and by the balance at its place, which the balance behind it follows
 //! from. So one altered number contradicts several others. Let the offset of a balance be what is written less what the entries up
@@ -8,11 +8,11 @@
 //! offsets       altered                                       the fewest numbers that explain it
 //! 0 0 5 0 0     the balance at the third place                1 balance; or the values of 2 entries
 //! 0 0 5 5 5     the value of the third entry                  1 value; or 3 balances
-//! 0 0 0 0 5     the balance or the value at the last place    1 of either: nobody can say
+//! 0 0 0 0 5     the balance or the value at the last place    1 of either: it is unknown which
 //! ```
 //!
 //! A balance that is wrong is counted again from the entries. An entry that is altered cannot be, and neither can what stands behind it: the
-//! balances there are all that is left of what it had said. Where nobody can say, the entry counts as altered.
+//! balances there are all that is left of what it had said. Where it is unknown, the entry counts as altered.
 //!
 //! Entries that were given up are no alteration: the balances behind them were counted with them until a rebuild has counted those
 //! again, from the first place to the last one. The place that is given up keeps the amount, which explains the offset. Some
@@ -29,13 +29,13 @@ use crate::Findings;
 /// A balance, and what of it is held; or by how much both change.
 pub(super) type Amount = (i64, i64);
 
-/// What the balances of an account say of its entries, from the first place on.
+/// The state of the check of an account's written balances, from its first place on.
 pub(super) struct Chain {
     /// What was given up before the first place, up to the first such place, up to the second one, and so on.
     given_up: BTreeSet<Amount>,
     /// The last of them.
     all_given_up: Amount,
-    /// Of the last written balance.
+    /// The offset of the last written balance.
     offset: Amount,
     run: Run,
 }
@@ -51,15 +51,15 @@ struct Run {
     first: i64,
 }
 
-/// What is wrong, as far as it is decided.
+/// The findings so far.
 #[derive(Default)]
-pub(super) struct Judgement {
+pub(super) struct ChainReport {
     pub(super) findings: Findings<Finding>,
     /// The first place that nothing can be counted beyond.
     pub(super) stop: Option<i64>,
 }
 
-impl Judgement {
+impl ChainReport {
     /// Nothing can be counted beyond this place because of the finding.
     pub(super) fn stop_at(&mut self, place: i64, finding: Finding) {
         self.findings.keep(finding);
@@ -87,14 +87,14 @@ impl Chain {
         offset: Amount,
         balance: Finding,
         entry: impl FnOnce(Amount) -> Option<Finding>,
-        judgement: &mut Judgement,
+        report: &mut ChainReport,
     ) {
         let change = (offset.0.wrapping_sub(self.offset.0), offset.1.wrapping_sub(self.offset.1));
         self.offset = offset;
         if self.is_explained(offset) {
-            self.decide(true, judgement);
+            self.decide(true, report);
             if offset != (0, 0) {
-                judgement.findings.keep(balance);
+                report.findings.keep(balance);
             }
             return;
         }
@@ -108,24 +108,24 @@ impl Chain {
     }
 
     /// Nothing more follows from what is before: the account is at its end, or places are empty.
-    pub(super) fn end(&mut self, judgement: &mut Judgement) {
-        self.decide(false, judgement);
+    pub(super) fn end(&mut self, report: &mut ChainReport) {
+        self.decide(false, report);
         *self = Chain::new();
     }
 
     /// The fewest alterations that explain what is written are those that were made. `returns`: after them everything adds up again, which
     /// takes one more altered entry.
-    fn decide(&mut self, returns: bool, judgement: &mut Judgement) {
+    fn decide(&mut self, returns: bool, report: &mut ChainReport) {
         let Run { balances, entries, first } = std::mem::take(&mut self.run);
         // Where no entry would explain it, it is the balances.
         if entries.count() == 0 || balances.count() < entries.count() + u64::from(returns) {
-            return judgement.findings.join(balances);
+            return report.findings.join(balances);
         }
-        judgement.findings.join(entries);
-        judgement.stop = Some(judgement.stop.map_or(first, |stop| stop.min(first)));
+        report.findings.join(entries);
+        report.stop = Some(report.stop.map_or(first, |stop| stop.min(first)));
     }
 
-    /// Whether an offset is nothing, or what was given up at some places in a row.
+    /// Returns whether an offset is nothing, or what was given up at some places in a row.
     fn is_explained(&self, offset: Amount) -> bool {
         offset == (0, 0) || self.given_up.iter().any(|sum| self.given_up.contains(&plus(*sum, offset)))
     }

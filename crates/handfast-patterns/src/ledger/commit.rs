@@ -14,7 +14,7 @@ use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
 use super::account::{Account, Cache};
-use super::record::Place;
+use super::record::EntryChange;
 use super::{Entry, EntryEvent, Ledger, Proc, requests};
 use crate::metrics::Event;
 use crate::value::key_of;
@@ -29,21 +29,21 @@ const PAGES_MAX: usize = 16;
 /// Waiting accounts that a round leaves out at most: each stands in the query.
 const WAITING_MAX: usize = 1000;
 
-/// Where an account stands at its last committed place, as far as this round has seen.
+/// The balance of an account at its last committed place, as far as this round has read.
 struct Tip {
     account: Account,
     at: Cache,
-    /// The account's document does not say so yet.
+    /// The account's document has an older cache.
     moved: bool,
 }
 
 type Tips = HashMap<Vec<u8>, Tip>;
 
-/// What a round has seen of accounts.
+/// The accounts that a round has read.
 #[derive(Default)]
-struct Seen {
+struct RoundState {
     tips: Tips,
-    /// Those whose next entry cannot be committed now.
+    /// Accounts whose next entry cannot be committed now.
     waiting: Vec<Bson>,
 }
 
@@ -55,7 +55,7 @@ struct Chain {
     accounts: Vec<Bson>,
 }
 
-/// What is before a place.
+/// The entry before a place.
 enum Before {
     /// Nothing but what is committed.
     Committed(Cache),
@@ -68,18 +68,18 @@ enum Before {
 }
 
 /// Whether an entry can be committed.
-enum Ready {
+enum Readiness {
     /// With this standing of the account at each of its changes.
     Now(Vec<Cache>),
     /// Not before this one, which comes first in the account.
     After(Box<Entry>, Bson),
     /// Not yet.
     Waits,
-    /// It has been, by somebody else.
+    /// Another process has committed it.
     Over,
 }
 
-impl Seen {
+impl RoundState {
     fn wait(&mut self, account: Bson) {
         if !self.waiting.contains(&account) {
             self.waiting.push(account);
@@ -89,31 +89,31 @@ impl Seen {
 
 impl Ledger {
     /// Commits entries whose turn it is, and those that they wait for. It reads pages of `batch` entries, and ends when as many are
-    /// committed or when it finds no more that can be. It may run anywhere, at any time, beside anything.
+    /// committed or when it finds no more that can be. It may run in any process at any time.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single entry is logged and counted.
     pub async fn commit(&self, batch: u32) -> Result<Round> {
-        let mut seen = Seen::default();
-        let result = self.commit_pages(batch, &mut seen).await;
-        for tip in seen.tips.into_values().filter(|tip| tip.moved) {
+        let mut state = RoundState::default();
+        let result = self.commit_pages(batch, &mut state).await;
+        for tip in state.tips.into_values().filter(|tip| tip.moved) {
             self.remember(&tip.account, tip.at).await?;
         }
         result
     }
 
-    async fn commit_pages(&self, batch: u32, seen: &mut Seen) -> Result<Round> {
+    async fn commit_pages(&self, batch: u32, state: &mut RoundState) -> Result<Round> {
         let oldest_first = doc! { &self.fields().ts: 1 };
         let mut round = Round::default();
         for _ in 0..PAGES_MAX {
-            let known = seen.waiting.len();
-            let waiting = requests::uncommitted_without(self.fields(), &seen.waiting);
+            let known = state.waiting.len();
+            let waiting = requests::uncommitted_without(self.fields(), &state.waiting);
             let found = self.entries.find(&waiting, &oldest_first, batch).await?;
             round.more = found.len() as u64 >= u64::from(batch);
             for document in found {
-                self.commit_found(&document, seen, &mut round).await;
+                self.commit_found(&document, state, &mut round).await;
             }
-            let is_new = known < seen.waiting.len() && seen.waiting.len() <= WAITING_MAX;
+            let is_new = known < state.waiting.len() && state.waiting.len() <= WAITING_MAX;
             if !round.more || !is_new || round.done >= u64::from(batch) {
                 break;
             }
@@ -121,10 +121,10 @@ impl Ledger {
         Ok(round)
     }
 
-    async fn commit_found(&self, document: &Document, seen: &mut Seen, round: &mut Round) {
+    async fn commit_found(&self, document: &Document, state: &mut RoundState, round: &mut Round) {
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
         let span = tracing::info_span!("ledger.commit", %id);
-        let work = async { self.commit_chain(self.read(document)?, seen).await };
+        let work = async { self.commit_chain(self.read(document)?, state).await };
         match work.instrument(span.clone()).await {
             Ok(committed) => round.done += committed,
             Err(error) => {
@@ -135,22 +135,22 @@ impl Ledger {
     }
 
     /// Commits an entry, and before it those that it waits for; says how many.
-    async fn commit_chain(&self, entry: Entry, seen: &mut Seen) -> Result<u64> {
+    async fn commit_chain(&self, entry: Entry, state: &mut RoundState) -> Result<u64> {
         let mut chain = Chain { entries: vec![entry], accounts: Vec::new() };
-        let result = self.commit_entries(&mut chain, seen).await;
+        let result = self.commit_entries(&mut chain, state).await;
         // Whoever comes by one of these accounts is led to the same entry.
         for account in chain.accounts {
-            seen.wait(account);
+            state.wait(account);
         }
         result
     }
 
-    async fn commit_entries(&self, chain: &mut Chain, seen: &mut Seen) -> Result<u64> {
+    async fn commit_entries(&self, chain: &mut Chain, state: &mut RoundState) -> Result<u64> {
         let mut committed = 0;
         while let Some(entry) = chain.entries.pop() {
-            match self.ready(&entry, seen).await? {
-                Ready::Now(standings) => {
-                    if self.commit_one(&entry, &standings, &mut seen.tips).await? {
+            match self.readiness(&entry, state).await? {
+                Readiness::Now(standings) => {
+                    if self.commit_one(&entry, &standings, &mut state.tips).await? {
                         committed += 1;
                     } else if let Some(now) = self.show(entry.id).await?.filter(|now| !now.is_committed()) {
                         // It was canceled meanwhile, or its links have changed.
@@ -158,7 +158,7 @@ impl Ledger {
                         continue;
                     }
                 }
-                Ready::After(first, account) => {
+                Readiness::After(first, account) => {
                     let is_in_chain = |one: &Entry| one.id == first.id;
                     if chain.entries.len() >= CHAIN_MAX || is_in_chain(&entry) || chain.entries.iter().any(is_in_chain)
                     {
@@ -169,8 +169,8 @@ impl Ledger {
                     chain.accounts.push(account);
                     continue;
                 }
-                Ready::Waits => return Ok(committed),
-                Ready::Over => {}
+                Readiness::Waits => return Ok(committed),
+                Readiness::Over => {}
             }
             chain.accounts.pop();
         }
@@ -178,58 +178,58 @@ impl Ledger {
     }
 
     /// Looks at what is before each of the entry's places.
-    async fn ready(&self, entry: &Entry, seen: &mut Seen) -> Result<Ready> {
+    async fn readiness(&self, entry: &Entry, state: &mut RoundState) -> Result<Readiness> {
         if let Some((asset, sum)) = self.unbalanced(entry).first() {
             return Err(Error::invalid(format!(
                 "entry {} is not committed, as its changes in {asset:?} add up to {sum}: it was altered",
                 entry.id
             )));
         }
-        let mut order: Vec<(usize, &Place)> = entry.changes.iter().enumerate().collect();
-        order.sort_by_key(|(_, place)| place.seq_id);
+        let mut order: Vec<(usize, &EntryChange)> = entry.changes.iter().enumerate().collect();
+        order.sort_by_key(|(_, change)| change.seq_id);
         let mut standings = vec![Cache::default(); entry.changes.len()];
         // Places of this entry in one account follow one another.
         let mut own: HashMap<Vec<u8>, Cache> = HashMap::new();
-        for (number, place) in order {
-            let key = key_of(&place.account)?;
+        for (number, change) in order {
+            let key = key_of(&change.account)?;
             let before = match own.get(&key) {
-                Some(before) if before.seq_id + 1 == place.seq_id => *before,
+                Some(before) if before.seq_id + 1 == change.seq_id => *before,
                 Some(_) => return Err(Error::invalid(format!("entry {} has scattered places: verify", entry.id))),
-                None => match self.before(entry, place, &mut seen.tips).await {
+                None => match self.before(entry, change, &mut state.tips).await {
                     Ok(Before::Committed(before)) => before,
-                    Ok(Before::Entry(first)) => return Ok(Ready::After(first, place.account.clone())),
-                    Ok(Before::Over) => return Ok(Ready::Over),
+                    Ok(Before::Entry(first)) => return Ok(Readiness::After(first, change.account.clone())),
+                    Ok(Before::Over) => return Ok(Readiness::Over),
                     Ok(Before::Waits) => {
-                        seen.wait(place.account.clone());
-                        return Ok(Ready::Waits);
+                        state.wait(change.account.clone());
+                        return Ok(Readiness::Waits);
                     }
                     Err(error) => {
-                        seen.wait(place.account.clone());
+                        state.wait(change.account.clone());
                         return Err(error);
                     }
                 },
             };
-            let standing = before.after(place, entry.counts())?;
+            let standing = before.after(change, entry.counts())?;
             if let Some(slot) = standings.get_mut(number) {
                 *slot = standing;
             }
             own.insert(key, standing);
         }
-        Ok(Ready::Now(standings))
+        Ok(Readiness::Now(standings))
     }
 
     /// Goes from the tip of an account towards a place, as far as everything is committed.
-    async fn before(&self, entry: &Entry, place: &Place, tips: &mut Tips) -> Result<Before> {
-        let tip = self.tip(&place.account, tips).await?;
+    async fn before(&self, entry: &Entry, change: &EntryChange, tips: &mut Tips) -> Result<Before> {
+        let tip = self.tip(&change.account, tips).await?;
         loop {
             let next = tip.at.seq_id + 1;
-            if next == place.seq_id {
+            if next == change.seq_id {
                 return Ok(Before::Committed(tip.at));
             }
-            if next > place.seq_id {
+            if next > change.seq_id {
                 return Ok(Before::Over);
             }
-            let found = self.entries.find_one(&requests::places(self.fields(), &place.account, next)).await?;
+            let found = self.entries.find_one(&requests::places(self.fields(), &change.account, next)).await?;
             let Some(first) = found.map(|document| self.read(&document)).transpose()? else {
                 if !self.fill_gap(entry, &tip.account, next).await? {
                     return Ok(Before::Waits);
@@ -240,8 +240,8 @@ impl Ledger {
                 return Ok(Before::Entry(Box::new(first)));
             }
             // Somebody else commits, too.
-            for passed in first.places_of(&place.account).filter(|passed| passed.seq_id == next) {
-                (tip.at, tip.moved) = (tip.at.after(passed, first.counts())?, true);
+            for change in first.changes_of(&change.account).filter(|change| change.seq_id == next) {
+                (tip.at, tip.moved) = (tip.at.after(change, first.counts())?, true);
             }
         }
     }
@@ -250,7 +250,7 @@ impl Ledger {
     /// the place; the index lets one of the two in, and who comes too late draws another place. Says whether to look again.
     ///
     /// # Errors
-    /// The account's places are not drawn, so that there was an entry, which is lost.
+    /// [`Error::Invalid`] if the account has no sequence: then an entry was lost.
     async fn fill_gap(&self, entry: &Entry, account: &Account, place: i64) -> Result<bool> {
         if account.last_seq_id.is_none() {
             let what =
@@ -260,7 +260,7 @@ impl Ledger {
         if entry.ts > self.ago(self.options.abandoned_after) {
             return Ok(false);
         }
-        let abandoned = Entry::abandoned(self, Proc::Uncommitted, vec![Place::abandoned(account, place, None)]);
+        let abandoned = Entry::abandoned(self, Proc::Uncommitted, vec![EntryChange::abandoned(account, place, None)]);
         if self.insert_abandoned(abandoned).await? {
             tracing::info!(account = %account.id, place, "nobody came for a place that was drawn");
         }
@@ -298,8 +298,8 @@ impl Ledger {
             return Ok(false);
         }
         self.count(Event::EntryCommitted, 1);
-        for (place, standing) in entry.changes.iter().zip(standings) {
-            let tip = self.tip(&place.account, tips).await?;
+        for (change, standing) in entry.changes.iter().zip(standings) {
+            let tip = self.tip(&change.account, tips).await?;
             if standing.seq_id > tip.at.seq_id {
                 (tip.at, tip.moved) = (*standing, true);
             }
@@ -307,7 +307,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Tells an account's document where it stands, unless it knows something later. One that is lost is not made anew: nobody
+    /// Writes the balance into an account's document, unless it has a later one. A lost document is not made anew: it is unknown
     /// knows what its limits were.
     pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
         let (filter, update) = requests::advance_cache(self.fields(), &account.id, at);
@@ -317,7 +317,7 @@ impl Ledger {
     /// Commits in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_committer(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn("ledger.committer", &self.sources, options, cancel, move |batch| {

@@ -1,4 +1,4 @@
-//! What is to be posted, checked before anything is sent.
+//! The entries that callers post, checked before anything is sent.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ pub const VALUE_MAX: i64 = 1_000_000_000_000_000;
 /// Characters of the code of an asset at most.
 const ASSET_CHARACTERS_MAX: usize = 64;
 
-/// What an entry does to one account.
+/// A change of one account by an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The `_id` of the account.
     pub account: Bson,
-    /// What it is called in statements.
+    /// Its name in statements.
     pub kind: String,
     /// How much, in the smallest unit of the asset; negative takes it from the account.
     pub value: i64,
     /// Which currency, or whatever is counted.
     pub asset: String,
-    /// What it holds of the account, or (negative) frees.
+    /// The amount that it holds in the account or, if negative, frees.
     pub(super) hold: i64,
 }
 
@@ -87,10 +87,10 @@ impl NewEntry {
         NewEntry { metadata, ..self }
     }
 
-    /// What is posted. An id is made if there is none.
+    /// Returns the draft of the entry, with a fresh id if it has none.
     ///
     /// # Errors
-    /// An id or changes that no entry of a caller has.
+    /// [`Error::Invalid`] for an id, or for changes, that an entry of a caller cannot have.
     pub(super) fn draft(self, fresh: impl FnOnce() -> Bson, now: DateTime) -> Result<Draft> {
         if let Some(Bson::Document(_)) = &self.id {
             return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
@@ -103,16 +103,16 @@ impl NewEntry {
     }
 }
 
-/// What an entry has to do with another one.
+/// The relation of an entry to another one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
     /// It takes this entry back.
     Reverses(Bson),
     /// It resolves this authorisation.
     Resolves(Bson),
-    /// It keeps a place while this entry is canceled, so that nobody spends what the entry had brought.
+    /// It keeps a place while this entry is canceled, so that what the entry had brought is not spent.
     Cancels(Bson),
-    /// It holds an amount for somebody.
+    /// It holds an amount for a payee.
     Authorises {
         /// Whom it is for.
         payee: Bson,
@@ -131,7 +131,7 @@ pub(super) struct Draft {
     pub(super) expires_at: Option<DateTime>,
     pub(super) reason: Option<String>,
     pub(super) metadata: Document,
-    /// What accounts are about to lose beside its changes.
+    /// Amounts that accounts are about to lose besides its changes.
     pub(super) losses: Vec<(Bson, i64)>,
 }
 
@@ -160,10 +160,10 @@ impl Draft {
         accounts
     }
 
-    /// Whether it can be posted at all.
+    /// Returns whether it can be posted at all.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that says what is wrong with it.
+    /// [`Error::Invalid`], which says what is wrong.
     pub(super) fn check(&self, single_entry: bool) -> Result<()> {
         if self.changes.is_empty() || self.changes.len() > CHANGES_MAX {
             return Err(Error::invalid(format!("an entry has from 1 to {CHANGES_MAX} changes")));

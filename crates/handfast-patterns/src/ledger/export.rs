@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bson::{Bson, Document, doc};
 use serde_json::{Value, json};
 
-use super::record::{Entry, Place};
+use super::record::{Entry, EntryChange};
 use super::{Ledger, LedgerFields, Link, PAGE};
 use crate::Result;
 use crate::steps::Pages;
@@ -37,8 +37,7 @@ impl Ledger {
     /// that nothing needs to be held in memory.
     ///
     /// # Errors
-    /// Those of the store. A store that lacks the index, as nobody has opened the ledger since there is one, may refuse to sort
-    /// a large ledger.
+    /// [`Error::Store`](crate::Error::Store): a store without the index, which opening the ledger creates, may refuse to sort a large ledger.
     pub async fn export(&self, format: ExportFormat) -> Result<Export<'_>> {
         let pages = self.entries.pages_in_order(&Document::new(), &by_time(self.fields()), PAGE).await?;
         Ok(Export { ledger: self, pages, format, begun: false })
@@ -49,7 +48,7 @@ impl Export<'_> {
     /// The next lines, each with its end; none at the end.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of an entry.
+    /// [`Error::Damaged`](crate::Error::Damaged) for a document that is not an entry.
     pub async fn next(&mut self) -> Result<Option<String>> {
         let page = self.pages.next().await?.unwrap_or_default();
         let mut text = String::new();
@@ -125,7 +124,7 @@ pub(super) fn csv(entry: &Entry, text: &mut String) {
     let metadata =
         if entry.metadata.is_empty() { String::new() } else { json(&Bson::Document(entry.metadata.clone())) };
     let ts = entry.ts.try_to_rfc3339_string().unwrap_or_else(|_| entry.ts.timestamp_millis().to_string());
-    for Place { account, kind, value, asset, hold, seq_id, cached_balance, .. } in &entry.changes {
+    for EntryChange { account, kind, value, asset, hold, seq_id, cached_balance, .. } in &entry.changes {
         let cells = [
             id(&entry.id),
             ts.clone(),

@@ -52,9 +52,9 @@ pub enum Finding {
     Cache {
         /// The account.
         account: Bson,
-        /// What it says.
+        /// The stored balance.
         cached: Cache,
-        /// What it should say; none if the entry at its place is not committed.
+        /// The expected balance; `None` if the entry at its place is not committed.
         recomputed: Option<Cache>,
     },
     /// A change is in another asset than its account.
@@ -67,7 +67,7 @@ pub enum Finding {
         asset: String,
     },
     /// The value of a committed entry is not what the final balances around it say. Either was altered; as more of them agree with
-    /// each other, or as nobody can say, it counts as the entry.
+    /// each other, or where that is unknown, it counts as the entry.
     Altered {
         /// The account.
         account: Bson,
@@ -115,9 +115,9 @@ pub enum Finding {
         seq_id: i64,
         /// The entry.
         entry: Bson,
-        /// What is available by now.
+        /// The amount that is available now.
         available: i64,
-        /// What must stay available.
+        /// The amount that must stay available.
         minimum: i64,
     },
     /// An entry takes back or resolves one that is not there.
@@ -129,19 +129,19 @@ pub enum Finding {
     },
     /// There is no unique index on accounts and places: nothing keeps two entries from taking the same place.
     NoIndex {
-        /// Of the entries.
+        /// The `_id`s of the entries.
         collection: String,
     },
-    /// Nothing is recorded of the settings: nobody can say whether the entries are read by the names that they were written by.
+    /// No settings are recorded: it is unknown whether the entries are read by the names that they were written by.
     NoSettings {
-        /// Of the entries.
+        /// The `_id`s of the entries.
         collection: String,
     },
     /// A document that is none of an entry or an account.
     Unreadable {
         /// The account that cannot be counted because of it; none where an entry is looked at by itself.
         account: Option<Bson>,
-        /// What is wrong with it.
+        /// Describes the error.
         what: String,
     },
 }
@@ -164,13 +164,13 @@ impl Finding {
         }
     }
 
-    /// Whether [`Ledger::rebuild`](super::Ledger::rebuild) puts it right, unless it stops before: it is a number that follows from
+    /// Returns whether [`Ledger::rebuild`](super::Ledger::rebuild) puts it right, unless it stops before: it is a number that follows from
     /// the entries.
     pub fn can_be_rebuilt(&self) -> bool {
         matches!(self, Finding::Balance { .. } | Finding::Cache { recomputed: Some(_), .. })
     }
 
-    /// Whether a [`Ledger::rebuild`](super::Ledger::rebuild) of the account stops there: nothing can be counted beyond it.
+    /// Returns whether a [`Ledger::rebuild`](super::Ledger::rebuild) of the account stops there: nothing can be counted beyond it.
     pub fn stops_a_rebuild(&self) -> bool {
         match self {
             Finding::Order { .. }

@@ -12,7 +12,7 @@
 //!
 //! An authorisation that expires is announced first, in a collection of those that are open (`{entry: 7, expiresAt}`), so that
 //! finding the ones whose time is over costs nothing for those that were resolved. What was announced and never came, as
-//! whoever announced it died, is forgotten after a while.
+//! the process that announced it died, is forgotten after a while.
 
 use bson::{Bson, DateTime, Document, doc};
 use tracing::Instrument;
@@ -25,7 +25,7 @@ use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 /// Announcements of one authorisation that are removed at once; the expiry finds further ones.
 const ANNOUNCED_MAX: u32 = 1000;
 
-/// An amount to be held for somebody.
+/// An amount to be held for a payee.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Authorisation {
     id: Option<Bson>,
@@ -72,11 +72,11 @@ pub enum Capture {
     Part(i64),
 }
 
-/// What became of an authorisation.
+/// The result of the request to resolve an authorisation.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Resolution {
-    /// As was asked for, by this entry: now, or by an earlier request that asked for the same.
+    /// It was resolved as requested, by this entry: now, or by an earlier equal request.
     Done(Box<Entry>),
     /// It had been resolved in another way.
     Otherwise {
@@ -121,7 +121,7 @@ impl Ledger {
         Ok(posting)
     }
 
-    /// What is held must be of use: the entry of the capture makes sense, too.
+    /// Checks that the entry of the capture will be valid, too.
     async fn check_capture(&self, draft: &Draft, payee: &Bson, value: i64) -> Result<()> {
         let mut capture = draft.clone();
         let taken = draft.changes.iter().map(|change| Change { value: -value, hold: 0, ..change.clone() });
@@ -142,10 +142,10 @@ impl Ledger {
     /// Gives the payee what was held, or a part of it. The rest is free again. After the expiry it expires instead.
     ///
     /// # Errors
-    /// Those of the store: capture it again. More than was held.
+    /// [`Error::Invalid`] for more than was held. [`Error::Store`]: capture it again.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn capture(&self, id: impl Into<Bson>, capture: Capture) -> Result<Resolution> {
         let Some(hold) = self.authorisation(id.into()).await? else { return Ok(Resolution::Missing) };
         if hold.expires_at.is_some_and(|expires_at| expires_at <= self.now()) {
@@ -168,10 +168,10 @@ impl Ledger {
     /// Frees what was held.
     ///
     /// # Errors
-    /// Those of the store: release it again.
+    /// [`Error::Store`]: release it again.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn release(&self, id: impl Into<Bson>) -> Result<Resolution> {
         match self.authorisation(id.into()).await? {
             Some(hold) => self.resolve(&hold, HoldEvent::Released, 0).await,
@@ -179,10 +179,7 @@ impl Ledger {
         }
     }
 
-    /// Where an authorisation is; none if there is none of this id.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the state of an authorisation; `None` if none has this id.
     pub async fn hold_state(&self, id: impl Into<Bson>) -> Result<Option<HoldState>> {
         let id = id.into();
         if self.authorisation(id.clone()).await?.is_none() {
@@ -218,7 +215,7 @@ impl Ledger {
         Ok(if by.is_of(&draft) { Resolution::Done(by) } else { Resolution::Otherwise { state: state_of(&by), by } })
     }
 
-    /// Nobody needs to look for an authorisation that is resolved. It was announced once for each time that it was sent.
+    /// An authorisation that is resolved is not looked for any more. It was announced once for each time that it was sent.
     async fn forget(&self, id: &Bson) -> Result<()> {
         for _ in 0..ANNOUNCED_MAX {
             if !self.holds.delete_one(&doc! { &self.fields().entry: id.clone() }).await? {
@@ -231,7 +228,7 @@ impl Ledger {
     /// Frees authorisations (at most `batch`) whose time is over. It may run anywhere, at any time.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single authorisation is logged and counted.
     pub async fn expire(&self, batch: u32) -> Result<Round> {
         let field = &self.fields().expires_at;
         let over = doc! { field: { "$lte": self.now() } };
@@ -272,7 +269,7 @@ impl Ledger {
     /// Frees in the background what has expired.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_expiry(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn("ledger.expiry", &self.sources, options, cancel, move |batch| {
@@ -295,7 +292,7 @@ struct Hold {
 impl Hold {
     fn of(entry: &Entry) -> Option<Self> {
         let Some(Link::Authorises { payee, value }) = &entry.link else { return None };
-        let held = entry.changes.iter().find(|place| place.hold > 0).filter(|_| entry.counts())?;
+        let held = entry.changes.iter().find(|change| change.hold > 0).filter(|_| entry.counts())?;
         Some(Hold {
             id: entry.id.clone(),
             payer: held.account.clone(),
@@ -312,9 +309,9 @@ fn resolution_id(id: &Bson) -> Bson {
     Bson::Document(doc! { "resolves": id.clone() })
 }
 
-/// What an entry has made of the authorisation that it resolves.
+/// Returns the state in which an entry leaves the authorisation that it resolves.
 fn state_of(entry: &Entry) -> HoldState {
-    let called = |event: &HoldEvent| entry.changes.iter().any(|place| place.kind == event.name());
+    let called = |event: &HoldEvent| entry.changes.iter().any(|change| change.kind == event.name());
     let event = HoldEvent::ALL.into_iter().find(called);
     event.and_then(|event| HoldState::Open.after(event)).unwrap_or(HoldState::Open)
 }

@@ -13,7 +13,7 @@ use bson::Bson;
 use super::account::{Account, Cache};
 use super::balance::Line;
 use super::entry::CHANGES_MAX;
-use super::record::{Place, integer};
+use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, PAGE, Proc, requests};
 use crate::{Error, Result};
 
@@ -24,7 +24,7 @@ pub const ABANDONED_MAX: i64 = 10_000;
 /// Times that a gap is looked at again as others had closed a part of it.
 const LOOKS_MAX: u32 = 4;
 
-/// How far the places of an account go.
+/// The last places of an account.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     /// The last place that is known to be taken.
@@ -38,8 +38,8 @@ impl Ledger {
     /// many places were abandoned now; to abandon them again does nothing. [`Ledger::rebuild`] then counts what is behind them.
     ///
     /// # Errors
-    /// Those of the store: abandon them again. Places that are not in a gap, and more than [`ABANDONED_MAX`]. An entry of the account that
-    /// cannot be read: it may be the one that is missing.
+    /// [`Error::Invalid`] for places that are not in a gap, and for more than [`ABANDONED_MAX`]. [`Error::Damaged`] for an entry of the
+    /// account that cannot be read: it may be the missing one. [`Error::Store`]: abandon them again.
     ///
     /// # Cancellation
     /// Some of the places may be abandoned: abandon them again.
@@ -87,37 +87,37 @@ impl Ledger {
         Ok(Ends { last: number("last")?, committed: number("committed")? })
     }
 
-    /// Those of the places that have no entry, each with where the account stands there, if that is final.
+    /// Returns the places without an entry, each with the balance there if that is final.
     ///
     /// # Errors
-    /// One of them has an entry that is not abandoned.
-    async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<Place>> {
+    /// [`Error::Invalid`] if one of the places has an entry that is not abandoned.
+    async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<EntryChange>> {
         let (mut missing, mut next) = (Vec::new(), first);
         let mut at = self.final_before(account, first).await?;
         // `behind` is where the account stands after the last of them, as what is behind was counted with what is lost.
         let mut take = |at: Option<Cache>, next: i64, to: i64, behind: Option<Cache>| {
             for seq_id in next..=to {
                 let is_final = seq_id <= ends.committed;
-                let mut place = Place::abandoned(account, seq_id, at.filter(|_| is_final));
+                let mut change = EntryChange::abandoned(account, seq_id, at.filter(|_| is_final));
                 if let Some(behind) = behind.filter(|_| is_final && seq_id == to) {
-                    (place.cached_balance, place.cached_held) = (Some(behind.balance), behind.held);
+                    (change.cached_balance, change.cached_held) = (Some(behind.balance), behind.held);
                     if let Some(before) = at {
-                        place.value = behind.balance.saturating_sub(before.balance);
-                        place.hold = behind.held.saturating_sub(before.held);
+                        change.value = behind.balance.saturating_sub(before.balance);
+                        change.hold = behind.held.saturating_sub(before.held);
                     }
                 }
-                missing.push(place);
+                missing.push(change);
             }
         };
         let mut page = first - 1;
         while page < last {
             for line in self.lines(&account.id, &mut Cache::default(), page, PAGE).await? {
-                if line.place.seq_id > last {
+                if line.change.seq_id > last {
                     break;
                 }
                 check_abandoned(&line)?;
-                take(at, next, line.place.seq_id - 1, line.final_before());
-                (at, next) = (line.final_standing(), line.place.seq_id + 1);
+                take(at, next, line.change.seq_id - 1, line.final_before());
+                (at, next) = (line.final_standing(), line.change.seq_id + 1);
             }
             page += i64::from(PAGE);
         }
@@ -125,7 +125,7 @@ impl Ledger {
         Ok(missing)
     }
 
-    /// Where an account stands at a place, if that is final: as its document says, or what is behind.
+    /// Returns the balance at a place if that is final: from the account's document, or from the next entry.
     async fn final_behind(&self, account: &Account, place: i64) -> Result<Option<Cache>> {
         if let Some(cache) = account.cache.filter(|cache| cache.seq_id == place) {
             return Ok(Some(cache));
@@ -134,7 +134,7 @@ impl Ledger {
         Ok(lines.first().and_then(Line::final_before))
     }
 
-    /// Where an account stands right before a place, if that is final.
+    /// Returns the balance right before a place, if that is final.
     pub(super) async fn final_before(&self, account: &Account, place: i64) -> Result<Option<Cache>> {
         let before = place - 1;
         if before == 0 {
@@ -145,10 +145,10 @@ impl Ledger {
         Ok(lines.first().map_or(cached, Line::final_standing))
     }
 
-    /// Takes the places. Says whether all of them were free.
-    async fn abandon_all(&self, missing: &[Place], ends: Ends, reason: &str) -> Result<bool> {
+    /// Takes the places; returns whether all of them were free.
+    async fn abandon_all(&self, missing: &[EntryChange], ends: Ends, reason: &str) -> Result<bool> {
         let (committed, open): (Vec<_>, Vec<_>) =
-            missing.iter().cloned().partition(|place| place.seq_id <= ends.committed);
+            missing.iter().cloned().partition(|change| change.seq_id <= ends.committed);
         for (proc, places) in [(Proc::Committed, committed), (Proc::Uncommitted, open)] {
             for places in places.chunks(CHANGES_MAX) {
                 let entry = Entry::abandoned(self, proc, places.to_vec());
@@ -161,7 +161,7 @@ impl Ledger {
     }
 }
 
-/// That an entry at this place can be lost.
+/// Checks that an entry at this place can be lost.
 fn check_end(account: &Account, ends: Ends, last: i64) -> Result<()> {
     let Account { id, last_seq_id, .. } = account;
     if last > ends.last {
@@ -181,9 +181,9 @@ fn check_abandoned(line: &Line) -> Result<()> {
     if line.status.state == EntryState::Abandoned {
         return Ok(());
     }
-    let Line { entry, place, .. } = line;
+    let Line { entry, change, .. } = line;
     Err(Error::invalid(format!(
         "place {} of account {} has entry {entry}: it is not lost",
-        place.seq_id, place.account
+        change.seq_id, change.account
     )))
 }

@@ -1,4 +1,4 @@
-//! What was available in an account when each of its entries was posted, and whether one took it below the minimum.
+//! The amount that was available in an account at each of its entries, and the entry that took it below the minimum.
 
 use bson::Bson;
 
@@ -9,16 +9,16 @@ use super::record::MINIMUM;
 use super::{EntryState, Link};
 use crate::value::same_id;
 
-/// What posters have seen of an account with a minimum. What is canceled later had counted for them if it had brought something, up
+/// The amounts that posters have read of an account with a minimum. What is canceled later had counted for them if it had brought something, up
 /// to the place that the cancel took.
 pub(super) struct Minimum {
     account: Bson,
-    /// None if there is no minimum, or nobody can say any more.
+    /// `None` if there is no minimum, or if it cannot be checked any more.
     minimum: Option<i64>,
     available: i64,
     /// The entry that the last line is of, and by how much more the account could spend after it.
     entry: Option<(Bson, i64, i64)>,
-    /// What entries had brought that are canceled by now.
+    /// The amounts of entries that are canceled by now.
     canceled: Vec<(Bson, i64)>,
     below: Option<(Bson, i64)>,
 }
@@ -29,7 +29,7 @@ impl Minimum {
         Minimum { account, minimum, available: 0, entry: None, canceled: Vec::new(), below: None }
     }
 
-    /// Entries are lost: nobody can say what was available behind them.
+    /// Entries are lost: what was available behind them is unknown.
     pub(super) fn lost(&mut self) {
         self.minimum = None;
     }
@@ -40,7 +40,7 @@ impl Minimum {
         }
         // An account may be below its minimum for good once what it had gained is given up: somebody has to know.
         let is_given_up = line.status.state == EntryState::Abandoned;
-        let gained = if is_given_up { 0 } else { line.place.value.saturating_sub(line.place.hold) };
+        let gained = if is_given_up { 0 } else { line.change.value.saturating_sub(line.change.hold) };
         let counts = line.status.state.counts();
         let mut change = if counts || gained > 0 { gained } else { 0 };
         if line.status.state == EntryState::Canceled && gained > 0 {
@@ -55,29 +55,30 @@ impl Minimum {
         }
         // All changes of an entry are there at once.
         if !self.entry.as_ref().is_some_and(|(entry, ..)| same_id(entry, &line.entry)) {
-            self.judge();
-            self.entry = Some((line.entry.clone(), line.place.seq_id, 0));
+            self.check_entry();
+            self.entry = Some((line.entry.clone(), line.change.seq_id, 0));
         }
         if let Some((_, _, sum)) = &mut self.entry {
             *sum = sum.saturating_add(change);
         }
         self.available = self.available.saturating_add(change);
         // The minimum holds from here on.
-        if line.place.kind == MINIMUM && line.place.value == 0 {
+        if line.change.kind == MINIMUM && line.change.value == 0 {
             (self.entry, self.below) = (None, None);
         }
     }
 
-    fn judge(&mut self) {
+    fn check_entry(&mut self) {
         let Some((entry, seq_id, change)) = self.entry.take() else { return };
         if change < 0 && self.minimum.is_some_and(|minimum| self.available < minimum) {
             self.below = Some((entry, seq_id));
         }
     }
 
-    /// What took the account below its minimum, and at which place, if it still is. A higher minimum may have come later.
+    /// Returns the place and the finding of the entry that took the account below its minimum, if it still is below. A higher minimum may
+    /// have been set later.
     pub(super) fn finish(mut self) -> Option<(i64, Finding)> {
-        self.judge();
+        self.check_entry();
         let (minimum, available) = (self.minimum?, self.available);
         let (entry, seq_id) = self.below.filter(|_| available < minimum)?;
         Some((seq_id, Finding::BelowMinimum { account: self.account, seq_id, entry, available, minimum }))

@@ -1,13 +1,13 @@
 //! A ledger: money moves by entries that are only ever added, and a balance is what they add up to.
 //!
 //! An entry is one document with the changes of all its accounts, so it is there or it is not. Each change takes the next
-//! *place* of its account, a number that nobody else gets: a unique index on accounts and places sees to it.
+//! *place* of its account, its sequence number (`seqId`): a unique index on accounts and places keeps each for one entry.
 //!
 //! ```text
 //!                                                       ann                         bob
 //! post       {_id: 7, changes: [{ann, -30}, {bob, 30}]}
 //!   look     the last place, the balance there          4, 100                      9, 5
-//!   insert   one behind each, or somebody was faster    {seqId: 5, value: -30}      {seqId: 10, value: 30}
+//!   insert   one behind each, or another was faster     {seqId: 5, value: -30}      {seqId: 10, value: 30}
 //! commit     when 1 to 4 and 1 to 9 are committed       {seqId: 5, cachedBal: 70}   {seqId: 10, cachedBal: 35}
 //!            the accounts' own documents follow         cache: {balance: 70, seqId: 5} ..
 //! balance    the last committed one, and the valid ones behind it
@@ -15,7 +15,7 @@
 //!
 //! # Places
 //!
-//! A poster looks where an account stands, and inserts one place behind. Between the two nobody else came, or the index
+//! A poster looks where an account stands, and inserts one place behind. Between the two no other entry came, or the index
 //! refuses: looking and inserting are one step as far as this account is concerned. So a minimum that held when it was looked
 //! at holds when the entry is in, and the places of an account have no gaps. Who loses waits a random while and looks again.
 //!
@@ -26,7 +26,7 @@
 //!   it is certain what is at 6: a late entry there would make the balance at 7 wrong, for ever. So the committer waits, and
 //!   after [`LedgerOptions::abandoned_after`] inserts an entry at 6 that counts for nothing (`ABANDONED`). The index lets one of
 //!   the two in. A poster who comes too late is refused, and draws another place; nothing depends on whose clock is right.
-//! - Posters insert in another order than they drew, so nobody can tell what an account has when an entry gets in: such an account
+//! - Posters insert in another order than they drew, so it is unknown what an account has when an entry gets in: such an account
 //!   has no minimum.
 //! - Two entries that draw from two sequences may draw crosswise: first and second here, second and first there; neither
 //!   could be committed before the other. So an entry has one account with a sequence at most, and draws after it has looked at the
@@ -54,6 +54,7 @@
 //! minimums, authorisations, abandoned places, the place that a cancel takes.
 
 mod account;
+mod account_state;
 mod audit;
 mod balance;
 mod cancel;
@@ -72,7 +73,6 @@ mod record;
 mod requests;
 mod restore;
 mod settings;
-mod standing;
 mod state;
 mod statement;
 #[cfg(test)]
@@ -97,7 +97,7 @@ pub use hold::{Authorisation, Capture, Resolution};
 pub use lost::ABANDONED_MAX;
 pub use options::{LedgerFields, LedgerOptions};
 pub use rebuild::Rebuilt;
-pub use record::{Entry, Place};
+pub use record::{Entry, EntryChange};
 pub use restore::Restored;
 pub use state::{EntryEvent, EntryState, HoldEvent, HoldState, NoEntryState, Proc, Status};
 pub use statement::{Page, Statement};
@@ -111,20 +111,20 @@ use crate::{CancellationToken, Error, FieldNames, Result, Runner, RunnerOptions}
 /// Places of an account that are looked at in one go.
 const PAGE: u32 = 500;
 
-/// What became of an entry that was posted.
+/// The result of [`Ledger::post`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Posting {
-    /// It is in.
+    /// It was posted now.
     Posted(Entry),
-    /// It was in: by an earlier request with this id, or by the first attempt of this one.
+    /// It was posted before: by an earlier request with this id, or by the first attempt of this one.
     AlreadyPosted(Entry),
     /// An account has too little. Nothing was changed, and the id is not used up.
     Refused(Refusal),
 }
 
 impl Posting {
-    /// The entry, if it is in.
+    /// Returns the entry, if it was posted.
     pub fn entry(&self) -> Option<&Entry> {
         match self {
             Posting::Posted(entry) | Posting::AlreadyPosted(entry) => Some(entry),
@@ -133,16 +133,16 @@ impl Posting {
     }
 }
 
-/// Why an account cannot take an entry. Amounts are in the smallest unit of its asset.
+/// The reason why an account cannot take an entry. Amounts are in the smallest unit of its asset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// The `_id` of the account.
     pub account: Bson,
-    /// What is available in it.
+    /// The amount that is available in it.
     pub available: i64,
-    /// What the entry would have added to that.
+    /// The amount that the entry would have added.
     pub change: i64,
-    /// What must stay available.
+    /// The amount that must stay available.
     pub minimum: i64,
 }
 
@@ -202,11 +202,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger whose entries are in this collection; records its settings if it is the first one that opens it, and creates its
-    /// indexes. The collections of accounts and of authorisations are beside it.
+    /// Opens the ledger with its entries in this collection; records the settings if none are recorded, and creates the
+    /// indexes. The collections of accounts and of authorisations are in the same database.
     ///
     /// # Errors
-    /// Those of the store, also one that cannot have unique indexes; settings that make no sense; [`Error::OtherSettings`].
+    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range. [`Error::Store`] also if the
+    /// store cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -219,10 +220,10 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// The same ledger for those who only look: creates no indexes, and records no settings.
+    /// Opens a ledger to read it: records no settings and creates no indexes.
     ///
     /// # Errors
-    /// Those of the store; settings that make no sense; [`Error::OtherSettings`].
+    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -252,7 +253,7 @@ impl Ledger {
     /// Creates the indexes, which [`Ledger::open`] does, too.
     ///
     /// # Errors
-    /// Those of the store, also one that cannot have unique indexes.
+    /// [`Error::Store`], also if the store cannot have unique indexes.
     pub async fn create_indexes(&self) -> Result<()> {
         let fields = self.fields();
         // What is committed is in this one and in that by time alone.
@@ -267,13 +268,13 @@ impl Ledger {
         self.holds.create_indexes([expiry, entry]).await
     }
 
-    /// Whether the index is there that lets one entry take a place.
+    /// Returns whether the index is there that lets one entry take a place.
     async fn has_unique_places(&self) -> Result<bool> {
         self.entries.has_unique_index(&requests::place(self.fields())).await
     }
 
-    /// The same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit
-    /// is a conflict if somebody else has taken a place meanwhile: then the transaction is to be run again, as
+    /// Returns the same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit
+    /// is a conflict if another poster has taken a place meanwhile: then the transaction must be run again, as
     /// `Database::transaction` does.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
@@ -286,7 +287,7 @@ impl Ledger {
     /// An entry as its document says.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of an entry.
+    /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Entry>> {
         let found = self.entries.find_one(&doc! { "_id": id.into() }).await?;
         found.map(|document| self.read(&document)).transpose()
@@ -303,9 +304,6 @@ impl Ledger {
     }
 
     /// How the ledger is. The gauges of [`metrics`] say so afterwards.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn status(&self) -> Result<LedgerStatus> {
         let oldest = self.uncommitted(1).await?;
         let age = |entry: &Entry| self.now().timestamp_millis().saturating_sub(entry.ts.timestamp_millis());
@@ -323,7 +321,7 @@ impl Ledger {
     /// Looks at the status in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn_look("ledger.status", &self.sources, options, cancel, move || {

@@ -51,55 +51,55 @@ impl Default for LedgerOptions {
 field_names! {
     /// Names of fields.
     pub struct LedgerFields {
-        /// Of an entry: when it was posted.
+        /// In an entry: when it was posted.
         ts: "ts" in "an entry",
-        /// Of an entry: whether it can still change.
+        /// In an entry: whether it can still change.
         proc: "proc" in "an entry",
-        /// Of an entry: whether it counts.
+        /// In an entry: whether it counts.
         state: "state" in "an entry",
-        /// Of an entry: what it changes.
+        /// In an entry: what it changes.
         changes: "changes" in "an entry",
-        /// Of a change: the `_id` of the account.
+        /// In a change: the `_id` of the account.
         account: "account" in "a change" | "an authorisation",
-        /// Of a change: what it is called, `deposit` or `withdraw` unless said otherwise.
+        /// In a change: what it is called, `deposit` or `withdraw` unless said otherwise.
         kind: "type" in "a change",
-        /// Of a change: how much, in the smallest unit of the asset.
+        /// In a change: how much, in the smallest unit of the asset.
         value: "value" in "a change" | "an authorisation",
-        /// Of a change and of an account: which currency, or whatever is counted.
+        /// In a change and of an account: which currency, or whatever is counted.
         asset: "asset" in "a change" | "an account",
-        /// Of a change: its place among the changes of the account. Of a cache: the place that it stands on.
+        /// In a change: its place among the changes of the account. In a cache: the place that it stands on.
         seq_id: "seqId" in "a change" | "a cache",
-        /// Of a change: the balance of the account at its place, once the entry is committed.
+        /// In a change: the balance of the account at its place, once the entry is committed.
         cached_balance: "cachedBal" in "a change",
-        /// Of a change: what it holds of the account, or (negative) frees. Only where it is not 0.
+        /// In a change: what it holds of the account, or (negative) frees. Only where it is not 0.
         hold: "hold" in "a change",
-        /// Of a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
+        /// In a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
         cached_held: "cachedHeld" in "a change",
-        /// Of an entry: whatever the caller wants to remember.
+        /// In an entry: whatever the caller wants to remember.
         metadata: "metadata" in "an entry",
-        /// Of an entry: why it was canceled, or why it takes another one back.
+        /// In an entry: why it was canceled, or why it takes another one back.
         reason: "reason" in "an entry",
-        /// Of an entry: the `_id` of the committed one that it takes back.
+        /// In an entry: the `_id` of the committed one that it takes back.
         reverses: "reverses" in "an entry",
-        /// Of an entry: the `_id` of the authorisation that it resolves.
+        /// In an entry: the `_id` of the authorisation that it resolves.
         resolves: "resolves" in "an entry",
-        /// Of an entry: the `_id` of the one that is being canceled.
+        /// In an entry: the `_id` of the one that is being canceled.
         cancels: "cancels" in "an entry",
-        /// Of an authorisation: whom the amount is for, and how much: `{account, value}`.
+        /// In an authorisation: whom the amount is for, and how much: `{account, value}`.
         authorises: "authorises" in "an entry",
-        /// Of an authorisation: when it expires.
+        /// In an authorisation: when it expires.
         expires_at: "expiresAt" in "an entry" | "an announcement",
-        /// Of an announcement of an authorisation that expires: its `_id`.
+        /// In an announcement of an authorisation that expires: its `_id`.
         entry: "entry" in "an announcement",
-        /// Of an account: `{balance, seqId}`, and what is held if that is not 0.
+        /// In an account: `{balance, seqId}`, and what is held if that is not 0.
         cache: "cache" in "an account",
-        /// Of a cache: the balance.
+        /// In a cache: the balance.
         balance: "balance" in "a cache",
-        /// Of a cache: what is held.
+        /// In a cache: what is held.
         held: "held" in "a cache",
-        /// Of an account: no entry may take what is available below it.
+        /// In an account: no entry may take what is available below it.
         minimum: "minimum" in "an account",
-        /// Of an account with a sequence: the last place that was drawn.
+        /// In an account with a sequence: the last place that was drawn.
         last_seq_id: "lastSeqId" in "an account",
     }
 }

@@ -6,19 +6,19 @@ use bson::{Bson, doc};
 use handfast_mql::Code;
 
 use super::account::Account;
+use super::account_state::FundsCheck;
 use super::entry::Draft;
-use super::record::{PLACE_MAX, Place};
-use super::standing::Verdict;
+use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::Added;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// What was lost to others: they were faster, or were seen half.
+/// The race that was lost to other posters.
 struct Lost(String);
 
-/// What came of an attempt.
+/// The result of an attempt.
 type Attempt = Result<Posting, Lost>;
 
 /// Places that were drawn from a sequence for an attempt.
@@ -32,8 +32,9 @@ impl Ledger {
     /// Posts an entry: all of its changes, or none. To post an entry with the same id again does nothing.
     ///
     /// # Errors
-    /// Those of the store. If [`Error::applied`] is `Maybe`, post it again with the same id. An entry that does not balance
-    /// or otherwise makes no sense; another entry of this id; [`Error::Contended`] if others were faster each time.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, post the entry again with the same id. [`Error::Invalid`] for an entry that is
+    /// invalid, for example one that does not balance, and if another entry has this id. [`Error::Contended`] if others take the places at
+    /// each attempt.
     ///
     /// # Cancellation
     /// It may have been posted: post it again with the same id.
@@ -47,7 +48,7 @@ impl Ledger {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let posting = self.race(&draft).await;
-        metrics::took_since(Span::Post, self.entries.namespace(), (clock, begun));
+        metrics::took_since(Span::Post, self.entries.namespace(), clock, begun);
         let posting = posting?;
         let event = match &posting {
             Posting::Posted(_) => Event::EntryPosted,
@@ -82,13 +83,13 @@ impl Ledger {
         let accounts = self.accounts_of(draft).await?;
         let mut next = Vec::with_capacity(accounts.len());
         for account in accounts.iter().filter(|account| account.last_seq_id.is_none()) {
-            let standing = self.standing(account, self.anchor(account).await?).await?;
-            if standing.last >= PLACE_MAX {
+            let standing = self.account_state(account, self.anchor(account).await?).await?;
+            if standing.last >= SEQUENCE_NUMBER_MAX {
                 return Err(self.unreadable(&account.id).await?.unwrap_or_else(|| no_place(account)));
             }
-            match standing.judge(account, draft) {
-                Verdict::Fits => next.push((&account.id, standing.last)),
-                Verdict::Unsure => {
+            match standing.check_funds(account, draft) {
+                FundsCheck::Fits => next.push((&account.id, standing.last)),
+                FundsCheck::Unsure => {
                     let missing = standing.missing();
                     let what = format!(
                         "{missing} places of account {} have no entry: `verify` says whether one is lost",
@@ -96,7 +97,7 @@ impl Ledger {
                     );
                     return Ok(Err(Lost(what)));
                 }
-                Verdict::Refused(refusal) => {
+                FundsCheck::Refused(refusal) => {
                     let posted = self.posted(draft).await?;
                     return Ok(Ok(posted.map_or(Posting::Refused(refusal), Posting::AlreadyPosted)));
                 }
@@ -129,10 +130,10 @@ impl Ledger {
         Ok(Err(Lost("others took the next place in an account".to_owned())))
     }
 
-    /// The entry that a draft has become, if it has.
+    /// Returns the entry that was posted from this draft, if any.
     ///
     /// # Errors
-    /// Another entry has its id.
+    /// [`Error::Invalid`] if another entry has the id of the draft.
     pub(super) async fn posted(&self, draft: &Draft) -> Result<Option<Entry>> {
         match self.show(draft.id.clone()).await? {
             Some(entry) if entry.is_of(draft) => Ok(Some(entry)),
@@ -143,7 +144,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the next places of a sequence, which nobody else gets.
+    /// Draws the next places of a sequence.
     async fn draw(&self, account: &Account, draft: &Draft) -> Result<Drawn> {
         let count = draft.changes.iter().filter(|change| same_id(&change.account, &account.id)).count();
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -156,11 +157,11 @@ impl Ledger {
         Ok(Drawn { account, first: last - count + 1, count })
     }
 
-    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that nobody waits for them.
+    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that no committer waits for them.
     /// If they are taken already the sequence is behind what is there.
     async fn give_up(&self, drawn: &Drawn) -> Result<()> {
         let Drawn { account, first, count } = drawn;
-        let places = (*first..first + count).map(|seq_id| Place::abandoned(account, seq_id, None)).collect();
+        let places = (*first..first + count).map(|seq_id| EntryChange::abandoned(account, seq_id, None)).collect();
         if !self.insert_abandoned(Entry::abandoned(self, Proc::Uncommitted, places)).await? {
             let last = self.last_place(&account.id).await?;
             let (filter, update) = requests::raise(self.fields(), &account.id, last);
@@ -191,7 +192,7 @@ impl Ledger {
 }
 
 fn no_place(account: &Account) -> Error {
-    Error::invalid(format!("account {} has all its places, up to {PLACE_MAX}, taken", account.id))
+    Error::invalid(format!("account {} has all its places, up to {SEQUENCE_NUMBER_MAX}, taken", account.id))
 }
 
 /// The place of each change, given the last one that is taken in each account.

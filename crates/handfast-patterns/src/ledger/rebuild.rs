@@ -13,7 +13,7 @@ use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
 use crate::{Error, Findings, Result};
 
-/// What was rebuilt.
+/// The counts of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Rebuilt {
@@ -27,12 +27,12 @@ pub struct Rebuilt {
     pub caches: u64,
     /// Lost entries. Nothing behind them was changed.
     pub gaps: Findings<Gap>,
-    /// What else the rebuild could not count beyond.
+    /// The other findings that ended the count of an account.
     pub stops: Findings<Finding>,
 }
 
 impl Rebuilt {
-    /// Whether everything was counted.
+    /// Returns whether everything was counted.
     pub fn is_whole(&self) -> bool {
         self.gaps.count() == 0 && self.stops.count() == 0
     }
@@ -51,31 +51,31 @@ impl Rebuilt {
 
 impl Ledger {
     /// Counts an account again from its first entry on, and writes what is missing or wrong: balances in committed entries, the
-    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run beside anything, and again.
+    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run at any time, and again.
     ///
     /// # Errors
-    /// Those of the store; what was rebuilt before stays so.
+    /// [`Error::Store`]: the balances that were written before it stay written.
     pub async fn rebuild(&self, account: impl Into<Bson>) -> Result<Rebuilt> {
         self.rebuild_account(&account.into()).await
     }
 
-    /// Rebuilds every account, except those whose document is gone: nobody knows what their limits were.
+    /// Rebuilds every account, except those whose document is gone: their limits are unknown.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].
     pub async fn rebuild_all(&self) -> Result<Rebuilt> {
-        self.rebuild_all_telling(|_| ()).await
+        self.rebuild_all_with_progress(|_| ()).await
     }
 
-    /// The same; it is told what has been rebuilt so far after each account.
+    /// Rebuilds as [`Ledger::rebuild_all`], and calls `report` with the counts so far after each account.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].
-    pub async fn rebuild_all_telling(&self, tell: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
+    pub async fn rebuild_all_with_progress(&self, report: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
             rebuilt.add(self.rebuild_account(&id).await?);
-            tell(&rebuilt);
+            report(&rebuilt);
         }
         Ok(rebuilt)
     }
@@ -125,11 +125,11 @@ impl Ledger {
             };
             let before = at.seq_id;
             for line in lines {
-                let is_stop = stop.is_some_and(|stop| line.place.seq_id >= stop);
-                if is_stop || line.place.seq_id != at.seq_id + 1 || !line.is_committed() {
+                let is_stop = stop.is_some_and(|stop| line.change.seq_id >= stop);
+                if is_stop || line.change.seq_id != at.seq_id + 1 || !line.is_committed() {
                     return Ok(at);
                 }
-                at = at.after(&line.place, line.status.state.counts())?;
+                at = at.after(&line.change, line.status.state.counts())?;
                 rebuilt.places += 1;
                 rebuilt.balances += u64::from(self.rebuild_line(&line, at).await?);
             }
@@ -141,7 +141,7 @@ impl Ledger {
 
     /// Writes the balance at a committed place; says whether it was another one.
     async fn rebuild_line(&self, line: &Line, at: Cache) -> Result<bool> {
-        if line.place.cached_balance == Some(at.balance) && line.place.cached_held == at.held {
+        if line.change.cached_balance == Some(at.balance) && line.change.cached_held == at.held {
             return Ok(false);
         }
         let (filter, update) = requests::rebuild_balance(self.fields(), line, at);

@@ -9,32 +9,32 @@ use crate::steps::Steps;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// What the change of a place is called that is given up.
+/// The name of the change at a place that was given up.
 const ABANDONED: &str = "abandoned";
-/// What the change is called from which on a minimum holds.
+/// The name of the change from which on a minimum holds.
 pub(super) const MINIMUM: &str = "minimum";
 
 /// The last place that an account can have: shells write numbers that are exact up to there.
-pub(super) const PLACE_MAX: i64 = 1 << 53;
+pub(super) const SEQUENCE_NUMBER_MAX: i64 = 1 << 53;
 
-/// A change of an entry as its document says: with its place in the account.
+/// A change of an account as the entry's document stores it, with its sequence number in the account.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct EntryChange {
     /// The `_id` of the account.
     pub account: Bson,
-    /// What the change is called.
+    /// Its name, such as `deposit`.
     pub kind: String,
-    /// How much, in the smallest unit of the asset.
+    /// The amount, in the smallest unit of the asset.
     pub value: i64,
-    /// Which currency, or whatever is counted; empty where a document of somebody else does not say.
+    /// The currency or other unit; empty if the document has none.
     pub asset: String,
-    /// What it holds of the account, or (negative) frees.
+    /// The amount that it holds in the account or, if negative, frees.
     pub hold: i64,
-    /// Its number among the changes of the account, from 1.
+    /// Its sequence number among the changes of the account, from 1. Messages and documentation call it its place.
     pub seq_id: i64,
     /// The balance of the account after it; to be relied on in a committed entry alone.
     pub cached_balance: Option<i64>,
-    /// What is held of the account after it.
+    /// The amount that is held in the account after it.
     pub cached_held: i64,
 }
 
@@ -45,45 +45,45 @@ pub struct Entry {
     pub id: Bson,
     /// When it was posted.
     pub ts: DateTime,
-    /// Where it is.
+    /// Its status.
     pub status: Status,
-    /// What it changes.
-    pub changes: Vec<Place>,
-    /// What it has to do with another entry.
+    /// Its changes of accounts.
+    pub changes: Vec<EntryChange>,
+    /// Its relation to another entry.
     pub link: Option<Link>,
     /// When it expires, if it is an authorisation that does.
     pub expires_at: Option<DateTime>,
-    /// Why it was canceled, or takes another one back.
+    /// The reason why it was canceled, or takes another one back.
     pub reason: Option<String>,
-    /// What the caller wants to remember.
+    /// The caller's own fields.
     pub metadata: Document,
 }
 
 impl Entry {
-    /// Whether it counts in balances.
+    /// Returns whether it counts in balances.
     pub fn counts(&self) -> bool {
         self.status.state.counts()
     }
 
-    /// Whether it can still change.
+    /// Returns whether it can still change.
     pub fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
 
-    /// Its changes of an account, in the order of their places.
-    pub fn places_of<'e>(&'e self, account: &'e Bson) -> impl Iterator<Item = &'e Place> {
-        let mut places: Vec<_> = self.changes.iter().filter(|place| same_id(&place.account, account)).collect();
-        places.sort_by_key(|place| place.seq_id);
-        places.into_iter()
+    /// Returns its changes of an account, in the order of their sequence numbers.
+    pub fn changes_of<'e>(&'e self, account: &'e Bson) -> impl Iterator<Item = &'e EntryChange> {
+        let mut changes: Vec<_> = self.changes.iter().filter(|change| same_id(&change.account, account)).collect();
+        changes.sort_by_key(|change| change.seq_id);
+        changes.into_iter()
     }
 
-    /// By how much more the account can spend after it.
+    /// Returns by how much more the account can spend after it.
     pub(super) fn available(&self, account: &Bson) -> i64 {
-        self.places_of(account).fold(0, |sum, place| sum.saturating_add(place.value).saturating_sub(place.hold))
+        self.changes_of(account).fold(0, |sum, change| sum.saturating_add(change.value).saturating_sub(change.hold))
     }
 
     /// An entry that counts for nothing, and takes places that have no entry.
-    pub(super) fn abandoned(ledger: &Ledger, proc: Proc, changes: Vec<Place>) -> Self {
+    pub(super) fn abandoned(ledger: &Ledger, proc: Proc, changes: Vec<EntryChange>) -> Self {
         Entry {
             id: Bson::ObjectId(ledger.sources.ids.object_id()),
             ts: ledger.now(),
@@ -96,9 +96,9 @@ impl Entry {
         }
     }
 
-    /// A draft with its places.
+    /// Returns the entry of a draft with the sequence numbers of its changes.
     pub(super) fn of_draft(draft: &Draft, seq_ids: &[i64]) -> Self {
-        let place = |(change, seq_id): (&super::Change, &i64)| Place {
+        let entry_change = |(change, seq_id): (&super::Change, &i64)| EntryChange {
             account: change.account.clone(),
             kind: change.kind.clone(),
             value: change.value,
@@ -112,7 +112,7 @@ impl Entry {
             id: draft.id.clone(),
             ts: draft.ts,
             status: Status::POSTED,
-            changes: draft.changes.iter().zip(seq_ids).map(place).collect(),
+            changes: draft.changes.iter().zip(seq_ids).map(entry_change).collect(),
             link: draft.link.clone(),
             expires_at: draft.expires_at,
             reason: draft.reason.clone(),
@@ -120,12 +120,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is what the draft was to become. What links to another entry is named after that one, whatever the
+    /// Returns whether it is what the draft was to become. What links to another entry is named after that one, whatever the
     /// caller says beside it.
     pub(super) fn is_of(&self, draft: &Draft) -> bool {
-        let same = |(place, change): (&Place, &super::Change)| {
-            same_id(&place.account, &change.account)
-                && (&place.kind, place.value, &place.asset, place.hold)
+        let same = |(stored, change): (&EntryChange, &super::Change)| {
+            same_id(&stored.account, &change.account)
+                && (&stored.kind, stored.value, &stored.asset, stored.hold)
                     == (&change.kind, change.value, &change.asset, change.hold)
         };
         self.changes.len() == draft.changes.len()
@@ -136,7 +136,7 @@ impl Entry {
 
     /// The document that is inserted.
     pub(super) fn to_document(&self, fields: &LedgerFields) -> Document {
-        let changes: Vec<_> = self.changes.iter().map(|place| place.to_document(fields)).collect();
+        let changes: Vec<_> = self.changes.iter().map(|change| change.to_document(fields)).collect();
         let mut document = doc! {
             "_id": self.id.clone(),
             &fields.ts: self.ts,
@@ -163,14 +163,14 @@ impl Entry {
         document
     }
 
-    /// What a document says.
+    /// Returns the entry of a document.
     ///
     /// # Errors
-    /// [`Error::Damaged`] that says what is wrong with it.
+    /// [`Error::Damaged`], which says what is wrong.
     pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
         let read = || -> Result<Self, Box<dyn std::error::Error>> {
             let changes = document.get_array(&fields.changes)?.iter().map(|change| match change {
-                Bson::Document(change) => Place::read(change, fields),
+                Bson::Document(change) => EntryChange::read(change, fields),
                 other => Err(format!("a change is {other}, not a document").into()),
             });
             Ok(Entry {
@@ -191,10 +191,10 @@ impl Entry {
     }
 }
 
-impl Place {
+impl EntryChange {
     /// A place of an entry that counts for nothing; with where the account stands there, if that is final.
     pub(super) fn abandoned(account: &Account, seq_id: i64, at: Option<Cache>) -> Self {
-        Place {
+        EntryChange {
             account: account.id.clone(),
             kind: ABANDONED.to_owned(),
             value: 0,
@@ -206,7 +206,7 @@ impl Place {
         }
     }
 
-    /// Whether it was made for a place that has no other entry.
+    /// Returns whether it only fills a place without another entry.
     pub(super) fn is_abandoned(&self) -> bool {
         self.kind == ABANDONED
     }
@@ -231,7 +231,7 @@ impl Place {
         let text = |name: &String| change.get_str(name).unwrap_or_default().to_owned();
         let account = change.get(&fields.account).cloned().ok_or("a change has no account")?;
         check_id(&account, "an account")?;
-        Ok(Place {
+        Ok(EntryChange {
             account,
             kind: text(&fields.kind),
             value: integer(change, &fields.value)?.ok_or("a change has no value")?,
@@ -246,9 +246,11 @@ impl Place {
 
 fn place_of(change: &Document, fields: &LedgerFields) -> Result<i64, Box<dyn std::error::Error>> {
     let place = integer(change, &fields.seq_id)?.ok_or("a change has no place")?;
-    match (1..=PLACE_MAX).contains(&place) {
+    match (1..=SEQUENCE_NUMBER_MAX).contains(&place) {
         true => Ok(place),
-        false => Err(format!("its {} is {place}, and places are from 1 to {PLACE_MAX}", fields.seq_id).into()),
+        false => {
+            Err(format!("its {} is {place}, and places are from 1 to {SEQUENCE_NUMBER_MAX}", fields.seq_id).into())
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of the store, as values.
+//! The requests to the store, as values.
 
 use bson::{Bson, DateTime, Document, doc};
 
@@ -57,8 +57,8 @@ fn if_valid(fields: &LedgerFields, value: impl Into<Bson>) -> Document {
     doc! { "$cond": [valid, value.into(), 0_i64] }
 }
 
-/// What an account has at places that are so: how many, the last one, and the sums of what counts.
-pub(super) fn standing(
+/// Returns the pipeline of an account's places that match: their number, the last one, and the sums of those that count.
+pub(super) fn account_state(
     fields: &LedgerFields,
     account: &Bson,
     seq_id: Document,
@@ -197,7 +197,7 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
 
 /// The balance at a place of a committed entry.
 pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cache) -> Request {
-    let place = doc! { &fields.account: line.place.account.clone(), &fields.seq_id: line.place.seq_id };
+    let place = doc! { &fields.account: line.change.account.clone(), &fields.seq_id: line.change.seq_id };
     let filter = doc! {
         "_id": line.entry.clone(),
         &fields.proc: Proc::Committed.name(),
@@ -221,7 +221,7 @@ pub(super) fn account_ids(fields: &LedgerFields) -> Vec<Document> {
     ]
 }
 
-/// What counts, by asset: what was taken from accounts, and what was given.
+/// Returns the pipeline of the sums by asset: of what was taken from accounts, and of what was given.
 pub(super) fn totals(fields: &LedgerFields) -> Vec<Document> {
     let value = change(fields, &fields.value);
     let if_negative = |negative: bool| {

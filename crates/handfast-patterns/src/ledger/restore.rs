@@ -10,7 +10,7 @@ use bson::{Bson, Document, doc};
 use super::account::{Account, Cache};
 use super::balance::Line;
 use super::entry::VALUE_MAX;
-use super::{Entry, Ledger, Link, Place, Proc, requests};
+use super::{Entry, EntryChange, Ledger, Link, Proc, requests};
 use crate::steps::Added;
 use crate::value::{key_of, same_id};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ use handfast_mql::Code;
 /// Times that an entry is looked at again as others had taken one of its places.
 const LOOKS_MAX: u32 = 4;
 
-/// What became of an entry that was to be put back.
+/// The result of [`Ledger::restore`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Restored {
@@ -50,14 +50,14 @@ struct Run {
     is_gap: bool,
 }
 
-/// Why an entry is not put back.
+/// The reason why an entry is not restored.
 type Checked<T> = Result<T, String>;
 
 impl Ledger {
     /// Puts back a lost entry, as [`Ledger::export`] wrote it as JSON. To put it back again does nothing.
     ///
     /// # Errors
-    /// Those of the store: put it back again. A document that is none of an entry.
+    /// [`Error::Store`]: restore it again. [`Error::Invalid`] for a document that is not an entry.
     ///
     /// # Cancellation
     /// It may be back: put it back again.
@@ -93,14 +93,14 @@ impl Ledger {
         Err(Error::Contended { what: format!("others took places of entry {}", entry.id), attempts: LOOKS_MAX })
     }
 
-    /// What must be true of every entry.
+    /// Checks what every entry must fulfil.
     fn check_restored(&self, entry: &Entry) -> Checked<()> {
         if entry.changes.is_empty() {
             return Err("it has no changes".to_owned());
         }
-        for place in &entry.changes {
-            if place.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
-                return Err(format!("no entry has the value {}", place.value));
+        for change in &entry.changes {
+            if change.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
+                return Err(format!("no entry has the value {}", change.value));
             }
         }
         if let Some((asset, sum)) = self.unbalanced(entry).first() {
@@ -111,11 +111,11 @@ impl Ledger {
 
     async fn runs(&self, entry: &Entry) -> Result<Checked<Vec<Run>>> {
         let mut runs: Vec<Run> = Vec::new();
-        for place in &entry.changes {
-            if runs.iter().any(|run| same_id(&run.account.id, &place.account)) {
+        for change in &entry.changes {
+            if runs.iter().any(|run| same_id(&run.account.id, &change.account)) {
                 continue;
             }
-            match self.run(entry, &place.account).await? {
+            match self.run(entry, &change.account).await? {
                 Ok(run) => runs.push(run),
                 Err(why) => return Ok(Err(why)),
             }
@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     async fn run(&self, entry: &Entry, id: &Bson) -> Result<Checked<Run>> {
-        let places: Vec<i64> = entry.places_of(id).map(|place| place.seq_id).collect();
+        let places: Vec<i64> = entry.changes_of(id).map(|change| change.seq_id).collect();
         let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
             return Ok(Err(format!("it has no place in account {id}")));
         };
@@ -138,18 +138,18 @@ impl Ledger {
         let end = ends.last.max(account.last_seq_id.unwrap_or(0));
         let around =
             self.lines(id, &mut Cache::default(), first - 2, u32::try_from(places.len()).unwrap_or(0) + 2).await?;
-        if let Some(taken) = around.iter().find(|line| (first..=last).contains(&line.place.seq_id)) {
-            let (place, by) = (taken.place.seq_id, &taken.entry);
+        if let Some(taken) = around.iter().find(|line| (first..=last).contains(&line.change.seq_id)) {
+            let (place, by) = (taken.change.seq_id, &taken.entry);
             return Ok(Err(format!("place {place} of account {id} is taken by entry {by} ({})", taken.status.state)));
         }
-        let behind = around.iter().find(|line| line.place.seq_id == last + 1);
+        let behind = around.iter().find(|line| line.change.seq_id == last + 1);
         let cached = account.cache.filter(|cache| cache.seq_id == last);
         Ok(Ok(Run {
             first,
             last,
             empty_before: (end + 1 < first).then_some((end + 1, first - 1)),
             before: self.final_before(&account, first).await?,
-            before_is_open: around.iter().any(|line| line.place.seq_id < first && !line.is_committed()),
+            before_is_open: around.iter().any(|line| line.change.seq_id < first && !line.is_committed()),
             after: cached.or_else(|| behind.and_then(Line::final_before)),
             was_committed: last <= ends.committed,
             is_gap: last <= if account.last_seq_id.is_some() { ends.committed } else { ends.last },
@@ -200,7 +200,8 @@ impl Ledger {
                 account.id
             )));
         }
-        let changes = |run: &&Run| entry.places_of(&run.account.id).any(|place| place.value != 0 || place.hold != 0);
+        let changes =
+            |run: &&Run| entry.changes_of(&run.account.id).any(|change| change.value != 0 || change.hold != 0);
         if entry.counts()
             && runs.iter().any(|run| changes(&run))
             && !runs.iter().filter(changes).any(|run| run.after.is_some())
@@ -238,16 +239,16 @@ impl Ledger {
 }
 
 impl Run {
-    /// Where the account stands at each of the places, if what is before them is final.
+    /// Returns the balance at each of the places, if the one before them is final.
     ///
     /// # Errors
-    /// What is behind them says otherwise.
+    /// Says that an entry behind these places has another balance.
     fn standings(&self, entry: &Entry) -> Checked<Option<Vec<Cache>>> {
         let Run { account: Account { id, .. }, first, after, .. } = self;
         let Some(before) = self.before else { return Ok(None) };
         let (mut at, mut standings) = (before, Vec::new());
-        for place in entry.places_of(id) {
-            at = at.after(place, entry.counts()).map_err(|error| error.to_string())?;
+        for change in entry.changes_of(id) {
+            at = at.after(change, entry.counts()).map_err(|error| error.to_string())?;
             standings.push(at);
         }
         match after {
@@ -270,32 +271,32 @@ impl Run {
 impl Line {
     /// The final balance before its place, if the one at its place is.
     pub(super) fn final_before(&self) -> Option<Cache> {
-        self.final_standing()?.without(&self.place, self.status.state.counts())
+        self.final_standing()?.without(&self.change, self.status.state.counts())
     }
 }
 
 impl Cache {
-    /// Where the account stood before a place, if the sums fit.
-    fn without(self, place: &Place, counts: bool) -> Option<Self> {
-        let (value, hold) = if counts { (place.value, place.hold) } else { (0, 0) };
+    /// Returns the balance before a change, if the sums fit.
+    fn without(self, change: &EntryChange, counts: bool) -> Option<Self> {
+        let (value, hold) = if counts { (change.value, change.hold) } else { (0, 0) };
         let (balance, held) = (self.balance.checked_sub(value)?, self.held.checked_sub(hold)?);
-        Some(Cache { balance, held, seq_id: place.seq_id - 1 })
+        Some(Cache { balance, held, seq_id: change.seq_id - 1 })
     }
 }
 
 impl Entry {
     /// Writes where an account stands at each of its places.
     fn stand_at(&mut self, account: &Bson, standings: &[Cache]) {
-        for place in self.changes.iter_mut().filter(|place| same_id(&place.account, account)) {
-            if let Some(at) = standings.iter().find(|at| at.seq_id == place.seq_id) {
-                (place.cached_balance, place.cached_held) = (Some(at.balance), at.held);
+        for change in self.changes.iter_mut().filter(|change| same_id(&change.account, account)) {
+            if let Some(at) = standings.iter().find(|at| at.seq_id == change.seq_id) {
+                (change.cached_balance, change.cached_held) = (Some(at.balance), at.held);
             }
         }
     }
 }
 
-/// Whether two are the same entry, wherever each of them is.
+/// Returns whether two are the same entry, wherever each of them is.
 fn same_entry(one: &Entry, other: &Entry) -> bool {
-    let key = |place: &Place| (key_of(&place.account).ok(), place.seq_id, place.value, place.hold);
+    let key = |change: &EntryChange| (key_of(&change.account).ok(), change.seq_id, change.value, change.hold);
     one.changes.len() == other.changes.len() && one.changes.iter().map(key).eq(other.changes.iter().map(key))
 }

@@ -5,7 +5,7 @@
 //!                     accounts: "account", holds: "hold", singleEntry: false, fields: {ts: "ts", proc: "proc", ..}}}
 //! ```
 //!
-//! What holds for one account (its asset, its minimum) is in the document of the account.
+//! The asset and the minimum of an account are in the account's document.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl LedgerOptions {
     /// The recorded settings of a ledger, with defaults for what each process chooses for itself; none if nothing is recorded.
     ///
     /// # Errors
-    /// Those of the store; a record that cannot be read.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn recorded(store: Arc<dyn DocumentStore>, entries: &Namespace) -> Result<Option<Self>> {
         let recorded = record(&Steps::new(store, entries.clone()))?.read().await?;
         recorded.map(|recorded| read(&recorded.settings, entries)).transpose()
@@ -33,8 +33,8 @@ impl Ledger {
     /// opened it before go on with the settings of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for entries that have to balance where there
-    /// are some that need not; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for entries that have to balance where some
+    /// need not. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -64,7 +64,7 @@ impl Ledger {
     /// Records the settings if nothing is recorded, and compares them with the record otherwise.
     ///
     /// # Errors
-    /// Nothing is recorded, and there are entries or accounts by other names of fields; as [`SettingsRecord::open`].
+    /// [`Error::Damaged`] if nothing is recorded and the entries or accounts have other names of fields; as [`SettingsRecord::open`].
     pub(super) async fn record_settings(&self) -> Result<()> {
         let record = record(&self.entries)?;
         if record.read().await?.is_none() {
@@ -90,7 +90,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the settings are recorded.
+    /// Returns whether the settings are recorded.
     pub(super) async fn has_recorded_settings(&self) -> Result<bool> {
         Ok(record(&self.entries)?.read().await?.is_some())
     }
@@ -110,7 +110,7 @@ fn written(options: &LedgerOptions) -> Document {
     doc! { "accounts": accounts, "holds": holds, "singleEntry": *single_entry, "fields": fields.to_document() }
 }
 
-/// What cannot change once there are entries.
+/// Returns the settings that cannot change once there are entries.
 fn lasting(options: &LedgerOptions) -> (&str, &str, Document) {
     (&options.accounts, &options.holds, options.fields.to_document())
 }

@@ -23,7 +23,7 @@ pub enum EntryState {
     Abandoned,
 }
 
-/// Where an entry is.
+/// The state of an entry.
 ///
 /// ```text
 /// (UNCOMMITTED, VALID) ──── committed ───> (COMMITTED, VALID)
@@ -38,17 +38,17 @@ pub struct Status {
     pub state: EntryState,
 }
 
-/// What happens to an entry.
+/// An event in the life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryEvent {
     /// Everything before it is committed.
     Committed,
-    /// Somebody takes it back.
+    /// It is taken back.
     Canceled,
 }
 
 impl Status {
-    /// Of an entry that was just posted.
+    /// The status of an entry that was just posted.
     pub const POSTED: Status = Status { proc: Proc::Uncommitted, state: EntryState::Valid };
 
     /// Every status that there is.
@@ -73,7 +73,7 @@ impl Proc {
     /// Both.
     pub const ALL: [Proc; 2] = [Proc::Uncommitted, Proc::Committed];
 
-    /// As it is written in documents.
+    /// Returns the name that documents store.
     pub fn name(self) -> &'static str {
         match self {
             Proc::Uncommitted => "UNCOMMITTED",
@@ -86,7 +86,7 @@ impl EntryState {
     /// Every state.
     pub const ALL: [EntryState; 3] = [EntryState::Valid, EntryState::Canceled, EntryState::Abandoned];
 
-    /// Whether the entry counts in balances.
+    /// Returns whether the entry counts in balances.
     pub fn counts(self) -> bool {
         match self {
             EntryState::Valid => true,
@@ -94,7 +94,7 @@ impl EntryState {
         }
     }
 
-    /// As it is written in documents.
+    /// Returns the name that documents store.
     pub fn name(self) -> &'static str {
         match self {
             EntryState::Valid => "VALID",
@@ -104,7 +104,7 @@ impl EntryState {
     }
 }
 
-/// Where an authorisation is. Its own entry never changes: the entry that resolves it says.
+/// The state of an authorisation. Its own entry never changes: the state follows from the entry that resolves it.
 ///
 /// ```text
 ///        ┌── captured ──> captured
@@ -123,7 +123,7 @@ pub enum HoldState {
     Expired,
 }
 
-/// What happens to an authorisation.
+/// An event in the life of an authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldEvent {
     /// The payee takes it, or a part of it.
@@ -153,7 +153,7 @@ impl HoldEvent {
     /// Every event.
     pub const ALL: [HoldEvent; 3] = [HoldEvent::Captured, HoldEvent::Released, HoldEvent::Expired];
 
-    /// As the changes of the entry that resolves it are called.
+    /// Returns the name of the changes of the entry that resolves it.
     pub fn name(self) -> &'static str {
         match self {
             HoldEvent::Captured => "capture",

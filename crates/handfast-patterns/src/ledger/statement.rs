@@ -10,9 +10,9 @@ use crate::Result;
 /// Which part of an account's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// What comes after a place; 0 is before the first one.
+    /// The changes after a place; 0 is before the first one.
     After(i64),
-    /// What comes before a place.
+    /// The changes before a place.
     Before(i64),
     /// The end.
     Last,
@@ -31,10 +31,7 @@ pub struct Statement {
 
 impl Ledger {
     /// A page of an account's history, of `places` places (at most 500). Places that were drawn and are not posted have no
-    /// line. Empty for an account that nobody knows.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// line. Empty for an unknown account.
     pub async fn statement(&self, account: impl Into<Bson>, page: Page, places: u32) -> Result<Statement> {
         let places = places.clamp(1, PAGE);
         let Some(account) = self.known(account.into()).await? else {
@@ -53,7 +50,7 @@ impl Ledger {
             Page::After(_) | Page::Before(_) | Page::Last => places,
         };
         let after = after.clamp(0, standing.last);
-        let start = self.standing_at(&account, after).await?;
+        let start = self.account_state_at(&account, after).await?;
         let mut at =
             Cache { balance: start.anchor.balance.saturating_add(start.pending), held: start.held(), seq_id: after };
         let lines = self.lines(&account.id, &mut at, after, places).await?;

@@ -6,31 +6,31 @@ use super::record::integer;
 use super::{Entry, Ledger, requests};
 use crate::Result;
 
-/// What all valid entries add up to in an asset, in its smallest unit.
+/// The sums of all valid entries in an asset, in its smallest unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Which currency, or whatever is counted.
     pub asset: String,
-    /// What was taken from accounts: 0 or negative.
+    /// The sum of what was taken from accounts: 0 or negative.
     pub debits: i64,
-    /// What was given to accounts.
+    /// The sum of what was given to accounts.
     pub credits: i64,
-    /// What is held by authorisations.
+    /// The sum that authorisations hold.
     pub held: i64,
 }
 
 impl Totals {
-    /// Whether what was taken is what was given. In a ledger of single entries it need not be.
+    /// Returns whether what was taken is what was given. In a ledger of single entries it need not be.
     pub fn is_balanced(&self) -> bool {
         self.debits.checked_add(self.credits) == Some(0)
     }
 }
 
 impl Ledger {
-    /// The trial balance, by asset. Each entry is in it wholly or not at all, so it holds at any time, whoever posts meanwhile.
+    /// Returns the trial balance, by asset. Each entry is in it wholly or not at all, so it holds at any time, also while others post.
     ///
     /// # Errors
-    /// Those of the store; sums that do not fit into 64 bits.
+    /// [`Error::Invalid`](crate::Error::Invalid) if a sum does not fit into 64 bits.
     pub async fn totals(&self) -> Result<Vec<Totals>> {
         let found = self.entries.aggregate(&requests::totals(self.fields())).await?;
         found
@@ -50,11 +50,11 @@ impl Ledger {
 
 /// Adds an entry to the sums by asset, if it counts.
 pub(super) fn add(totals: &mut BTreeMap<String, Totals>, entry: &Entry) {
-    for place in entry.changes.iter().filter(|_| entry.counts()) {
-        let empty = || Totals { asset: place.asset.clone(), debits: 0, credits: 0, held: 0 };
-        let totals = totals.entry(place.asset.clone()).or_insert_with(empty);
-        totals.debits = totals.debits.saturating_add(place.value.min(0));
-        totals.credits = totals.credits.saturating_add(place.value.max(0));
-        totals.held = totals.held.saturating_add(place.hold);
+    for change in entry.changes.iter().filter(|_| entry.counts()) {
+        let empty = || Totals { asset: change.asset.clone(), debits: 0, credits: 0, held: 0 };
+        let totals = totals.entry(change.asset.clone()).or_insert_with(empty);
+        totals.debits = totals.debits.saturating_add(change.value.min(0));
+        totals.credits = totals.credits.saturating_add(change.value.max(0));
+        totals.held = totals.held.saturating_add(change.hold);
     }
 }

@@ -14,7 +14,7 @@ use crate::{Error, Findings, Result};
 /// Times that an account is looked at before what is found in it is believed.
 const LOOKS_MAX: u32 = 3;
 
-/// What was verified.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
     /// Accounts.
@@ -25,16 +25,16 @@ pub struct Verified {
     pub entries: u64,
     /// Places that were drawn from a sequence, and whose entries may still come.
     pub in_flight: u64,
-    /// What the entries that can be read add up to, by asset, if the whole ledger was verified. Each is counted wholly or not at all.
+    /// The sums of the readable entries by asset, if the whole ledger was verified. Each entry is counted wholly or not at all.
     pub totals: Vec<Totals>,
     /// Lost entries.
     pub gaps: Findings<Gap>,
-    /// What else is not as it must be. What follows from a gap is not among it.
+    /// The other inconsistencies; those that follow from a gap are left out.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Whether everything is as it must be.
+    /// Returns whether everything is as it must be.
     pub fn is_clean(&self) -> bool {
         self.gaps.count() == 0 && self.findings.count() == 0
     }
@@ -57,27 +57,18 @@ impl Verified {
 }
 
 impl Ledger {
-    /// Counts an account again from its first entry on, and compares. It may run beside anything.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Counts an account again from its first entry on, and compares. It may run at any time.
     pub async fn verify(&self, account: impl Into<Bson>) -> Result<Verified> {
         Ok(self.audited(&account.into()).await?.map(|audited| audited.verified).unwrap_or_default())
     }
 
     /// Verifies every entry by itself, then every account, and what keeps the places apart.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn verify_all(&self) -> Result<Verified> {
-        self.verify_all_telling(|_| ()).await
+        self.verify_all_with_progress(|_| ()).await
     }
 
-    /// The same; now and then it is told what has been verified so far.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn verify_all_telling(&self, tell: impl Fn(&Verified)) -> Result<Verified> {
+    /// Verifies as [`Ledger::verify_all`], and calls `report` with the counts so far now and then.
+    pub async fn verify_all_with_progress(&self, report: impl Fn(&Verified)) -> Result<Verified> {
         let (mut verified, mut totals) = (Verified::default(), BTreeMap::new());
         let mut pages = self.entries.pages(&Document::new(), PAGE).await?;
         while let Some(page) = pages.next().await? {
@@ -91,7 +82,7 @@ impl Ledger {
             }
             entries.iter().for_each(|entry| totals::add(&mut totals, entry));
             self.verify_links(&entries, &mut verified).await?;
-            tell(&verified);
+            report(&verified);
         }
         verified.totals = totals.into_values().collect();
         if !self.has_unique_places().await? {
@@ -106,12 +97,12 @@ impl Ledger {
         }
         for id in self.account_ids().await? {
             verified.add(self.verify(id).await?);
-            tell(&verified);
+            report(&verified);
         }
         Ok(verified)
     }
 
-    /// That the entries are there which others take back or resolve.
+    /// Checks that entries exist which others take back or resolve.
     async fn verify_links(&self, entries: &[Entry], verified: &mut Verified) -> Result<()> {
         let linked = |entry: &Entry| match &entry.link {
             Some(Link::Reverses(id) | Link::Resolves(id)) => Some((entry.id.clone(), id.clone())),
@@ -180,10 +171,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// What an error says of documents of an account that cannot be read or counted, with the first one by name.
+    /// Describes the documents of an account that cannot be read or counted, and names the first one.
     ///
     /// # Errors
-    /// The error is one of the store.
+    /// [`Error::Store`] if `error` is one.
     async fn what_is_unreadable(&self, account: &Bson, error: Error) -> Result<String> {
         match error {
             Error::Damaged { .. } => Ok(error.to_string()),
@@ -192,16 +183,16 @@ impl Ledger {
         }
     }
 
-    /// What the changes of an entry add up to, in each asset where that must be 0 and is not.
+    /// Returns the sums of an entry's changes, for each asset where the sum must be 0 and is not.
     pub(super) fn unbalanced(&self, entry: &Entry) -> Vec<(String, i64)> {
         // Each account that had lost an entry has one of its own for what it had lost.
         if self.options.single_entry || entry.status.state == EntryState::Abandoned {
             return Vec::new();
         }
         let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-        for place in &entry.changes {
-            let sum = sums.entry(&place.asset).or_default();
-            *sum = sum.saturating_add(place.value);
+        for change in &entry.changes {
+            let sum = sums.entry(&change.asset).or_default();
+            *sum = sum.saturating_add(change.value);
         }
         sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(asset, sum)| (asset.to_owned(), sum)).collect()
     }

@@ -58,7 +58,7 @@ struct World {
 }
 
 impl World {
-    /// How long something takes.
+    /// Returns how long something takes.
     async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<f64> {
         let begun = self.clock.elapsed();
         work.await?;

@@ -28,7 +28,7 @@ impl Recorded {
         (recorded, said.expect("nothing goes wrong that should not"))
     }
 
-    /// The number under `name{label=value,..}`; a histogram says how many durations it has. None if nobody has spoken of it.
+    /// The number under `name{label=value,..}`; a histogram says how many durations it has. `None` if it was never recorded.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
         lock(&self.numbers).get(key).copied()
     }

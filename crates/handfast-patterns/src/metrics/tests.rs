@@ -10,7 +10,7 @@ use handfast_store::{DocumentStore, ManualClock, MemoryStore, Namespace, Sources
 
 use super::recorder::Recorded;
 use super::spans::Spans;
-use crate::job_queue::{Held, Missed, Schedule, Schedules};
+use crate::job_queue::{ClaimState, Missed, Schedule, Schedules};
 use crate::ledger::{Authorisation, Cancel, Posting};
 use crate::sync_flag::Outcome as Synced;
 use crate::two_phase::Outcome as Ended;
@@ -87,7 +87,7 @@ async fn jobs() -> Result<()> {
     let kinds = ["work".to_owned()];
     let claimed = queue.claim_many("w", &kinds, 4).await?;
     let [done, failed, snoozed, given_up] = claimed.as_slice() else { return Err(Error::invalid("four jobs are due")) };
-    assert_eq!(queue.complete(done, None).await?, Held::Yes);
+    assert_eq!(queue.complete(done, None).await?, ClaimState::Held);
     let _ = queue.fail(failed, "no luck").await?;
     let _ = queue.snooze(snoozed, DAY).await?;
     let _ = queue.give_up(given_up, "hopeless").await?;

@@ -41,7 +41,7 @@ impl Default for RunnerOptions {
     }
 }
 
-/// What a round did.
+/// The counts of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     /// Items that are in order now.
@@ -52,7 +52,7 @@ pub struct Round {
     pub more: bool,
 }
 
-/// What a runner has done since it was started.
+/// The counts of a runner since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunnerCounts {
     /// Rounds, failed ones too.
@@ -86,7 +86,7 @@ impl Runner {
     /// runtime.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options that make no sense.
+    /// [`Error::Invalid`] for a jitter outside of 0 to 1, a batch of 0, or no interval.
     pub fn spawn<F>(
         name: &'static str,
         sources: &Sources,
@@ -106,7 +106,7 @@ impl Runner {
         Ok(Runner { cancel, counters, task: Some(task) })
     }
 
-    /// The same for who only looks at what there is, each time: nothing is done, and nothing more is waited for.
+    /// Runs `look` in the background, which only reads: it counts nothing and has no rest to come back to.
     pub(crate) fn spawn_look<T, F>(
         name: &'static str,
         sources: &Sources,
@@ -123,7 +123,7 @@ impl Runner {
         })
     }
 
-    /// What it has done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> RunnerCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { rounds, rounds_failed, done, failed } = &*self.counters;
@@ -138,7 +138,7 @@ impl Runner {
     /// Cancels the work and waits for the round that is under way.
     ///
     /// # Cancellation
-    /// The work ends all the same; nobody waits for it.
+    /// The work ends all the same, without being waited for.
     pub async fn stop(mut self) {
         self.cancel.cancel();
         if let Some(task) = self.task.take()

@@ -9,12 +9,12 @@ use handfast_store::{Durability, MemoryStore, Sources};
 
 use super::*;
 
-type Taken<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
-type Kind = (&'static str, fn(&Steps) -> Taken<'_>);
+type StepFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+type Kind = (&'static str, fn(&Steps) -> StepFuture<'_>);
 
 macro_rules! kinds {
     ($($name:literal: $steps:ident => $step:expr),+ $(,)?) => {
-        [$(($name, |$steps: &Steps| Box::pin(async move { $step.await.map(|_| ()) }) as Taken<'_>)),+]
+        [$(($name, |$steps: &Steps| Box::pin(async move { $step.await.map(|_| ()) }) as StepFuture<'_>)),+]
     };
 }
 
@@ -82,7 +82,7 @@ async fn the_first_of_several_documents_is_looked_for_before_it_is_changed_again
     for store in ["bare", "resilient"] {
         let (network, steps) = over(store, Plan::always(Fault::LoseReply));
         let (any, set, ours) = (doc! { "n": 1 }, doc! { "$set": { "n": 2, "by": 7 } }, doc! { "by": 7 });
-        assert!(steps.find_first_and_update((&any, &doc! {}), &set, &ours).await.is_err());
+        assert!(steps.find_first_and_update(&any, &doc! {}, &set, &ours).await.is_err());
         let sent: Vec<_> = network.injected().iter().map(|fault| fault.operation.to_string()).collect();
         assert_eq!(sent, ["find_and_modify", "find"], "{store}");
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::judge::{Verdict, judge, report, unjudged};
+use super::comparison::{CopyState, compare, not_comparable, report};
 use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
 use crate::metrics::Event;
@@ -16,19 +16,19 @@ use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 /// How often a copy is read that seems to be stale, while its main document keeps changing.
 const READS_MAX: u32 = 4;
 
-/// What an audit has looked at.
+/// The counts of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Audit {
     /// Copies.
     pub copies: u64,
-    /// Those that differ, and have a flag that says so: they are being brought up to date, or the sweeper will see to it.
+    /// Copies that differ and have a flag: a change is under way, or the sweeper will carry it.
     pub in_flight: u64,
-    /// Those that differ, and nobody knows, or that cannot be judged: each was reported.
+    /// Copies that differ without a flag, or cannot be compared: each was reported.
     pub stale: u64,
 }
 
-/// What a copy turned out to be.
+/// The result of a comparison.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Finding {
     Equal,
@@ -42,7 +42,7 @@ impl SyncFlag {
     /// Reads `page` main documents at a time.
     ///
     /// # Errors
-    /// Those of the store while it reads main documents. What fails for a single one is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single main document is logged and counted.
     pub async fn backfill(&self, page: u32) -> Result<Round> {
         let mut round = Round::default();
         let mut pages = self.mains.pages(&doc! {}, page).await?;
@@ -72,12 +72,9 @@ impl SyncFlag {
     }
 
     /// Looks at every copy, `page` at a time, and reports each one that differs from its main document and has no flag that
-    /// says so. Nothing is changed. May run beside anything: a copy is reported only if its main document had the same version
+    /// says so. Nothing is changed. It may run at any time: a copy is reported only if its main document had the same version
     /// and no flag both before and after the copy was read. Of a main document that is not what the pattern writes each copy is reported
     /// ([`Stale::MainUnreadable`](super::Stale::MainUnreadable)).
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn drift(&self, page: u32, mut stale: impl FnMut(StaleCopy)) -> Result<Audit> {
         let mut audit = Audit::default();
         for link in &self.options.links {
@@ -96,7 +93,7 @@ impl SyncFlag {
     /// Puts right what [`SyncFlag::drift`] reports.
     ///
     /// # Errors
-    /// Those of the store while it looks. What fails for a single copy is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single copy is logged and counted.
     pub async fn repair(&self, page: u32) -> Result<Round> {
         let mut round = Round::default();
         for link in &self.options.links {
@@ -114,7 +111,7 @@ impl SyncFlag {
     /// Repairs in the background: each round looks at all copies, so the interval should be long. A batch is a page.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_repair(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn("sync_flag.repair", &self.sources, options, cancel, move |page| {
@@ -126,7 +123,7 @@ impl SyncFlag {
     /// Audits in the background, and repairs nothing: each stale copy is logged, and counted as `stale` by [`metrics`](crate::metrics).
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_drift(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let (flag, page) = (self.clone(), options.batch);
         Runner::spawn_look("sync_flag.drift", &self.sources, options, cancel, move || {
@@ -153,7 +150,7 @@ impl SyncFlag {
 
     async fn repair_one(&self, link: &Link, copy: &StaleCopy, round: &mut Round) {
         let span = tracing::info_span!("sync_flag.repair", copy = %copy.id, target = %link.target, why = %copy.why);
-        match self.settle(link, &copy.id).instrument(span.clone()).await {
+        match self.refresh_copy(link, &copy.id).instrument(span.clone()).await {
             Ok(repaired) => {
                 self.count(Event::CopyRepaired, u64::from(repaired));
                 round.done += 1;
@@ -175,12 +172,12 @@ impl SyncFlag {
             let main = mains.get(&key_of(&copy.main)?);
             // Of a main document that cannot be read nobody can tell what the copy should be.
             let is_readable = !matches!(main, Some(None));
-            if is_readable && judge(link, &copy, main.and_then(Option::as_ref)) == Verdict::Equal {
+            if is_readable && compare(link, &copy, main.and_then(Option::as_ref)) == CopyState::Equal {
                 continue;
             }
-            let finding = match self.judge_alone(link, copy.clone()).await {
-                Err(Error::Damaged { .. }) => Finding::Stale(unjudged(link, copy)),
-                judged => judged?,
+            let finding = match self.compare_again(link, copy.clone()).await {
+                Err(Error::Damaged { .. }) => Finding::Stale(not_comparable(link, copy)),
+                compared => compared?,
             };
             match finding {
                 Finding::Equal => {}
@@ -195,7 +192,7 @@ impl SyncFlag {
     }
 
     /// Reads a copy again, between two looks at its main document that must be the same.
-    async fn judge_alone(&self, link: &Link, copy: Copy) -> Result<Finding> {
+    async fn compare_again(&self, link: &Link, copy: Copy) -> Result<Finding> {
         let mut before = self.main(&copy.main).await?;
         for _ in 0..READS_MAX {
             let document = self.copies(link).find_one(&doc! { "_id": copy.id.clone() }).await?;
@@ -205,10 +202,10 @@ impl SyncFlag {
             };
             let after = self.main(&copy.main).await?;
             if same(before.as_ref(), after.as_ref()) {
-                return Ok(match judge(link, &copy, after.as_ref()) {
-                    Verdict::Equal => Finding::Equal,
-                    Verdict::InFlight => Finding::InFlight,
-                    Verdict::Stale(why) => Finding::Stale(report(link, &copy, after.as_ref(), why)),
+                return Ok(match compare(link, &copy, after.as_ref()) {
+                    CopyState::Equal => Finding::Equal,
+                    CopyState::InFlight => Finding::InFlight,
+                    CopyState::Stale(why) => Finding::Stale(report(link, &copy, after.as_ref(), why)),
                 });
             }
             before = after;
@@ -235,7 +232,7 @@ impl SyncFlag {
     }
 }
 
-/// Whether nothing was begun between two looks at a main document.
+/// Returns whether nothing was begun between two looks at a main document.
 fn same(before: Option<&Main>, after: Option<&Main>) -> bool {
     match (before, after) {
         (None, None) => true,

@@ -13,10 +13,10 @@ impl SyncFlag {
     /// or after [`Outcome::Later`].
     ///
     /// # Errors
-    /// Those of the store: call again, or leave it to the sweeper.
+    /// [`Error::Store`](crate::Error::Store): call again, or leave it to the sweeper.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.main(&id.into()).await? {
             Some(main) => {
@@ -48,7 +48,7 @@ impl SyncFlag {
             MainState::Syncing => self.carry_version(main).await?,
             MainState::Deleting => self.carry_delete(&main.id).await?,
         }
-        metrics::took_since(Span::Carry, self.mains.namespace(), (clock, begun));
+        metrics::took_since(Span::Carry, self.mains.namespace(), clock, begun);
         let Some(step) = requests::finish(self.fields(), main) else { return Ok(false) };
         let ended = take(&self.mains, &step).await?;
         self.count(Event::FlagRemoved, u64::from(ended));

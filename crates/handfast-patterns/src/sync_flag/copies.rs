@@ -11,7 +11,7 @@ use crate::metrics::Event;
 use crate::value::{at_path, set_path};
 use crate::{Error, Result};
 
-/// What became of a document that was to be inserted with its copies.
+/// The result of [`SyncFlag::insert_copy`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Copied {
@@ -25,7 +25,7 @@ pub enum Copied {
     Later {
         /// Its `_id`.
         id: Bson,
-        /// What kept us.
+        /// The error that stopped it.
         error: Error,
     },
     /// It names a main document that is not there: it was not inserted.
@@ -35,7 +35,7 @@ pub enum Copied {
     },
 }
 
-/// What became of the insert alone.
+/// The result of the insert alone.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Inserted {
@@ -51,7 +51,7 @@ pub enum Inserted {
     },
 }
 
-/// What became of a document that was to get copies.
+/// The result of [`SyncFlag::stamp`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Stamped {
@@ -69,7 +69,7 @@ impl SyncFlag {
     /// the same document again does nothing.
     ///
     /// # Errors
-    /// Those of the store; a collection without links; another document of this `_id` is taken for the same one.
+    /// [`Error::Invalid`] for a collection without links. Another document with this `_id` is taken for this one.
     ///
     /// # Cancellation
     /// It may be in, with its flag.
@@ -78,7 +78,7 @@ impl SyncFlag {
             Inserted::Flagged { id } => id,
             Inserted::MainMissing { main } => return Ok(Copied::MainMissing { main }),
         };
-        match self.settle_all(target, &id).await {
+        match self.refresh_copies(target, &id).await {
             Ok(()) => Ok(Copied::Settled { id }),
             Err(error) => {
                 tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will see to it");
@@ -114,10 +114,10 @@ impl SyncFlag {
     /// A document with copies; those that are not equal to their main documents are brought up to date first.
     ///
     /// # Errors
-    /// Those of the store; a collection without links.
+    /// [`Error::Invalid`] for a collection without links.
     pub async fn read_copy(&self, target: &Namespace, id: impl Into<Bson>) -> Result<Option<Document>> {
         let id = id.into();
-        self.settle_all(target, &id).await?;
+        self.refresh_copies(target, &id).await?;
         self.mains.at(target.clone()).find_one(&doc! { "_id": id }).await
     }
 
@@ -133,22 +133,22 @@ impl SyncFlag {
         }
     }
 
-    async fn settle_all(&self, target: &Namespace, id: &Bson) -> Result<()> {
+    async fn refresh_copies(&self, target: &Namespace, id: &Bson) -> Result<()> {
         for link in self.links(target)? {
-            self.settle(link, id).await?;
+            self.refresh_copy(link, id).await?;
         }
         Ok(())
     }
 
     /// Brings one copy up to date; says whether there was something to do.
-    pub(super) async fn settle(&self, link: &Link, id: &Bson) -> Result<bool> {
+    pub(super) async fn refresh_copy(&self, link: &Link, id: &Bson) -> Result<bool> {
         let copies = self.copies(link);
         for _ in 0..RACES_MAX {
             let Some(document) = copies.find_one(&doc! { "_id": id.clone() }).await? else { return Ok(false) };
             let Some(copy) = Copy::read(document, link) else { return Ok(false) };
             // Read after the copy was: what is there now is no older than what the copy was made from.
             let main = self.main(&copy.main).await?;
-            let Some(step) = requests::settle(link, &copy, main.as_ref()) else { return Ok(false) };
+            let Some(step) = requests::refresh_copy(link, &copy, main.as_ref()) else { return Ok(false) };
             if take(&copies, &step).await? {
                 self.count(Event::CopyWritten, 1);
                 return Ok(true);

@@ -1,5 +1,5 @@
 //! The links of an application, as they are recorded beside the main documents. A process that carries a change for the application
-//! reads them there, so that nobody has to repeat them, and repeats them wrongly.
+//! reads them there, so that no process has to repeat them, perhaps wrongly.
 
 use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
@@ -34,12 +34,12 @@ impl DeclaredLink {
         &self.link
     }
 
-    /// Fields of copies that a function of the application computes ([`Link::computed`]): nobody else can carry them.
+    /// Fields of copies that a function of the application computes ([`Link::computed`]): no other program can carry them.
     pub fn functions(&self) -> &[String] {
         &self.functions
     }
 
-    /// Whether it is about the same copies: those in the same collection that name their main document in the same field.
+    /// Returns whether it is about the same copies: those in the same collection that name their main document in the same field.
     pub fn is_of(&self, target: &Namespace, foreign_key: &str) -> bool {
         self.link.target == *target && self.link.foreign_key == foreign_key
     }
@@ -68,7 +68,7 @@ impl DeclaredLink {
         self.link.copied_fields().map(str::to_owned).chain(self.functions.iter().cloned()).collect()
     }
 
-    /// What a link says in another way about where copies are, and what says how new they are.
+    /// Returns what two links say differently about the collection, the key and the version of the copies.
     fn differs_in_place(&self, link: &Link) -> Option<String> {
         if !self.is_of(&link.target, &link.foreign_key) {
             return Some("no such link is declared".to_owned());
@@ -78,7 +78,7 @@ impl DeclaredLink {
         other.map(|(name, declared, said)| format!("{name} is declared as {declared:?}, and said to be {said:?}"))
     }
 
-    /// What a link that is to do the work of this one says in another way; none if it may.
+    /// Returns what a link that is to replace this one says differently; `None` if it may.
     pub fn differs_from(&self, link: &Link) -> Option<String> {
         if let Some(differs) = self.differs_in_place(link) {
             return Some(differs);

@@ -39,11 +39,11 @@ pub struct Link {
     pub(super) copied: Vec<(String, Source)>,
 }
 
-/// Where the value of a copied field comes from.
+/// The source of a copied field.
 #[derive(Clone)]
 pub(super) enum Source {
     Field(String),
-    /// As it was written, and what it does.
+    /// An expression as it was written, and as it was compiled.
     Expression(Bson, Arc<Computed>),
     Function(Arc<Computed>),
 }
@@ -51,7 +51,7 @@ pub(super) enum Source {
 /// From a main document to a value of its copies.
 pub(super) type Computed = dyn Fn(&Document) -> Option<Bson> + Send + Sync;
 
-/// What becomes of the documents with copies when their main document is deleted.
+/// The treatment of documents with copies when their main document is deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OnDelete {
     /// The copied fields are removed.
@@ -66,7 +66,7 @@ pub enum OnDelete {
 }
 
 impl OnDelete {
-    /// As it is written in declarations.
+    /// Returns the name that declarations store.
     pub(super) fn name(&self) -> &'static str {
         match self {
             OnDelete::Unset => "unset",
@@ -77,7 +77,7 @@ impl OnDelete {
     }
 }
 
-/// What copied fields are to be, by their paths; none for one that is not to be there.
+/// The values of copied fields by path; `None` for a field that must be absent.
 pub(super) type Values = Vec<(String, Option<Bson>)>;
 
 impl Link {
@@ -118,7 +118,7 @@ impl Link {
     /// no such field.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no expression, or depends on time or chance.
+    /// [`Error::Invalid`] for an invalid expression, and for one that depends on time or chance.
     pub fn expression(self, copy: impl Into<String>, expression: impl Into<Bson>) -> Result<Self> {
         let expression = expression.into();
         let written = raw(&doc! { "of": expression.clone() })?;
@@ -147,7 +147,7 @@ impl Link {
         self
     }
 
-    /// What becomes of the copies when their main document is deleted.
+    /// Sets the treatment of the copies when their main document is deleted.
     #[must_use]
     pub fn on_delete(self, on_delete: OnDelete) -> Self {
         Link { on_delete, ..self }
@@ -159,12 +159,12 @@ impl Link {
         Link { version: version.into(), syncing: syncing.into(), ..self }
     }
 
-    /// Where the copies are.
+    /// The collection of the copies.
     pub fn target(&self) -> &Namespace {
         &self.target
     }
 
-    /// What becomes of the copies when their main document is deleted.
+    /// Sets the treatment of the copies when their main document is deleted.
     pub fn deleted(&self) -> &OnDelete {
         &self.on_delete
     }
@@ -179,7 +179,7 @@ impl Link {
         self.copied.iter().map(|(path, _)| path.as_str())
     }
 
-    /// Those paths, each with the field of the main document that is copied there; none for what is computed.
+    /// Returns these paths, each with the field of the main document that is copied there; `None` for a computed one.
     pub(super) fn copied_from(&self) -> impl Iterator<Item = (&str, Option<String>)> {
         self.copied.iter().map(|(copy, source)| match source {
             Source::Field(from) => (copy.as_str(), Some(from.clone())),
@@ -187,7 +187,7 @@ impl Link {
         })
     }
 
-    /// What the copied fields are to be while the main document is this one.
+    /// Returns the copied fields for this main document.
     pub(super) fn values(&self, main: &Document) -> Values {
         let value = |source: &Source| match source {
             Source::Field(path) => at_path(main, path).cloned(),
@@ -196,7 +196,7 @@ impl Link {
         self.copied.iter().map(|(path, source)| (path.clone(), value(source))).collect()
     }
 
-    /// What the copied fields are to be when there is no main document any more; nothing if that does not matter.
+    /// Returns the copied fields after the main document was deleted; none if they may stay.
     pub(super) fn values_left(&self) -> Values {
         let value = |path: &String| match &self.on_delete {
             OnDelete::Set(values) => values.get(path).cloned(),
@@ -233,7 +233,7 @@ impl Link {
     }
 }
 
-/// That no two of the links write to the same place, nor one of them to the key of another one.
+/// Checks that no two links write to the same field, and that none writes to the key of another one.
 pub(super) fn check_all(links: &[Link]) -> Result<()> {
     if links.is_empty() {
         return Err(Error::invalid("a sync flag without links keeps nothing in sync: name at least one"));

@@ -16,13 +16,13 @@
 //!
 //! Each change counts the main document's version up, and each copy carries the version that it was made from. A copy is
 //! overwritten by a newer version only. So two changes at once, a sweeper beside a slow process, and requests that arrive in
-//! any order all end with the values of the last version; and a flag is taken away only by whoever carried the very
+//! any order all end with the values of the last version; and a flag is taken away only by the process that carried the very
 //! version that set it.
 //!
 //! # A copy that is made while a change is in flight
 //!
 //! A process reads user 1 (John, version 6) and inserts a comment for John. Between the two the user becomes Mary, the comments
-//! are changed, the flag goes: then the comment arrives, with a name that nobody will ever look for. To look at the
+//! are changed, the flag goes: then the comment arrives, with a name that will never be looked for. To look at the
 //! user again after the insert is right, but the process may die before it does; a flag at the user would cost two writes to
 //! the busiest document for each comment, and a late insert would arrive after that flag was cleared.
 //!
@@ -51,7 +51,7 @@
 //! | a process dies within a delete | the main document stays, marked as deleted, until every copy was told |
 //! | a copy is inserted for a main document that is gone | its flag is there, and [`OnDelete`] says what becomes of it |
 //!
-//! What this does not cover is writes around it: a raw update of a copied field, a foreign key that is changed without
+//! Writes around it are not covered: a raw update of a copied field, a foreign key that is changed without
 //! [`SyncFlag::stamp`], a backup that is restored on one side only. [`SyncFlag::drift`] finds them, and
 //! [`SyncFlag::repair`] puts them right. An `_id` that is used again after a delete is a new life of the main document, in which
 //! versions begin again: wait for longer than any request can be under way, and repair what [`OnDelete`] has left.
@@ -62,9 +62,9 @@
 
 mod audit;
 mod carry;
+mod comparison;
 mod copies;
 mod declared;
-mod judge;
 mod link;
 mod options;
 mod record;
@@ -74,7 +74,7 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod unseen;
+mod unknown_name;
 mod within;
 
 use std::sync::Arc;
@@ -83,15 +83,15 @@ use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use audit::Audit;
+pub use comparison::{Stale, StaleCopy};
 pub use copies::{Copied, Inserted, Stamped};
 pub use declared::{Declared, DeclaredLink};
-pub use judge::{Stale, StaleCopy};
 pub use link::{Link, OnDelete};
 pub use options::{SyncFields, SyncFlagOptions};
 pub use record::{FINAL_VERSION, Main};
 pub use state::{MainEvent, MainState};
 pub use sweep::Staleness;
-pub use unseen::Unseen;
+pub use unknown_name::UnknownName;
 pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};
@@ -102,7 +102,7 @@ use crate::{Error, FieldNames, Result};
 /// How often a step is tried that others keep racing with. Each time one of them has come through.
 const RACES_MAX: u32 = 16;
 
-/// What became of a change, or of a delete.
+/// The result of a change, or of a delete.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Outcome {
@@ -116,7 +116,7 @@ pub enum Outcome {
     Later {
         /// The version of the main document.
         version: i64,
-        /// What kept us.
+        /// The error that stopped it.
         error: Error,
     },
     /// There is no such document.
@@ -125,7 +125,7 @@ pub enum Outcome {
     Refused,
 }
 
-/// What became of the first step alone.
+/// The result of the first step alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Begun {
@@ -140,7 +140,7 @@ pub enum Begun {
     Refused,
 }
 
-/// What the first step found.
+/// The document that the first step found.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Beginning {
     Made(Main),
@@ -193,12 +193,12 @@ pub struct SyncFlag {
 }
 
 impl SyncFlag {
-    /// For the main documents of a collection; records the settings if it is the first one ([`SyncFlag::declared`]), and creates the
+    /// Opens the sync flag of a collection of main documents; records the settings if none are recorded ([`SyncFlag::declared`]), and creates the
     /// sparse indexes on flags, and those by which copies are found.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other links, `tokens_max` or names of fields are recorded ([`SyncFlag::change_settings`]); those of
-    /// the store; links that cannot work (none, two that write to one place); settings of nothing to remember.
+    /// [`Error::OtherSettings`] if other links, `tokens_max` or names of fields are recorded ([`SyncFlag::change_settings`]).
+    /// [`Error::Invalid`] for options without a link, with two links that write to one field, or with nothing to remember.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -215,7 +215,7 @@ impl SyncFlag {
     /// must pass all links of the application as they are recorded ([`SyncFlag::declared`]).
     ///
     /// # Errors
-    /// As [`SyncFlag::open`], but for the store's.
+    /// As [`SyncFlag::open`].
     pub fn attach(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -262,12 +262,11 @@ impl SyncFlag {
     /// are looked after.
     ///
     /// # Errors
-    /// Those of the store at the main document: if [`Error::applied`] is `Maybe`, call again with the same token. What
-    /// goes wrong at the copies is [`Outcome::Later`]. A change that would make the document: insert it, it has no
-    /// copies yet.
+    /// [`Error::Store`] at the main document: if [`Error::applied`] is `Maybe`, call again with the same token. A failure at the copies is
+    /// [`Outcome::Later`]. [`Error::Invalid`] for a change that would insert the document: insert it, it has no copies yet.
     ///
     /// # Cancellation
-    /// As if the answer got lost.
+    /// It may have been applied, as after a lost answer.
     pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
         match self.begin(token, &id.into(), change).await? {
             Beginning::Made(main) => {
@@ -286,7 +285,7 @@ impl SyncFlag {
     /// As [`SyncFlag::change`], without a token: delete again.
     ///
     /// # Cancellation
-    /// As if the answer got lost.
+    /// It may have been applied, as after a lost answer.
     pub async fn delete(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.begin_delete(&id.into()).await? {
             Some(main) => {
@@ -300,7 +299,7 @@ impl SyncFlag {
     /// A main document; what is under way in it is carried to its copies first.
     ///
     /// # Errors
-    /// Those of the store, also at the copies. Who wants the document as it is reads it from the store.
+    /// [`Error::Store`], also at the copies. To read the document as it is, read it from the store.
     pub async fn read(&self, id: impl Into<Bson>) -> Result<Option<Document>> {
         let Some(main) = self.main(&id.into()).await? else { return Ok(None) };
         self.carry(&main).await?;
@@ -310,7 +309,7 @@ impl SyncFlag {
     /// A main document as it says itself.
     ///
     /// # Errors
-    /// Those of the store; a document whose version or flag is none.
+    /// [`Error::Damaged`] for a document with an invalid version or flag.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Main>> {
         self.main(&id.into()).await
     }
@@ -324,9 +323,6 @@ impl SyncFlag {
     }
 
     /// Lists as [`SyncFlag::list`] does; in place of a document whose version or flag is none stands an error that names it.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn list_each(&self, limit: u32) -> Result<Vec<Result<Main>>> {
         let syncing = &self.fields().syncing;
         let found = self.mains.find(&doc! { syncing: { "$exists": true } }, &doc! { syncing: 1 }, limit).await?;

@@ -9,7 +9,7 @@ use crate::fields::field_names;
 /// time, and have to be the same for all who open it.
 #[derive(Clone, Debug)]
 pub struct SyncFlagOptions {
-    /// Where copies are.
+    /// The collection of the copies.
     pub links: Vec<Link>,
     /// How old a flag must be before the sweeper takes it for left behind; one that is by more than this in the future is, too. Nothing goes wrong if it is too short: two then
     /// do the same work.

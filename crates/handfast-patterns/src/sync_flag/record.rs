@@ -18,7 +18,7 @@ pub struct Main {
     pub id: Bson,
     /// How often it has been changed; 0 before the first time.
     pub version: i64,
-    /// Where it is.
+    /// Its state.
     pub state: MainState,
     /// When the change was made that is under way.
     pub since: Option<DateTime>,
@@ -51,7 +51,7 @@ impl Main {
         Ok(Main { id: document.get("_id").cloned().unwrap_or(Bson::Null), version, state, since, document })
     }
 
-    /// Whether it is there for readers.
+    /// Returns whether it is there for readers.
     pub(super) fn is_alive(&self) -> bool {
         match self.state {
             MainState::Settled | MainState::Syncing => true,
@@ -74,7 +74,7 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// None if it names no main document.
+    /// Returns `None` if the document names no main document.
     pub(super) fn read(document: Document, link: &Link) -> Option<Self> {
         let main = at_path(&document, &link.foreign_key).filter(|main| **main != Bson::Null)?.clone();
         Some(Copy {

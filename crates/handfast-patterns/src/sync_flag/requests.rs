@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc};
 
-use super::judge::{Verdict, judge};
+use super::comparison::{CopyState, compare};
 use super::link::{Link, Values};
 use super::record::{Copy, FINAL_VERSION, Main};
 use super::{MainEvent, MainState, OnDelete, SyncFields};
@@ -65,7 +65,7 @@ pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     }
 }
 
-/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that nobody would come back to
+/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that no process would come back to
 /// before its date.
 pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 2] {
     lapsed(now, age).map(|date| doc! { flag: date })
@@ -91,8 +91,8 @@ pub(super) fn leave(link: &Link, main: &Bson) -> Step {
 
 /// Brings one copy up to date that was read before its main document was, and takes its own flag away. None if there is
 /// nothing to do.
-pub(super) fn settle(link: &Link, copy: &Copy, main: Option<&Main>) -> Option<Step> {
-    if judge(link, copy, main) == Verdict::Equal && copy.syncing.is_none() {
+pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Option<Step> {
+    if compare(link, copy, main) == CopyState::Equal && copy.syncing.is_none() {
         return None;
     }
     // A flag that somebody has set meanwhile is not ours to take away.

@@ -8,8 +8,8 @@
 //!                       tokensMax: 20, fields: {syncing: "syncing", syncVersion: "syncVersion", ..}}}
 //! ```
 //!
-//! Whoever takes a flag away says that *every* copy has the version. A process that knows of fewer links, or of other fields, would say
-//! so wrongly, and nobody would look for what was left: it is refused.
+//! A process that takes a flag away says that *every* copy has the version. A process that knows of fewer links, or of other fields, would say
+//! so wrongly, and the rest would never be found: it is refused.
 //!
 //! Builds of before the record wrote the links alone into `<main documents>.links`. Where nothing else is recorded, those count.
 
@@ -32,7 +32,7 @@ impl SyncFlag {
     /// Reads what the application recorded when it first opened its links, or last changed them; none if it has not.
     ///
     /// # Errors
-    /// Those of the store; a record that cannot be read.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn declared(store: Arc<dyn DocumentStore>, mains: &Namespace) -> Result<Option<Declared>> {
         let mains = Steps::new(store, mains.clone());
         let record = record(&mains)?;
@@ -47,8 +47,8 @@ impl SyncFlag {
     /// by [`SyncFlag::backfill`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields once main documents have versions, and while changes are being carried to their
-    /// copies by the recorded links; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields once main documents have versions, and while changes are carried to their copies by the
+    /// recorded links. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -96,7 +96,7 @@ impl Declared {
     /// Compares names of fields with the recorded ones.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`].
+    /// [`Error::OtherSettings`] for other names of fields.
     pub fn ensure_fields(&self, fields: &SyncFields) -> Result<()> {
         let Some(recorded) = &self.fields else { return Ok(()) };
         let given = fields.to_document();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a main document is.
+/// The state of a main document.
 ///
 /// ```text
 ///             ┌── changed ──┐
@@ -23,12 +23,12 @@ pub enum MainState {
     Gone,
 }
 
-/// What happened to a main document.
+/// An event in the life of a main document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainEvent {
     /// One of the fields that have copies may have changed.
     Changed,
-    /// Somebody wants it deleted.
+    /// A delete was begun.
     Deleted,
     /// Every copy has been brought up to date.
     Carried,
@@ -49,7 +49,7 @@ impl MainState {
         }
     }
 
-    /// For people.
+    /// Returns the description for people.
     pub fn name(self) -> &'static str {
         match self {
             MainState::Settled => "settled",

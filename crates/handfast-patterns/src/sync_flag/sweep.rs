@@ -23,10 +23,11 @@ pub struct Staleness {
 
 impl SyncFlag {
     /// Carries what was left behind: main documents, and new copies (at most `batch` of each kind), whose flag is older than
-    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or by as much in the future: a clock was ahead that was put right. It may run anywhere, at any time, beside anything.
+    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or by as much in the future: a clock was ahead that was put right. It may run
+    /// in any process at any time.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single document is logged and counted.
+    /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single document is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
         let mut round = Round::default();
         for document in self.left_behind(None, batch, &mut round).await? {
@@ -38,7 +39,7 @@ impl SyncFlag {
             for document in self.left_behind(Some(link), batch, &mut round).await? {
                 let id = id_of(&document);
                 let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
-                let swept = self.settle(link, &id).instrument(span.clone()).await;
+                let swept = self.refresh_copy(link, &id).instrument(span.clone()).await;
                 span.in_scope(|| self.count_swept(&mut round, swept));
             }
         }
@@ -54,7 +55,7 @@ impl SyncFlag {
         Ok(left)
     }
 
-    /// Where the flags of main documents are, or those of the copies of a link.
+    /// Returns the collection and the field of the flags: those of main documents, or of the copies of a link.
     fn flags_of<'a>(&'a self, link: Option<&'a Link>) -> (Steps, &'a str) {
         match link {
             Some(link) => (self.copies(link), &link.syncing),
@@ -86,7 +87,7 @@ impl SyncFlag {
     /// Sweeps in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn("sync_flag.sweep", &self.sources, options, cancel, move |batch| {
@@ -98,7 +99,7 @@ impl SyncFlag {
     /// Looks at the staleness in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_staleness(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn_look("sync_flag.staleness", &self.sources, options, cancel, move || {
@@ -107,10 +108,7 @@ impl SyncFlag {
         })
     }
 
-    /// How much is not in sync at the moment: what the flags say. The gauges of [`metrics`] say so afterwards.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns how much is not in sync at the moment: what the flags say. The gauges of [`metrics`] say so afterwards.
     pub async fn staleness(&self) -> Result<Staleness> {
         let mut staleness = Staleness::default();
         let (mains, oldest) = self.flagged(None).await?;
@@ -131,7 +129,7 @@ impl SyncFlag {
         Ok(staleness)
     }
 
-    /// How many documents have a flag, and the oldest one: main documents, or copies of a link.
+    /// Returns how many documents have a flag, and the oldest one: main documents, or copies of a link.
     async fn flagged(&self, link: Option<&Link>) -> Result<(u64, Option<DateTime>)> {
         let (steps, field) = self.flags_of(link);
         // Dates alone: a range is what the index is used for where nothing is to be in order.

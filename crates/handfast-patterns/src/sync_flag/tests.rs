@@ -1,7 +1,7 @@
 use bson::{Bson, Document, doc};
 use handfast_store::{ManualClock, MemoryStore, Namespace, Sources};
 
-use super::judge::{Verdict, judge};
+use super::comparison::{CopyState, compare};
 use super::link::check_all;
 use super::record::{Copy, FINAL_VERSION, Main};
 use super::requests::{self, Step};
@@ -53,30 +53,30 @@ fn copies_are_judged() {
         document.insert("syncDeleted", true);
         flagged(document)
     };
-    let check = |copy: Document, mains: Option<Document>, expected: Verdict| {
+    let check = |copy: Document, mains: Option<Document>, expected: CopyState| {
         let copy = Copy::read(copy, &link()).expect("it names a user");
         let mains = mains.map(main);
-        assert_eq!(judge(&link(), &copy, mains.as_ref()), expected, "{copy:?} {mains:?}");
+        assert_eq!(compare(&link(), &copy, mains.as_ref()), expected, "{copy:?} {mains:?}");
     };
     let john = || doc! { "_id": 9, "user": 1, "userName": "John", "userVersion": 6 };
     let mut new = john();
     new.insert("userSyncing", now.clone());
 
-    check(john(), Some(name("John", 6)), Verdict::Equal);
-    check(john(), Some(name("John", 7)), Verdict::Equal);
-    check(john(), Some(name("Mary", 7)), Verdict::Stale(Stale::Behind));
-    check(john(), Some(name("Mary", 6)), Verdict::Stale(Stale::Different));
-    check(john(), Some(doc! { "_id": 1, "syncVersion": 6 }), Verdict::Stale(Stale::Different));
-    check(john(), Some(name("John", 5)), Verdict::Stale(Stale::Ahead));
-    check(john(), Some(flagged(name("Mary", 7))), Verdict::InFlight);
-    check(new.clone(), Some(name("Mary", 7)), Verdict::InFlight);
-    check(new, Some(name("John", 6)), Verdict::Equal);
-    check(john(), Some(deleted(name("John", 7))), Verdict::InFlight);
-    check(john(), None, Verdict::Stale(Stale::Orphan));
-    check(doc! { "_id": 9, "user": 1, "userVersion": FINAL_VERSION }, None, Verdict::Equal);
-    check(doc! { "_id": 9, "user": 1 }, None, Verdict::Stale(Stale::Orphan));
-    check(doc! { "_id": 9, "user": 1, "userName": "John" }, Some(name("John", 0)), Verdict::Equal);
-    check(doc! { "_id": 9, "user": 1, "userVersion": "six" }, Some(name("John", 6)), Verdict::Stale(Stale::Behind));
+    check(john(), Some(name("John", 6)), CopyState::Equal);
+    check(john(), Some(name("John", 7)), CopyState::Equal);
+    check(john(), Some(name("Mary", 7)), CopyState::Stale(Stale::Behind));
+    check(john(), Some(name("Mary", 6)), CopyState::Stale(Stale::Different));
+    check(john(), Some(doc! { "_id": 1, "syncVersion": 6 }), CopyState::Stale(Stale::Different));
+    check(john(), Some(name("John", 5)), CopyState::Stale(Stale::Ahead));
+    check(john(), Some(flagged(name("Mary", 7))), CopyState::InFlight);
+    check(new.clone(), Some(name("Mary", 7)), CopyState::InFlight);
+    check(new, Some(name("John", 6)), CopyState::Equal);
+    check(john(), Some(deleted(name("John", 7))), CopyState::InFlight);
+    check(john(), None, CopyState::Stale(Stale::Orphan));
+    check(doc! { "_id": 9, "user": 1, "userVersion": FINAL_VERSION }, None, CopyState::Equal);
+    check(doc! { "_id": 9, "user": 1 }, None, CopyState::Stale(Stale::Orphan));
+    check(doc! { "_id": 9, "user": 1, "userName": "John" }, Some(name("John", 0)), CopyState::Equal);
+    check(doc! { "_id": 9, "user": 1, "userVersion": "six" }, Some(name("John", 6)), CopyState::Stale(Stale::Behind));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What makes sense within an open transaction.
+//! The steps of a sync flag within an open transaction.
 
 use bson::{Bson, Document};
 use handfast_store::Namespace;
@@ -26,15 +26,13 @@ impl SyncFlagWithin {
     /// Changes a main document and sets its flag.
     ///
     /// # Errors
-    /// Those of the transaction; a change that would make the document.
+    /// [`Error::Store`](crate::Error::Store) of the transaction; [`Error::Invalid`](crate::Error::Invalid) for a change that would insert
+    /// the document.
     pub async fn begin(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Begun> {
         Ok(self.flag.begin(token, &id.into(), change).await?.begun())
     }
 
     /// Marks a main document as deleted.
-    ///
-    /// # Errors
-    /// Those of the transaction.
     pub async fn begin_delete(&self, id: impl Into<Bson>) -> Result<Begun> {
         Ok(match self.flag.begin_delete(&id.into()).await? {
             Some(main) => Begun::Flagged { version: main.version },
@@ -45,7 +43,7 @@ impl SyncFlagWithin {
     /// Inserts a document with its copies and their flags.
     ///
     /// # Errors
-    /// Those of the transaction; a collection without links.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a collection without links.
     pub async fn insert_copy(&self, target: &Namespace, document: Document) -> Result<Inserted> {
         self.flag.insert_flagged(target, document).await
     }

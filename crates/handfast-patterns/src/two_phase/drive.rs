@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Waiting transactions that [`TwoPhase::run_next`] looks at, so that workers who look at the same moment find different ones.
 const CANDIDATES: u32 = 16;
 
-/// What came of the first phase.
+/// The result of the first phase.
 enum Applying {
     All,
     Refused(String),
@@ -21,10 +21,10 @@ impl TwoPhase {
     /// Carries out a transaction that was begun, from where it is. One that another application works on is left to it.
     ///
     /// # Errors
-    /// Those of the store. The transaction stays as it is: run it again, or leave it to the recovery.
+    /// [`Error::Store`]: the transaction stays as it is. Run it again, or leave it to the recovery.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
         let id = id.into();
         let (filter, update) = self.claim(&id);
@@ -38,13 +38,13 @@ impl TwoPhase {
         }
     }
 
-    /// Claims a transaction that nobody works on, one of the oldest, and carries it out; none if there is none.
+    /// Claims one of the oldest transactions that wait, and carries it out; returns `None` if none waits.
     ///
     /// # Errors
     /// As [`TwoPhase::run`].
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn run_next(&self) -> Result<Option<(Bson, Outcome)>> {
         let waiting =
             doc! { &self.fields().state: State::Initial.name(), &self.fields().application: { "$exists": false } };
@@ -64,13 +64,13 @@ impl TwoPhase {
         Ok(None)
     }
 
-    /// Rolls a transaction back, whoever works on it, unless it is applied.
+    /// Rolls a transaction back, unless it is applied, whichever application carries it out.
     ///
     /// # Errors
-    /// Those of the store: cancel again, or leave it to the recovery.
+    /// [`Error::Store`]: cancel it again, or leave it to the recovery.
     ///
     /// # Cancellation
-    /// As after an error.
+    /// The effect is that of an error.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         // Who dies after this step leaves a transaction that the recovery refuses.
@@ -112,12 +112,12 @@ impl TwoPhase {
         self.drive(record).await
     }
 
-    /// One state after the other. A step that does not match was made by somebody else; what is there then counts.
+    /// One state after the other. A step that does not match was made by another process; the document then counts.
     pub(super) async fn drive(&self, record: Record) -> Result<Outcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.drive_untimed(record).await?;
-        metrics::took_since(Span::Transaction, self.transactions.namespace(), (clock, begun));
+        metrics::took_since(Span::Transaction, self.transactions.namespace(), clock, begun);
         Ok(outcome)
     }
 
@@ -234,7 +234,7 @@ impl TwoPhase {
         Ok(Applying::Refused(format!("{place} {why}")))
     }
 
-    /// That every participant of an applied transaction has its update: who takes it over has not applied them.
+    /// Checks that every participant of an applied transaction has its update: the process that takes it over has not applied them.
     pub(super) async fn ensure_applied(&self, record: &Record) -> Result<()> {
         match self.by_settings_of(record)?.lacking(record).await?.first() {
             Some(finding) => Err(Error::invalid(format!("{finding}: somebody else has changed it"))),

@@ -14,7 +14,7 @@ const DOT: char = '\u{ff0e}';
 /// The document with names that every store takes.
 ///
 /// # Errors
-/// For a name that has one of the two characters already: it could not be told apart afterwards.
+/// [`Error::Invalid`] for a name that contains one of the two characters: it could not be told from an escaped one.
 pub(super) fn escaped(document: &Document) -> Result<Document> {
     if let Some(name) = names(document).find(|name| name.contains([DOLLAR, DOT])) {
         return Err(Error::invalid(format!("the field name {name} has a full-width dollar sign or full stop in it")));
@@ -22,7 +22,7 @@ pub(super) fn escaped(document: &Document) -> Result<Document> {
     Ok(renamed(document, &|name| name.replace('$', &DOLLAR.to_string()).replace('.', &DOT.to_string())))
 }
 
-/// What [`escaped`] was made from.
+/// Returns the document that [`escaped`] was given.
 pub(super) fn unescaped(document: &Document) -> Document {
     renamed(document, &|name| name.replace(DOLLAR, "$").replace(DOT, "."))
 }

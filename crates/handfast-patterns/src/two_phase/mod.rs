@@ -1,6 +1,6 @@
-//! Two-phase commit: several documents change together, each in a step of its own, and nobody loses the thread.
+//! Two-phase commit: several documents change together, each in a step of its own, and any process can continue after a crash.
 //!
-//! What is to be done is written down first, as a document of its own. Then one step after the other is made, and each
+//! The plan is written down first, as a document of its own. Then one step after the other is made, and each
 //! leaves a mark from which anybody can see how far it came. The transfer of the seed, 100 from A to B:
 //!
 //! ```text
@@ -31,7 +31,7 @@
 //! | two work on one transaction | states only go forward, each step once; who finds a state that it did not expect reads again |
 //! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
 //! | the same, after it has forgotten, or after a rollback that did not touch it | it carries the id of a transaction that is over: [`TwoPhase::repair`] finds that and takes the update back |
-//! | a participant lacks the update of a transaction that is applied, or is gone | somebody else has changed it: who takes the transaction over leaves it, and [`TwoPhase::verify`] names the participant |
+//! | a participant lacks the update of a transaction that is applied, or is gone | another program has changed it: the process that takes the transaction over leaves it, and [`TwoPhase::verify`] names the participant |
 //! | another process has other settings | it is refused: the settings are recorded in the store ([`TwoPhaseOptions::recorded`]) |
 //!
 //! Only steps 3 and 4 touch what participants are about, and each of them carries its mark in the same step. So the marks
@@ -77,7 +77,7 @@ use crate::steps::{Added, Steps, raw};
 use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How a transaction ended, as far as we know.
+/// How a transaction ended, as far as this process knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -85,7 +85,7 @@ pub enum Outcome {
     Done,
     /// No participant has it.
     Canceled {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Another application has taken it over, and will bring it to its end.
@@ -97,28 +97,28 @@ pub enum Outcome {
     Missing,
 }
 
-/// What became of the wish to cancel.
+/// The result of [`TwoPhase::cancel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Cancel {
     /// No participant has its update.
     Canceled,
-    /// All of them have: [`TwoPhase::compensate`] makes a transaction for the way back.
+    /// All participants have their updates: [`TwoPhase::compensate`] makes a transaction for the way back.
     TooLate,
-    /// Another application is at it, and will bring it to its end.
+    /// Another application carries it out, and will bring it to its end.
     TakenOver,
     /// There is no transaction of this id.
     Missing,
 }
 
-/// A document of a participant: nobody who reads it can overlook that it may be in between.
+/// A document of a participant, and whether transactions are under way in it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum ParticipantDocument {
     /// No transaction is under way in it.
     Settled(Document),
     /// It may have an update that will be taken back, and others of the same transaction may not have theirs.
     UnderWay {
-        /// As it is now.
+        /// The document as it is now.
         document: Document,
         /// The ids of the transactions.
         transactions: Vec<Bson>,
@@ -160,12 +160,12 @@ pub struct TwoPhase {
 }
 
 impl TwoPhase {
-    /// For the transactions of a collection; records the settings if it is the first one, and creates the indexes on states, and on
+    /// Opens the transactions of a collection; records the settings if none are recorded, and creates the indexes on states, and on
     /// the participants that transactions are under way in.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`TwoPhaseOptions::recorded`], [`TwoPhase::change_settings`]); those of the
-    /// store; settings without a name for the application, or of nothing to remember.
+    /// [`Error::OtherSettings`] if others are recorded ([`TwoPhaseOptions::recorded`], [`TwoPhase::change_settings`]). [`Error::Invalid`]
+    /// for options without a name of the application, or with nothing to remember.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -177,7 +177,7 @@ impl TwoPhase {
         Ok(two_phase)
     }
 
-    /// The same transactions for those who only look: records nothing, and creates no indexes.
+    /// Opens the transactions to read them: records no settings and creates no indexes.
     ///
     /// # Errors
     /// As [`TwoPhase::open`].
@@ -212,7 +212,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The same on another store. Within an open transaction only [`TwoPhase::begin`] makes sense: then the two-phase
+    /// Returns the same pattern on another store. Within an open transaction only [`TwoPhase::begin`] is useful: the two-phase
     /// transaction is there if and only if the other one commits.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
@@ -222,7 +222,7 @@ impl TwoPhase {
     /// Writes a transaction down. Its id is the caller's: to begin again with the same id and the same plan does nothing.
     ///
     /// # Errors
-    /// Those of the store; a plan that cannot be carried out; another transaction of this id.
+    /// [`Error::Invalid`] for a plan that cannot be carried out, and if another transaction has this id.
     ///
     /// # Cancellation
     /// It may have been written: begin again with the same id.
@@ -243,16 +243,16 @@ impl TwoPhase {
         }
     }
 
-    /// A transaction as its document says.
+    /// Returns a transaction as its document stores it.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of a transaction.
+    /// [`Error::Damaged`] for a document that is not a transaction.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Record>> {
         let found = self.transactions.find_one(&doc! { "_id": id.into() }).await?;
         found.map(|document| Record::read(&self.transactions, &document, self.fields())).transpose()
     }
 
-    /// Transactions in a state, those first that came there first.
+    /// Returns the transactions in a state, those first that reached it first.
     ///
     /// # Errors
     /// As [`TwoPhase::show`].
@@ -260,25 +260,21 @@ impl TwoPhase {
         self.list_each(state, limit).await?.into_iter().collect()
     }
 
-    /// Lists as [`TwoPhase::list`] does; in place of a document that is none of a transaction stands an error that names it.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Lists as [`TwoPhase::list`], with an error for each document that is not a transaction.
     pub async fn list_each(&self, state: State, limit: u32) -> Result<Vec<Result<Record>>> {
         let Fields { state: field, last_modified, .. } = self.fields();
         let found = self.transactions.find(&doc! { field: state.name() }, &doc! { last_modified: 1 }, limit).await?;
         Ok(found.iter().map(|document| Record::read(&self.transactions, document, self.fields())).collect())
     }
 
-    /// A participant's document, which says whether transactions are under way in it.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<Seen>> {
+    /// Reads a document of a participant, and whether transactions are under way in it.
+    pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<ParticipantDocument>> {
         let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": id.into() }).await?;
         Ok(found.map(|document| match document.get_array(&self.fields().pending) {
-            Ok(pending) if !pending.is_empty() => Seen::UnderWay { transactions: pending.clone(), document },
-            _ => Seen::Settled(document),
+            Ok(pending) if !pending.is_empty() => {
+                ParticipantDocument::UnderWay { transactions: pending.clone(), document }
+            }
+            _ => ParticipantDocument::Settled(document),
         }))
     }
 
@@ -287,8 +283,8 @@ impl TwoPhase {
     /// only after this one was canceled; to compensate again with the same id does nothing.
     ///
     /// # Errors
-    /// Those of the store: call again with the same id. [`Error::Invalid`] if the transaction is not applied, if another one takes it
-    /// back, or if its plan has no way back by itself.
+    /// [`Error::Invalid`] if the transaction is not applied, if another one takes it back, or if its plan cannot be reversed.
+    /// [`Error::Store`]: call again with the same id.
     pub async fn compensate(&self, id: impl Into<Bson>, new_id: impl Into<Bson>) -> Result<Plan> {
         let id = id.into();
         let record = self.show(id.clone()).await?;
@@ -328,7 +324,7 @@ impl TwoPhase {
     /// request can be under way.
     ///
     /// # Errors
-    /// Those of the store; what was removed before stays removed.
+    /// [`Error::Store`]: the transactions that were removed before it stay removed.
     pub async fn purge(&self, age: Duration, batch: u32) -> Result<Round> {
         let Fields { state, last_modified, .. } = self.fields();
         let over: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
@@ -347,7 +343,7 @@ impl TwoPhase {
     /// Purges in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_purge(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.purge", &self.sources, options, cancel, move |batch| {

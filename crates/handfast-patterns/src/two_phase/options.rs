@@ -74,7 +74,7 @@ impl TwoPhaseOptions {
 /// How the accounts of transfers look.
 #[derive(Clone, Debug)]
 pub struct Accounts {
-    /// Where they are.
+    /// Their collection.
     pub namespace: Namespace,
     /// The field of the balance: an integer, in the smallest unit of the currency.
     pub balance: String,
@@ -95,9 +95,9 @@ impl Accounts {
 /// Fields of an account for what is under way.
 #[derive(Clone, Debug)]
 pub struct PendingFields {
-    /// What will be added to the balance.
+    /// The field of amounts that will be added to the balance.
     pub credits: String,
-    /// What has been taken from the balance and may come back.
+    /// The field of amounts that were taken from the balance and may be given back.
     pub debits: String,
 }
 
@@ -110,29 +110,29 @@ impl Default for PendingFields {
 field_names! {
     /// Names of fields.
     pub struct Fields {
-        /// Of a transaction: where it is.
+        /// In a transaction: its state.
         state: "state" in "a transaction",
-        /// Of a transaction: when its state changed, by the store's clock.
+        /// In a transaction: when its state changed, by the store's clock.
         last_modified: "lastModified" in "a transaction",
-        /// Of a transaction: who works on it.
+        /// In a transaction: the application that carries it out.
         application: "application" in "a transaction",
-        /// Of a transaction: why it was canceled.
+        /// In a transaction: why it was canceled.
         reason: "reason" in "a transaction",
-        /// Of a transaction: the `_id` of the one that takes it back.
+        /// In a transaction: the `_id` of the one that takes it back.
         compensation: "compensation" in "a transaction",
-        /// Of a transaction: the revision of the recorded settings that it was claimed by, if not the first one.
+        /// In a transaction: the revision of the recorded settings that it was claimed by, if not the first one.
         settings: "settings" in "a transaction",
-        /// Of a transfer: the `_id` of the account that pays.
+        /// In a transfer: the `_id` of the account that pays.
         source: "source" in "a transaction",
-        /// Of a transfer: the `_id` of the account that is paid.
+        /// In a transfer: the `_id` of the account that is paid.
         destination: "destination" in "a transaction",
-        /// Of a transfer: how much.
+        /// In a transfer: how much.
         value: "value" in "a transaction",
-        /// Of a transaction that is no transfer: what it does.
+        /// In a transaction that is no transfer: what it does.
         participants: "participants" in "a transaction",
-        /// Of a participant: ids of the transactions that are under way.
+        /// In a participant: ids of the transactions that are under way.
         pending: "pendingTransactions" in "a participant",
-        /// Of a participant: ids of transactions that are finished, the last ones.
+        /// In a participant: ids of transactions that are finished, the last ones.
         finished: "finishedTransactions" in "a participant",
     }
 }

@@ -1,4 +1,4 @@
-//! What accounts say of credits and debits under way, compared with the transactions that are under way in them.
+//! Compares the credits and debits under way of accounts with the transactions that are under way in them.
 //!
 //! The fields for what is under way change in the same steps as the ids of the transactions do. So in each document, at any moment, they
 //! are the sums over the transfers whose ids it carries; nothing has to stand still for the comparison.
@@ -86,7 +86,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The field of an account that a transaction under way has added to, and how much; none if nobody knows.
+    /// The field of an account that a transaction under way has added to, and how much; `None` if that is unknown.
     async fn share(&self, account: &Bson, transaction: &Bson) -> Result<Option<(Option<String>, i64)>> {
         let Some(record) = unreadable(self.show(transaction.clone()).await)?.unwrap_or_default() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What a transaction does: a transfer, or an update for each of several participants.
+//! The plan of a transaction: a transfer, or an update for each of several participants.
 
 use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
@@ -38,17 +38,17 @@ impl Transfer {
 /// One document of a transaction, and what happens to it. The updates consist of update operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Participant {
-    /// Where the document is.
+    /// The collection of the document.
     pub namespace: Namespace,
     /// Its `_id`.
     pub id: Bson,
-    /// What is done to it.
+    /// The update.
     pub apply: Document,
-    /// What undoes that, whatever others have done to the document meanwhile.
+    /// The inverse update, which must be right whatever others have changed meanwhile.
     pub inverse: Document,
-    /// What is done once the update of every participant is in; nothing, if empty.
+    /// The update after all participants are updated; empty for none.
     pub finish: Document,
-    /// What must hold at the moment of the update, or the transaction is canceled; nothing, if empty.
+    /// The condition of the update: if it does not hold, the transaction is canceled; empty for none.
     pub guard: Document,
 }
 
@@ -77,7 +77,7 @@ impl Participant {
     }
 }
 
-/// What a transaction does.
+/// The plan of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are transfers")]
 pub enum Plan {
@@ -103,8 +103,8 @@ impl Plan {
     /// The documents and their updates, checked.
     ///
     /// # Errors
-    /// A plan that cannot be carried out: one document twice (the second update would be taken for the first), a
-    /// collection that is not among those of the settings, an amount that is not more than 0.
+    /// [`Error::Invalid`] for a plan that cannot be carried out: it has one document twice (the second update would be taken for the
+    /// first), a collection that the options do not name, or an amount that is not more than 0.
     pub(super) fn participants(&self, options: &TwoPhaseOptions) -> Result<Vec<Participant>> {
         let participants = match self {
             Plan::Transfer(transfer) => transfer_participants(transfer, &options.accounts)?,
@@ -130,7 +130,7 @@ impl Plan {
     /// The transaction that takes this one back.
     ///
     /// # Errors
-    /// For a participant with a `finish`: its inverse is that of `apply` alone.
+    /// [`Error::Invalid`] for a participant with a `finish`: its inverse takes back `apply` alone.
     pub(super) fn reversed(self) -> Result<Self> {
         match self {
             Plan::Transfer(transfer) => Ok(Plan::Transfer(transfer.reversed())),
@@ -155,7 +155,7 @@ impl Plan {
         }
     }
 
-    /// What the document of a transaction says; the error is for people.
+    /// Reads the plan of a transaction's document; the error is for people.
     pub(super) fn from_document(document: &Document, fields: &Fields) -> Result<Self, String> {
         if let Ok(participants) = document.get_array(&fields.participants) {
             let read = |value: &Bson| match value {

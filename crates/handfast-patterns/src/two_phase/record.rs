@@ -13,19 +13,19 @@ use crate::{Error, Result};
 pub struct Record {
     /// Its `_id`.
     pub id: Bson,
-    /// Where it is.
+    /// Its state.
     pub state: State,
     /// When it came there.
     pub last_modified: DateTime,
-    /// Who works on it, or has.
+    /// The application that carries it out, or did.
     pub application: Option<String>,
-    /// Why it was canceled, or is to be.
+    /// The reason why it was canceled, or is to be.
     pub reason: Option<String>,
     /// The `_id` of the transaction that takes it back, if one does.
     pub compensation: Option<Bson>,
     /// The revision of the settings that it was claimed by, if not the first one.
     pub settings: Option<i64>,
-    /// What it does. The error says what is wrong with it; nothing of such a transaction is carried out.
+    /// Its plan. The error describes an unreadable one, of which nothing is carried out.
     pub plan: Result<Plan, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is left behind, and how it is brought to its end.
+//! The recovery: finishes transactions that were left behind.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ impl TwoPhase {
     /// anything.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
     pub async fn recover(&self, batch: u32) -> Result<Round> {
         self.recover_each(batch, |_| ()).await
     }
@@ -70,7 +70,7 @@ impl TwoPhase {
 
     /// Puts participants right that carry the id of a transaction that is over ([`Remedy`](super::Remedy)): takes back updates whose requests arrived
     /// late, and releases those that were not released. Looks at all participants that transactions are under way in, `page` at a
-    /// time. One that nobody can put right without knowing more is logged, and counted among those that failed.
+    /// time. One that cannot be repaired without knowing more is logged, and counted among those that failed.
     ///
     /// # Errors
     /// As [`TwoPhase::recover`].
@@ -115,7 +115,7 @@ impl TwoPhase {
         document.get_array(&self.fields().pending).into_iter().flatten()
     }
 
-    /// Those of the transactions under way in these documents that are over, by id; the error says what is wrong with one that cannot be
+    /// Returns the finished transactions among those under way in these documents, by id; the error describes one that cannot be
     /// read. One that is not there may be another one's, who keeps his transactions elsewhere.
     async fn over(&self, page: &[Document]) -> Result<HashMap<Vec<u8>, Result<Record>>> {
         let ids: Vec<Bson> = page.iter().flat_map(|document| self.pending(document)).cloned().collect();
@@ -146,7 +146,7 @@ impl TwoPhase {
             return Err(unclear("the document carries the id, and is no participant of"));
         };
         let remedy = by.remedy(document, &record.id, record.state);
-        match by.remedied(&record.id, &participant, (remedy, record.state))? {
+        match by.remedied(&record.id, &participant, remedy, record.state)? {
             Some((filter, update)) => {
                 tracing::info!(?remedy, state = %record.state, "a participant of a transaction that is over is put right");
                 documents.update_one(&filter, &update).await
@@ -158,7 +158,7 @@ impl TwoPhase {
     /// Recovers and repairs in the background.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_recovery(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.recovery", &self.sources, options, cancel, move |batch| {
@@ -177,7 +177,7 @@ impl TwoPhase {
     /// Carries out waiting transactions in the background, at most a batch in a round.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_worker(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.worker", &self.sources, options, cancel, move |batch| {

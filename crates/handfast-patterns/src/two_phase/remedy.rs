@@ -8,7 +8,7 @@
 //! | is canceled | lack it | a copy of the update arrived after the transaction had been rolled back | take the update back |
 //! | is done | lack it, and are as many as can be remembered | the same, after the participant had forgotten the id | take the update back |
 //! | is done | lack it, and nothing was ever forgotten | the participant was not released: its update is in once | release it |
-//! | is over | have it | no step of ours does that: somebody else has changed the document | none: nobody can tell whether the update is in |
+//! | is over | have it | no step of ours does that: another program has changed the document | none: it is unknown whether the update is in |
 //!
 //! The filter of the remedy carries what it was decided by.
 
@@ -19,14 +19,14 @@ use super::{Participant, State, TwoPhase};
 use crate::Result;
 use crate::value::same_id;
 
-/// What can be done about a participant that carries the id of a transaction that is over.
+/// The remedy for a participant that carries the id of a finished transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Its update is one too many: [`TwoPhase::repair`] takes it back.
     TakeBack,
     /// Its update is right, and was not brought to its end: [`TwoPhase::repair`] does that.
     Release,
-    /// Nobody can tell whether the update is in: somebody who knows what the document should say has to decide.
+    /// It is unknown whether the update is in: a person who knows what the document should say has to decide.
     Unclear,
 }
 
@@ -45,12 +45,13 @@ impl TwoPhase {
         }
     }
 
-    /// The request of a remedy; none for [`Remedy::Unclear`].
+    /// Returns the request of a remedy; `None` for [`Remedy::Unclear`].
     pub(super) fn remedied(
         &self,
         id: &Bson,
         participant: &Participant,
-        (remedy, state): (Remedy, State),
+        remedy: Remedy,
+        state: State,
     ) -> Result<Option<Request>> {
         let (fields, max) = (self.fields(), self.options.finished_max);
         let (mut filter, update) = match remedy {

@@ -14,7 +14,7 @@ use crate::value::lapsed;
 /// A filter and an update.
 pub(super) type Request = (Document, Document);
 
-/// initial -> pending, of a transaction that nobody has.
+/// initial -> pending, of a transaction that is not claimed.
 pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Option<i64>) -> Request {
     let filter = doc! {
         "_id": id.clone(),
@@ -44,7 +44,7 @@ pub(super) fn claim_to_refuse((filter, mut update): Request, fields: &Fields, re
     (filter, update)
 }
 
-/// pending -> canceling, whoever has it; from then on we have it.
+/// pending -> canceling, whichever application has it; from then on this one has it.
 pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
     let filter = doc! { "_id": id.clone(), &fields.state: State::Pending.name() };
     let set = doc! {

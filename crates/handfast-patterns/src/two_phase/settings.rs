@@ -68,7 +68,7 @@ impl TwoPhaseOptions {
     /// The recorded settings of the transactions of a collection, to open them by a name of one's own; none if nothing is recorded.
     ///
     /// # Errors
-    /// Those of the store; a record that is none.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn recorded(
         store: Arc<dyn DocumentStore>,
         transactions: &Namespace,
@@ -88,7 +88,7 @@ impl TwoPhase {
     ///
     /// # Errors
     /// [`Error::Invalid`] while transactions are under way, and for other names of fields, another field of the balance or another
-    /// collection of the accounts once there are transactions; those of the store: change again.
+    /// collection of the accounts once there are transactions. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -134,7 +134,7 @@ impl TwoPhase {
         Revisions::new(recorded.as_ref(), steps.namespace(), options)
     }
 
-    /// The same by the settings that a transaction was claimed by.
+    /// Returns the pattern with the settings that a transaction was claimed by.
     pub(super) fn by_settings_of(&self, record: &Record) -> Result<TwoPhase> {
         let revision = record.settings.unwrap_or(FIRST);
         match self.revisions.of(revision) {

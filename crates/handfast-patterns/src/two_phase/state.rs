@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a transaction is. States only go forward, so that a request that arrives late finds a state that it does not
+/// The state of a transaction. States only go forward, so that a request that arrives late finds a state that it does not
 /// expect.
 ///
 /// ```text
@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Written down; nobody works on it.
+    /// Written down; no application has claimed it.
     Initial,
     /// The update of each participant is being applied.
     Pending,
@@ -22,11 +22,11 @@ pub enum State {
     Done,
     /// Refused: what was applied is being undone.
     Canceling,
-    /// As if it had never been.
+    /// It was rolled back.
     Canceled,
 }
 
-/// What happened to a transaction.
+/// An event in the life of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An application took it.
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Whether there is nothing left to do.
+    /// Returns whether there is nothing left to do.
     pub fn is_final(self) -> bool {
         match self {
             State::Done | State::Canceled => true,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// As it is written in documents.
+    /// Returns the name that documents store.
     pub fn name(self) -> &'static str {
         match self {
             State::Initial => "initial",

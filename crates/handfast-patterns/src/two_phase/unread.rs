@@ -1,4 +1,4 @@
-//! Documents that nobody can read as what they are to be: somebody else has written them, or the settings name other fields.
+//! Documents that cannot be read as the pattern expects: another program has written them, or the settings name other fields.
 //!
 //! Each is a finding, and none of them ends a verification: the others are looked at all the same.
 
@@ -65,12 +65,12 @@ impl TwoPhase {
         let filter = doc! { "$or": lists.iter().map(no_list).collect::<Vec<_>>() };
         let is_no_list = |found: &Bson| found.as_array().is_none();
         for namespace in self.collections() {
-            self.verify_fields(namespace, &filter, &lists, (is_no_list, page), verified).await?;
+            self.verify_fields(namespace, &filter, &lists, is_no_list, page, verified).await?;
         }
         Ok(())
     }
 
-    /// Whether accounts have the fields that the settings name, as far as transfers have been made by those.
+    /// Checks that accounts have the fields that the settings name, as far as transfers were made by these settings.
     pub(super) async fn verify_accounts(&self, page: u32, verified: &mut Verified) -> Result<()> {
         for (options, mut made) in self.revisions.with_claims() {
             let fields = self.fields();
@@ -86,12 +86,12 @@ impl TwoPhase {
             }
             let no_integer = doc! { balance: { "$exists": true, "$not": { "$type": ["int", "long"] } } };
             let is_no_integer = |found: &Bson| integer(&doc! { "": found.clone() }, "").is_err();
-            self.verify_fields(namespace, &no_integer, &[balance], (is_no_integer, page), verified).await?;
+            self.verify_fields(namespace, &no_integer, &[balance], is_no_integer, page, verified).await?;
         }
         Ok(())
     }
 
-    /// That an account has one of these fields, if there are accounts.
+    /// Checks that an account has one of these fields, if there are accounts.
     async fn verify_names(&self, namespace: &Namespace, names: &[&String], verified: &mut Verified) -> Result<()> {
         let accounts = self.transactions.at(namespace.clone());
         let has: Vec<_> = names.iter().map(|name| doc! { *name: { "$exists": true } }).collect();
@@ -102,13 +102,14 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Documents with a value in one of these fields that is not of its type.
+    /// Reports documents with a value of a wrong type in one of these fields.
     async fn verify_fields(
         &self,
         namespace: &Namespace,
         filter: &Document,
         fields: &[&String],
-        (is_odd, page): (impl Fn(&Bson) -> bool, u32),
+        is_odd: impl Fn(&Bson) -> bool,
+        page: u32,
         verified: &mut Verified,
     ) -> Result<()> {
         let documents = self.transactions.at(namespace.clone());

@@ -28,7 +28,7 @@ pub struct StateCount {
 pub struct TwoPhaseStatus {
     /// Each state, in the order of [`State::ALL`].
     pub states: Vec<StateCount>,
-    /// Those under way that [`TwoPhase::recover`] takes: they were left alone for
+    /// Transactions under way that [`TwoPhase::recover`] takes: they were left alone for
     /// [`abandoned_after`](super::TwoPhaseOptions::abandoned_after), or their date is further ahead than that.
     pub abandoned: u64,
 }
@@ -38,30 +38,30 @@ pub struct TwoPhaseStatus {
 pub enum Finding {
     /// It carries the id of a transaction that is over.
     Over {
-        /// Where the participant is.
+        /// The collection of the participant.
         namespace: Namespace,
         /// Its `_id`.
         participant: Bson,
         /// The `_id` of the transaction.
         transaction: Bson,
-        /// Where the transaction is.
+        /// The collection of the transaction.
         state: State,
-        /// What can be done about it.
+        /// The remedy.
         remedy: Remedy,
     },
     /// It has the update of a transaction that is not there: one that was removed too early, or that is kept elsewhere.
     Unknown {
-        /// Where the participant is.
+        /// The collection of the participant.
         namespace: Namespace,
         /// Its `_id`.
         participant: Bson,
         /// The `_id` of the transaction.
         transaction: Bson,
     },
-    /// It does not have the update of a transaction that is applied, or is not there: somebody else has changed it. A process
+    /// It does not have the update of a transaction that is applied, or is not there: another program has changed it. A process
     /// that takes the transaction over does not finish it.
     Lacking {
-        /// Where the participant is.
+        /// The collection of the participant.
         namespace: Namespace,
         /// Its `_id`.
         participant: Bson,
@@ -71,7 +71,7 @@ pub enum Finding {
     /// Its field for credits or debits under way is not what the transactions add up to that are under way in it: somebody else has
     /// changed it, or finished a transaction without knowing of the field.
     Pending {
-        /// Where the account is.
+        /// The collection of the account.
         namespace: Namespace,
         /// Its `_id`.
         account: Bson,
@@ -82,18 +82,18 @@ pub enum Finding {
         /// The sum of the transfers under way.
         expected: i64,
     },
-    /// A transaction cannot be carried out, nor its participants be judged: somebody else has written into it.
+    /// A transaction cannot be carried out, nor its participants be checked: another program has written into it.
     Unreadable {
-        /// Where the transaction is.
+        /// The collection of the transaction.
         namespace: Namespace,
         /// Its `_id`.
         transaction: Bson,
-        /// What is wrong with it, for people.
+        /// Describes the error, for people.
         what: String,
     },
-    /// A field of a participant has a value that is not of its type: somebody else has changed it.
+    /// A field of a participant has a value that is not of its type: another program has changed it.
     WrongType {
-        /// Where the participant is.
+        /// The collection of the participant.
         namespace: Namespace,
         /// Its `_id`.
         participant: Bson,
@@ -105,14 +105,14 @@ pub enum Finding {
     /// No account has fields that the settings name, by which transfers have been made: the record of the settings is not what they
     /// were made by.
     NoSuchField {
-        /// Where the accounts are.
+        /// The collection of the accounts.
         namespace: Namespace,
         /// The fields, each of which would do.
         fields: Vec<String>,
     },
-    /// A transaction has none of the states: somebody else has written it, and no recovery looks at it.
+    /// A transaction has none of the states: another program has written it, and no recovery looks at it.
     UnknownState {
-        /// Where the transaction is.
+        /// The collection of the transaction.
         namespace: Namespace,
         /// The `_id` of the transaction.
         transaction: Bson,
@@ -172,7 +172,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was verified.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
     /// Participants that transactions are under way in.
@@ -181,12 +181,12 @@ pub struct Verified {
     pub applied: u64,
     /// Accounts with credits or debits under way, if they have fields for those.
     pub accounts: u64,
-    /// What is not as it must be.
+    /// The inconsistencies.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Whether everything is as it must be.
+    /// Returns whether everything is as it must be.
     pub fn is_clean(&self) -> bool {
         self.findings.count() == 0
     }
@@ -204,10 +204,7 @@ impl Verified {
 }
 
 impl TwoPhase {
-    /// How many transactions are in which state.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns how many transactions are in which state.
     pub async fn status(&self) -> Result<TwoPhaseStatus> {
         let (fields, now) = (self.fields(), self.sources.clock.now());
         let mut states = Vec::with_capacity(State::ALL.len());
@@ -232,7 +229,7 @@ impl TwoPhase {
     /// Looks at the status in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn_look("two_phase.status", &self.sources, options, cancel, move || {
@@ -243,11 +240,8 @@ impl TwoPhase {
 
     /// Looks at all participants that transactions are under way in, at all transactions that are under way or have a state that is none, and
     /// at the accounts' fields of what is under way, `page` at a time, and tells after each page what has been verified so far; and at the
-    /// types of participants' fields. Nothing is changed. It may run beside anything: what is found is looked at a second time. A
+    /// types of participants' fields. Nothing is changed. It may run at any time: what is found is looked at a second time. A
     /// document that cannot be read is a finding.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn verify(&self, page: u32, tell: impl Fn(&Verified)) -> Result<Verified> {
         let mut verified = Verified::default();
         for namespace in self.collections() {

@@ -1,4 +1,4 @@
-//! What somebody else has altered, so that no version shows it: numbers and trees of nodes, roots under writers, the index.
+//! Documents that another program has altered, so that no version shows it: numbers and trees of nodes, roots under writers, the index.
 
 use bson::{Bson, Document, doc};
 
@@ -83,7 +83,7 @@ impl VersionedTree {
         }
     }
 
-    /// Versions that are being written on top of one that is not there. A version is not pruned while somebody writes on top of it.
+    /// Versions that are being written on top of one that is not there. A version is not pruned while a write is based on it.
     async fn look_for_bases(&self, verified: &mut Verified) -> Result<()> {
         let (requests, fields) = (self.requests(), self.fields());
         let mut pages = self.writes.pages(&requests.of_tree(), TREES_MAX).await?;

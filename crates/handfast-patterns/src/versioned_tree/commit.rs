@@ -25,12 +25,12 @@ pub enum Commit {
         /// Its number.
         version: i64,
     },
-    /// Nobody ever will: another writer came first, or the lease ran out. Begin again, on top of what is there now.
+    /// It was not committed and never will be: another writer came first, or the lease ran out. Begin again on top of the newest version.
     Conflict,
 }
 
-/// A write with the root that is to commit it.
-pub struct Ready {
+/// A write together with the root that will commit it.
+pub struct PreparedCommit {
     write: Write,
     root: Document,
 }
@@ -40,14 +40,14 @@ impl VersionedTree {
     /// on top of what is there then.
     ///
     /// # Errors
-    /// Those of the store, and those of the closure (unless another writer came first); others who come first each time. If
-    /// [`Error::applied`] is `Maybe` the version may have been committed.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, the version may have been committed. [`Error::Contended`] if other writers
+    /// commit first at each attempt. An error of the closure is returned, unless another writer has committed first.
     ///
     /// # Cancellation
     /// The version may have been committed.
     pub async fn change<F, E>(&self, change: impl Fn(Write) -> F) -> Result<i64, E>
     where
-        F: Future<Output = Result<Ready, E>>,
+        F: Future<Output = Result<PreparedCommit, E>>,
         E: From<Error>,
     {
         let attempts = self.options.attempts_max;
@@ -97,15 +97,15 @@ impl VersionedTree {
     }
 }
 
-impl Ready {
+impl PreparedCommit {
     pub(super) fn new(write: Write, root: Document) -> Self {
-        Ready { write, root }
+        PreparedCommit { write, root }
     }
 
     /// As [`Write::commit`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Write::commit`].
     pub async fn commit(mut self) -> Result<Commit> {
         let write = &mut self.write;
         if write.phase != Phase::Open {
@@ -118,7 +118,7 @@ impl Ready {
         if committed {
             tree.count(Event::VersionCommitted, 1);
             let clock = &*tree.sources.clock;
-            metrics::took_since(Span::Write, tree.nodes.namespace(), (clock, begun));
+            metrics::took_since(Span::Write, tree.nodes.namespace(), clock, begun);
             let announced = tree.requests().announced(version, self.write.write);
             if let Err(error) = tree.writes.delete_one(&announced).await {
                 tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");
@@ -174,7 +174,7 @@ impl Write {
         Ok(tree.newest_version().await?.map_or(0, |newest| newest.version) == below)
     }
 
-    /// Whether the root of this version is there. It is decided now, if it was not before.
+    /// Returns whether the root of this version is there. It is decided now, if it was not before.
     async fn is_ours(&self) -> Result<bool> {
         Ok(match self.tree.give_up(self.version).await? {
             VersionState::Abandoned | VersionState::Writing => false,

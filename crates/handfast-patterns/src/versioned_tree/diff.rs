@@ -1,4 +1,4 @@
-//! What is different between two versions.
+//! The differences between two versions.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ const PAGE: u32 = 1_000;
 pub struct Difference {
     /// Its item id.
     pub item: Bson,
-    /// As it is in the first version; none if it is not there.
+    /// The item in the first version; `None` if it is absent.
     pub before: Option<Node>,
-    /// As it is in the second one.
+    /// The item in the second version; `None` if it is absent.
     pub after: Option<Node>,
 }
 
 impl VersionedTree {
-    /// What is different between two versions, the root first; in whichever order they are. An item whose content is the same in
+    /// Returns the differences between two versions, in whichever order they are, the root first. An item whose content is the same in
     /// both is not in it. The time it takes goes with the nodes that were written between the two.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Gone`] if one of the versions was pruned, [`Error::Missing`] if there is none.
+    /// [`Error::Gone`] if one of the versions was pruned, [`Error::Missing`] if there is none.
     pub async fn diff(&self, before: i64, after: i64) -> Result<Vec<Difference>> {
         let (from, to) = (self.snapshot_of(before).await?, self.snapshot_of(after).await?);
         let items = self.touched(&from, &to).await?;

@@ -1,4 +1,4 @@
-//! What need not be remembered any more: marks of abandoned versions, places of pruned ones, nodes that say that an item was
+//! Forgets what is not needed any more: marks of abandoned versions, places of pruned ones, nodes that say that an item was
 //! deleted.
 //!
 //! Each of them keeps a request that arrives late from doing harm. So they go when no request of their time can be under way
@@ -16,7 +16,7 @@ impl VersionedTree {
     /// many documents are gone.
     ///
     /// # Errors
-    /// Those of the store; what was forgotten before stays forgotten.
+    /// [`Error::Store`](crate::Error::Store): what was forgotten before it stays forgotten.
     pub async fn forget(&self, batch: u32) -> Result<u64> {
         let Some(newest) = self.newest_version().await? else { return Ok(0) };
         let bases = self.writing(u32::MAX).await?.into_iter().map(|intent| intent.base);

@@ -1,4 +1,4 @@
-//! Versioned trees: many documents that refer to each other change together, and nobody sees a part of it.
+//! Versioned trees: many documents that refer to each other change together, and no reader sees a part of the change.
 //!
 //! Nothing is changed in place. A change inserts new versions of the nodes that it touches, children first; the root comes last,
 //! and its insert is the commit. Who reads takes the number of the newest root, and of every other node the highest version that
@@ -21,7 +21,7 @@
 //!
 //! - A number is for one writer and for one attempt: it is allocated by the insert of a *write* (its `_id` is tree and number), and
 //!   given back if, *after* that, any node has this number or a higher one. A write goes only when something stands in
-//!   the place of its root, so whoever takes the same number later sees that.
+//!   the place of its root, so a later writer with the same number sees that.
 //! - In the place of a version's root (`{itemId: root, version: n}`, unique) stands either the root, or a mark that says
 //!   *abandoned*. Whichever is inserted first decides, once and for all.
 //! - Who commits inserts the mark for every number between the version that the change is based on and its own, and then looks whether that
@@ -76,7 +76,7 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
-pub use commit::{Commit, Ready};
+pub use commit::{Commit, PreparedCommit};
 pub use diff::Difference;
 pub use options::{TreeFields, VersionedTreeOptions};
 pub use pins::Pin;
@@ -93,20 +93,20 @@ use crate::metrics::{self, Event};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
 use crate::{Error, Result};
 
-/// How much there is of a tree.
+/// The counts of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct TreeStatus {
     /// The newest version.
     pub newest: Option<i64>,
     /// Versions that can be read.
     pub versions: u64,
-    /// Versions that are being written, or were left.
+    /// Versions that are being written, or were abandoned by their writers.
     pub writing: u64,
-    /// Those of them whose lease has run out.
+    /// Versions being written whose lease has run out.
     pub silent: u64,
-    /// Numbers that were abandoned and are remembered.
+    /// Abandoned numbers that are kept.
     pub abandoned: u64,
-    /// Versions that readers hold, and names.
+    /// Pins and names.
     pub pins: u64,
 }
 
@@ -154,11 +154,11 @@ pub struct VersionedTree {
 }
 
 impl VersionedTree {
-    /// The tree in this collection; records the settings if it is the first one, and creates the indexes.
+    /// Opens a tree in this collection; records the settings if none are recorded, and creates the indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`VersionedTreeOptions::recorded`], [`VersionedTree::change_settings`]); those
-    /// of the store, which must have unique indexes; settings that make no sense.
+    /// [`Error::OtherSettings`] if others are recorded ([`VersionedTreeOptions::recorded`], [`VersionedTree::change_settings`]).
+    /// [`Error::Invalid`] for options that are out of range. [`Error::Store`] also if the store cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
@@ -171,10 +171,10 @@ impl VersionedTree {
         Ok(tree)
     }
 
-    /// The same tree for those who only look: records nothing, and creates no indexes.
+    /// Opens a tree to read it: records no settings and creates no indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`]; those of the store; settings that make no sense.
+    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
@@ -193,7 +193,7 @@ impl VersionedTree {
         options: VersionedTreeOptions,
     ) -> Result<Self> {
         options.check()?;
-        let (writes, pins) = (options.writes_beside(&nodes)?, options.pins_beside(&nodes)?);
+        let (writes, pins) = (options.writes_namespace(&nodes)?, options.pins_namespace(&nodes)?);
         let nodes = Steps::new(store, nodes);
         let (writes, pins) = (nodes.at(writes), nodes.at(pins));
         Ok(VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) })
@@ -202,7 +202,7 @@ impl VersionedTree {
     /// Creates the indexes, as [`VersionedTree::open`] does: for tools that work on a tree without recording settings.
     ///
     /// # Errors
-    /// Those of the store, which must have unique indexes.
+    /// [`Error::Store`], also if the store cannot have unique indexes.
     pub async fn create_indexes(&self) -> Result<()> {
         let TreeFields { item, version, tree: root, ts, .. } = self.fields();
         let new = |key: Document| raw(&key).map(IndexSpec::new);
@@ -224,19 +224,13 @@ impl VersionedTree {
         &self.options.root
     }
 
-    /// Whether the collection has anything of this tree: a version, or a write of its first one.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns whether the collection has anything of this tree: a version, or a write of its first one.
     pub async fn is_there(&self) -> Result<bool> {
         let of_tree = self.requests().of_tree();
         Ok(self.nodes.find_one(&of_tree).await?.is_some() || self.writes.find_one(&of_tree).await?.is_some())
     }
 
     /// The item ids of the roots of the trees in the collection, at most `limit`: all nodes are looked at.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn roots(&self, limit: u32) -> Result<Vec<Bson>> {
         let by_tree = doc! { "$group": { "_id": format!("${}", self.fields().tree) } };
         let pipeline = [by_tree, doc! { "$sort": { "_id": 1 } }, doc! { "$limit": i64::from(limit) }];
@@ -247,7 +241,7 @@ impl VersionedTree {
     /// The newest version; none if there is none.
     ///
     /// # Errors
-    /// Those of the store; a root that is none.
+    /// [`Error::Damaged`] for a document that is not a root.
     pub async fn newest(&self) -> Result<Option<Snapshot>> {
         match self.newest_version().await? {
             Some(version) => self.snapshot(version).await.map(Some),
@@ -266,7 +260,7 @@ impl VersionedTree {
         }
     }
 
-    /// What stands in the place of a version's root; none if it is being written, or there never was one.
+    /// Returns the version as its root or its mark says; `None` if it is being written, or never was.
     ///
     /// # Errors
     /// As [`VersionedTree::newest`].
@@ -286,19 +280,16 @@ impl VersionedTree {
     /// Versions that are being written, or were left, the longest silent first.
     ///
     /// # Errors
-    /// Those of the store; a write that is none.
+    /// [`Error::Damaged`] for a document that is not a write.
     pub async fn writing(&self, limit: u32) -> Result<Vec<WriteIntent>> {
         self.intents(&[self.requests().of_tree()], limit).await
     }
 
-    /// How much there is of the tree.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn standing(&self) -> Result<Standing> {
+    /// Returns how much there is of the tree.
+    pub async fn status(&self) -> Result<TreeStatus> {
         let requests = self.requests();
         let count = async |state| self.nodes.count(&requests.in_state(state)).await;
-        Ok(Standing {
+        Ok(TreeStatus {
             newest: self.newest_version().await?.map(|newest| newest.version),
             versions: count(&[VersionState::Committed, VersionState::Pruning]).await?,
             writing: self.writes.count(&requests.of_tree()).await?,

@@ -25,9 +25,9 @@ pub struct VersionedTreeOptions {
     /// How long it is remembered that a version was abandoned, pruned, or that a node was deleted: longer than any request can
     /// be under way. What a request brings that arrives later may be taken for part of the tree.
     pub forget_after: Duration,
-    /// Where writers announce themselves: the collection of the nodes with `.writes`, if none.
+    /// The collection in which writers announce themselves: by default that of the nodes with `.writes`.
     pub writes: Option<Namespace>,
-    /// Where readers hold versions, and names are kept: the collection of the nodes with `.pins`, if none.
+    /// The collection of pins and names: by default that of the nodes with `.pins`.
     pub pins: Option<Namespace>,
     /// The field in which nodes hold the item ids of their children (one, or an array; a path with dots), for
     /// [`VersionedTree::verify`](super::VersionedTree::verify); none if nodes do not refer to each other so.
@@ -53,14 +53,14 @@ impl VersionedTreeOptions {
         }
     }
 
-    /// The collection in which writers announce themselves.
-    pub(super) fn writes_beside(&self, nodes: &Namespace) -> Result<Namespace> {
-        self.writes.clone().map_or_else(|| beside(nodes, "writes"), Ok)
+    /// Returns the collection in which writers announce themselves.
+    pub(super) fn writes_namespace(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.writes.clone().map_or_else(|| companion(nodes, "writes"), Ok)
     }
 
-    /// The collection of versions that readers hold, and of names.
-    pub(super) fn pins_beside(&self, nodes: &Namespace) -> Result<Namespace> {
-        self.pins.clone().map_or_else(|| beside(nodes, "pins"), Ok)
+    /// Returns the collection of pins and names.
+    pub(super) fn pins_namespace(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.pins.clone().map_or_else(|| companion(nodes, "pins"), Ok)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -77,34 +77,34 @@ impl VersionedTreeOptions {
     }
 }
 
-fn beside(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
+fn companion(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
     Ok(Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()))?)
 }
 
 field_names! {
     /// Names of fields.
     pub struct TreeFields {
-        /// Of a node: which item it is a version of.
+        /// In a node: which item it is a version of.
         item: "itemId" in "a node" | "a root",
-        /// Of a node: which version.
+        /// In a node: which version.
         version: "version" in "a node" | "a root" | "a write" | "a pin",
-        /// Of a node: the item id of its root.
+        /// In a node: the item id of its root.
         tree: "tree" in "a node" | "a root" | "a write" | "a pin",
-        /// Of a node: from this version on there is no such item.
+        /// In a node: from this version on there is no such item.
         deleted: "deleted" in "a node" | "a root",
-        /// Of a root: where its version is.
+        /// In a root: the state of its version.
         state: "versionState" in "a root",
-        /// Of a root: the version that it was made from.
+        /// In a root: the version that it was made from.
         base: "versionBase" in "a root" | "a write",
-        /// Of a root: there are numbers below it that were abandoned.
+        /// In a root: there are numbers below it that were abandoned.
         gaps: "versionGaps" in "a root",
-        /// Of a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
+        /// In a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
         ts: "versionTs" in "a root" | "a write" | "a pin",
-        /// Of a root: which attempt to prune it has marked it.
+        /// In a root: which attempt to prune it has marked it.
         mark: "versionMark" in "a root",
-        /// Of a write: a fresh id, by which its writer knows it.
+        /// In a write: a fresh id, by which its writer knows it.
         write: "write" in "a write",
-        /// Of a pin: the name of the version.
+        /// In a pin: the name of the version.
         name: "name" in "a pin",
     }
 }
@@ -115,7 +115,7 @@ impl TreeFields {
         ["_id", &self.item, &self.version, &self.tree, &self.deleted]
     }
 
-    /// The same for roots.
+    /// Checks the names of roots.
     pub(super) fn of_roots(&self) -> [&str; 10] {
         let [id, item, version, tree, deleted] = self.of_nodes();
         [id, item, version, tree, deleted, &self.state, &self.base, &self.gaps, &self.ts, &self.mark]

@@ -22,9 +22,6 @@ pub struct Pin {
 impl Snapshot {
     /// Keeps the version from being pruned while a reader needs it; none if it is being pruned already.
     ///
-    /// # Errors
-    /// Those of the store.
-    ///
     /// # Cancellation
     /// The version may be pinned until the lease runs out.
     pub async fn pin(&self) -> Result<Option<Pin>> {
@@ -38,15 +35,12 @@ impl Snapshot {
 }
 
 impl Pin {
-    /// What is pinned.
+    /// The version that is pinned.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Holds it for another lease; false if the lease had run out, and somebody has noticed.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Holds it for another lease; returns `false` if the lease had run out and a sweep has removed the pin.
     pub async fn renew(&self) -> Result<bool> {
         Ok(self.hold(false).await? && self.snapshot.tree().can_be_pinned(self.snapshot.version()).await?)
     }
@@ -54,7 +48,7 @@ impl Pin {
     /// Lets go.
     ///
     /// # Errors
-    /// Those of the store: the pin goes when its lease has run out.
+    /// [`Error::Store`]: the pin ends with its lease.
     pub async fn release(self) -> Result<()> {
         self.snapshot.tree().pins.delete_one(&doc! { "_id": self.id }).await.map(|_| ())
     }
@@ -75,9 +69,6 @@ impl VersionedTree {
     /// Gives a version a name, by which it can be found, and is kept for as long as it has it. A name that another version
     /// has moves. False if there is no such version, or it is being pruned.
     ///
-    /// # Errors
-    /// Those of the store.
-    ///
     /// # Cancellation
     /// The version may have the name.
     pub async fn name(&self, version: i64, name: &str) -> Result<bool> {
@@ -97,9 +88,6 @@ impl VersionedTree {
     }
 
     /// Takes a name away; says whether there was one.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn unname(&self, name: &str) -> Result<bool> {
         self.pins.delete_one(&self.named(name)).await
     }
@@ -107,7 +95,7 @@ impl VersionedTree {
     /// The version that has a name.
     ///
     /// # Errors
-    /// Those of the store.
+    /// [`Error::Damaged`] for a name without a version.
     pub async fn named_version(&self, name: &str) -> Result<Option<i64>> {
         let found = self.pins.find_one(&self.named(name)).await?;
         found
@@ -116,9 +104,6 @@ impl VersionedTree {
     }
 
     /// All names with their versions.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn names(&self) -> Result<Vec<(String, i64)>> {
         let fields = self.fields();
         let names = self.all_pins().await?.into_iter().filter_map(|pin| {

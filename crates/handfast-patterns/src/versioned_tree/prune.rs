@@ -12,7 +12,7 @@
 //! ever touched, and what is committed meanwhile uses what the newest version uses.
 //!
 //! Steps, each of which may be taken twice: mark the root (`pruning`); look at the pins; spare the version or condemn it
-//! (`pruned`, from here on nobody can read it); remove nodes; clear the root. A reader who has read something looks afterwards
+//! (`pruned`, from here on it cannot be read); remove nodes; clear the root. A reader who has read something looks afterwards
 //! whether its version is not condemned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -39,11 +39,11 @@ const PAGE: u32 = 500;
 pub struct Keep {
     /// So many of the newest ones.
     pub last: u32,
-    /// Those that were written within so long, by the clock of their writer.
+    /// Versions that were written within this time, by the clock of their writer.
     pub newer_than: Option<Duration>,
 }
 
-/// What a prune would do.
+/// The plan of a prune.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrunePlan {
     /// Versions that would go, the oldest first.
@@ -59,7 +59,7 @@ impl VersionedTree {
     /// beside anything.
     ///
     /// # Errors
-    /// Those of the store: prune again.
+    /// [`Error::Store`](crate::Error::Store): prune again.
     pub async fn prune(&self, keep: Keep, batch: u32) -> Result<Round> {
         let versions = self.readable().await?;
         let unkept = self.unkept(&versions, keep).await?;
@@ -78,10 +78,7 @@ impl VersionedTree {
         Ok(round)
     }
 
-    /// What a prune would do. Nothing is changed.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns what a prune would do, and changes nothing.
     pub async fn plan_prune(&self, keep: Keep) -> Result<PrunePlan> {
         let versions = self.readable().await?;
         let unkept = self.unkept(&versions, keep).await?;
@@ -97,7 +94,7 @@ impl VersionedTree {
     /// Prunes in the background, and forgets what is old enough.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_prune(&self, keep: Keep, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let tree = self.clone();
         Runner::spawn("versioned_tree.prune", &self.sources, options, cancel, move |batch| {
@@ -114,7 +111,7 @@ impl VersionedTree {
         self.versions(VERSIONS_MAX).await
     }
 
-    /// Those that no rule keeps, nobody has pinned, and nobody is working on top of.
+    /// Returns the versions that no rule keeps, that are not pinned, and that no write is based on.
     async fn unkept(&self, versions: &[Version], keep: Keep) -> Result<BTreeSet<i64>> {
         let mut held: BTreeSet<i64> = self.pinned().await?.into_iter().collect();
         held.extend(self.writing(VERSIONS_MAX).await?.iter().map(|intent| intent.base));
@@ -154,7 +151,7 @@ impl VersionedTree {
     async fn remove_between(&self, below: i64, above: i64, condemned: &[i64]) -> Result<u64> {
         // What a condemned version used, and the one above does not, was replaced after that.
         let oldest = condemned.first().copied().unwrap_or(above);
-        self.remove_replaced(oldest, (below, above)).await?;
+        self.remove_replaced(oldest, below, above).await?;
         for version in condemned {
             if let Some((filter, stub)) = self.requests().clear(*version, self.now()) {
                 let pruned = self.nodes.update_one(&filter, &stub).await?;
@@ -164,8 +161,8 @@ impl VersionedTree {
         Ok(condemned.len() as u64)
     }
 
-    /// Of the items that have a node above `from`, removes the nodes between two versions but the last of each.
-    async fn remove_replaced(&self, from: i64, (below, above): (i64, i64)) -> Result<u64> {
+    /// Removes the nodes between two versions but the last of each item, for the items that have a node above `from`.
+    async fn remove_replaced(&self, from: i64, below: i64, above: i64) -> Result<u64> {
         let abandoned = self.abandoned_below(above).await?;
         let newer = self.requests().nodes(visible(doc! { "$gt": from, "$lte": above }, &abandoned));
         let (mut pages, mut removed) = (self.nodes.pages(&newer, PAGE).await?, 0);
@@ -191,19 +188,19 @@ impl VersionedTree {
     /// those are, except for a node whose insert arrives once more after it was pruned: that is invisible, and stays.
     ///
     /// # Errors
-    /// Those of the store: tidy again.
+    /// [`Error::Store`](crate::Error::Store): tidy again.
     pub async fn tidy(&self) -> Result<u64> {
         let mut readable = self.readable().await?;
         readable.reverse();
         let (mut below, mut removed) = (0, 0);
         for version in readable {
-            removed += self.remove_replaced(below, (below, version.version)).await?;
+            removed += self.remove_replaced(below, below, version.version).await?;
             below = version.version;
         }
         Ok(removed)
     }
 
-    /// How many nodes lie between two versions that neither would use.
+    /// Returns how many nodes lie between two versions that neither would use.
     async fn superseded(&self, below: i64, above: i64) -> Result<u64> {
         let versions = visible(doc! { "$gt": below, "$lte": above }, &self.abandoned_below(above).await?);
         let pipeline = [

@@ -13,13 +13,13 @@ use crate::value::integer;
 pub struct Version {
     /// Its number.
     pub version: i64,
-    /// Where it is.
+    /// Its state.
     pub state: VersionState,
     /// The version that it was made from; 0 for the first one.
     pub base: i64,
     /// When it was written, by the writer's clock.
     pub ts: DateTime,
-    /// What its root says, without the fields of the pattern.
+    /// The content of its root, without the fields of the pattern.
     pub root: Document,
     /// There are numbers below it that were abandoned.
     pub(super) gaps: bool,
@@ -57,7 +57,7 @@ pub struct Node {
     pub item: Bson,
     /// The version that it was written in.
     pub version: i64,
-    /// What it says, without the fields of the pattern.
+    /// Its content, without the fields of the pattern.
     pub content: Document,
 }
 

@@ -89,14 +89,14 @@ impl Requests<'_> {
         root
     }
 
-    /// What takes the place of a root that is not to be inserted any more.
+    /// The document that stands in for a root that must not be inserted any more.
     pub(super) fn abandoned(self, id: ObjectId, version: i64, now: DateTime) -> Document {
         let mut mark = self.node(id, self.root.clone(), version);
         mark.extend(doc! { &self.fields.state: VersionState::Abandoned.name(), &self.fields.ts: now });
         mark
     }
 
-    /// Announces a write, if nobody else has this number.
+    /// Announces a write, if no other writer has this number.
     pub(super) fn announce(self, version: i64, base: i64, write: ObjectId) -> Request {
         let set = doc! {
             &self.fields.tree: self.root.clone(),

@@ -21,7 +21,7 @@ impl VersionedTreeOptions {
     /// chooses for itself; none if nothing is recorded.
     ///
     /// # Errors
-    /// Those of the store; a record that cannot be read.
+    /// [`Error::Damaged`] for a record that cannot be read.
     pub async fn recorded(
         store: Arc<dyn DocumentStore>,
         nodes: &Namespace,
@@ -37,8 +37,8 @@ impl VersionedTree {
     /// that have opened a tree before go on with the settings of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields once there are nodes, and for another collection of writes or pins while the
-    /// recorded one has any; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields once there are nodes, and for another collection of writes or pins while the recorded
+    /// one has documents. [`Error::Store`]: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
@@ -56,8 +56,8 @@ impl VersionedTree {
             )));
         }
         for (old, new) in [
-            (old.writes_beside(nodes)?, options.writes_beside(nodes)?),
-            (old.pins_beside(nodes)?, options.pins_beside(nodes)?),
+            (old.writes_namespace(nodes)?, options.writes_namespace(nodes)?),
+            (old.pins_namespace(nodes)?, options.pins_namespace(nodes)?),
         ] {
             if old != new && steps.at(old.clone()).count(&Document::new()).await? > 0 {
                 return Err(Error::invalid(format!(
@@ -85,8 +85,8 @@ fn record(nodes: &Steps) -> Result<SettingsRecord> {
 
 fn written(options: &VersionedTreeOptions, nodes: &Namespace) -> Result<Document> {
     let mut written = doc! {
-        "writes": written_namespace(&options.writes_beside(nodes)?, nodes),
-        "pins": written_namespace(&options.pins_beside(nodes)?, nodes),
+        "writes": written_namespace(&options.writes_namespace(nodes)?, nodes),
+        "pins": written_namespace(&options.pins_namespace(nodes)?, nodes),
         "fields": options.fields.to_document(),
     };
     if let Some(children) = &options.children {

@@ -57,12 +57,12 @@ impl Snapshot {
         self.version.version
     }
 
-    /// What the version says of itself.
+    /// Returns the version.
     pub fn record(&self) -> &Version {
         &self.version
     }
 
-    /// What the root says.
+    /// Returns the content of the root.
     pub fn root(&self) -> &Document {
         &self.version.root
     }
@@ -70,7 +70,7 @@ impl Snapshot {
     /// A node; none if the version has no such item.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Gone`] if the version was pruned.
+    /// [`Error::Gone`] if the version was pruned.
     pub async fn node(&self, item: impl Into<Bson>) -> Result<Option<Node>> {
         let (item, tree) = (item.into(), &self.tree);
         if key_of(&item)? == key_of(tree.root())? {
@@ -83,7 +83,7 @@ impl Snapshot {
         Ok(self.read(found)?.pop())
     }
 
-    /// Those of these items that the version has, in the order asked for.
+    /// Returns the items among these that the version has, in the order of the ids.
     ///
     /// # Errors
     /// As [`Snapshot::node`].
@@ -135,10 +135,10 @@ impl Snapshot {
         Ok(highest.into_values().filter(|stored| !stored.deleted).map(|stored| stored.node).collect())
     }
 
-    /// That all nodes of the version were there at the last read: they are removed only after its state says so.
+    /// Checks that all nodes of the version were there at the last read: they are removed only after its state says so.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// [`Error::Gone`] if the version was pruned.
     pub(super) async fn ensure_kept(&self) -> Result<()> {
         match self.tree.show(self.version()).await? {
             Some(now) if now.state.is_readable() => Ok(()),
@@ -170,7 +170,7 @@ impl Snapshot {
         self.read(found.into_iter().filter_map(|group| group.get_document("node").cloned().ok()).collect())
     }
 
-    /// Those that say that there is an item.
+    /// Returns the nodes that are not deleted items.
     fn read(&self, documents: Vec<Document>) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(documents.len());
         for document in documents {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a version is. Which of the first two arrows it takes is decided by one insert: that of its root, or that of a mark in
+/// The state of a version. Which of the first two arrows it takes is decided by one insert: that of its root, or that of a mark in
 /// the same place.
 ///
 /// ```text
@@ -22,22 +22,22 @@ pub enum VersionState {
     Pruned,
     /// They are gone; what is left keeps its place taken.
     Cleared,
-    /// It will never be committed. Its nodes are nobody's.
+    /// It will never be committed. Its nodes are in no version.
     Abandoned,
 }
 
-/// What happened to a version.
+/// An event in the life of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionEvent {
     /// Its writer has inserted the root.
     RootInserted,
-    /// Somebody came first, or the writer fell silent.
+    /// Another writer came first, or the writer fell silent.
     GivenUp,
     /// No rule keeps it.
     Marked,
-    /// Somebody uses it after all.
+    /// It is used after all.
     Spared,
-    /// Nobody does.
+    /// It is not used.
     Condemned,
     /// The nodes that only it used are gone.
     NodesRemoved,
@@ -76,7 +76,7 @@ impl VersionState {
         }
     }
 
-    /// Whether all nodes that it uses are there.
+    /// Returns whether all nodes that it uses are there.
     pub fn is_readable(self) -> bool {
         match self {
             VersionState::Committed | VersionState::Pruning => true,
@@ -84,7 +84,7 @@ impl VersionState {
         }
     }
 
-    /// As it is written in documents.
+    /// Returns the name that documents store.
     pub fn name(self) -> &'static str {
         match self {
             VersionState::Writing => "writing",

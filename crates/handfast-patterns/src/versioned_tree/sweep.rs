@@ -1,4 +1,4 @@
-//! What writers left: versions whose lease has run out, and nodes that are in no version.
+//! The sweep of what writers left: versions whose lease has run out, and nodes that are in no version.
 
 use std::collections::BTreeSet;
 
@@ -22,28 +22,29 @@ pub struct Orphan {
     pub item: Bson,
     /// The number that it was written under.
     pub version: i64,
-    /// Why it is in no version.
+    /// The reason why it is in no version.
     pub of: OrphanOf,
 }
 
-/// Why a node is in no version.
+/// The reason why a node is in no version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanOf {
     /// Its writer has been silent for longer than the lease.
     SilentWrite,
-    /// Its version was given up: the node arrived late, or nobody has removed it yet.
+    /// Its version was given up: the node arrived late, or was not removed yet.
     AbandonedVersion,
-    /// Its number is above the newest version, and nobody has announced it.
+    /// Its number is above the newest version, and no writer has announced it.
     Nobody,
 }
 
 impl VersionedTree {
     /// Gives up versions (at most `batch`) whose writers have been silent for the lease, or have left a date that is further ahead than that,
-    /// and removes nodes that are in no version. Nodes of a number that a version is made of are left, whatever stands in the place of its root. What is being written is left alone, however long that takes, as long as its writer renews the lease. It may
+    /// and removes nodes that are in no version. Nodes of a number that a version is made of are left, whatever stands in the place of its root.
+    /// A version that is being written is left alone, however long that takes, as long as its writer renews the lease. It may
     /// run anywhere, at any time, beside anything.
     ///
     /// # Errors
-    /// Those of the store while it looks for them. What fails for a single version is logged and counted.
+    /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single version is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
         let silent = self.intents(&self.requests().silent(self.now(), self.options.lease), batch).await?;
         let mut round = Round { more: silent.len() as u64 >= u64::from(batch), ..Round::default() };
@@ -62,10 +63,7 @@ impl VersionedTree {
         Ok(round)
     }
 
-    /// What a sweep would remove, at most `limit` nodes. Nothing is changed.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns at most `limit` nodes that a sweep would remove, and changes nothing.
     pub async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>> {
         let requests = self.requests();
         let silent = self.intents(&requests.silent(self.now(), self.options.lease), limit).await?;
@@ -123,7 +121,7 @@ impl VersionedTree {
         Ok(orphans)
     }
 
-    /// Numbers above the newest version that have nodes, and that nobody has announced.
+    /// Numbers above the newest version that have nodes, and that no writer has announced.
     async fn unannounced(&self, limit: u32) -> Result<Vec<i64>> {
         let newest = self.newest_version().await?.map_or(0, |newest| newest.version);
         let (requests, fields) = (self.requests(), self.fields());
@@ -189,7 +187,7 @@ impl VersionedTree {
     /// Sweeps in the background. The interval should be no longer than the lease.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// As [`Runner::spawn`].
     pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let tree = self.clone();
         Runner::spawn("versioned_tree.sweep", &self.sources, options, cancel, move |batch| {

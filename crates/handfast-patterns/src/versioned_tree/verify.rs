@@ -19,7 +19,7 @@ pub enum Finding {
     Lost {
         /// The version.
         version: i64,
-        /// What it was made from.
+        /// The version that it was made from.
         base: i64,
         /// The version in between, of which it knows nothing.
         between: i64,
@@ -28,7 +28,7 @@ pub enum Finding {
     Base {
         /// The version.
         version: i64,
-        /// What it says that it was made from.
+        /// The version that it names as the one it was made from.
         base: i64,
     },
     /// A version says that no number below it was given up, and one was: its readers may see nodes that never were a part of the
@@ -55,11 +55,11 @@ pub enum Finding {
         /// The item that is not there.
         item: Bson,
     },
-    /// What stands in the place of a version's root cannot be read: somebody has changed it.
+    /// The document in the place of a version's root cannot be read: another program has changed it.
     Unreadable {
         /// The version.
         version: Bson,
-        /// What is wrong with it, for people.
+        /// Describes the error, for people.
         what: String,
     },
     /// A node, or a root, has a version that is no integer: no version has it.
@@ -82,7 +82,7 @@ pub enum Finding {
     BaseGone {
         /// The version.
         version: i64,
-        /// What it is made from.
+        /// The version that it is made from.
         base: i64,
     },
     /// No unique index keeps two nodes of an item apart that have the same version: writers can overtake each other.
@@ -130,7 +130,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was verified.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
     /// Versions that can be read.
@@ -139,12 +139,12 @@ pub struct Verified {
     pub nodes: u64,
     /// Roots and nodes among them that have the field of the children.
     pub parents: u64,
-    /// What is not as it must be.
+    /// The inconsistencies.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Whether everything is as it must be.
+    /// Returns whether everything is as it must be.
     pub fn is_clean(&self) -> bool {
         self.findings.count() == 0
     }
@@ -195,7 +195,7 @@ impl VersionedTree {
     /// beside anything.
     ///
     /// # Errors
-    /// Those of the store; another field of the children than that of the options.
+    /// [`Error::Invalid`] for another field of the children than that of the options.
     pub async fn verify(&self, children: Option<&str>, tell: impl Fn(&Verified)) -> Result<Verified> {
         let children = match (self.options.children.as_deref(), children) {
             (Some(recorded), Some(other)) if recorded != other => {

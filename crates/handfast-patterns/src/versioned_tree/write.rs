@@ -7,7 +7,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use handfast_store::{Applied, Error as StoreError};
 
-use super::{Commit, Ready, Snapshot, VersionedTree};
+use super::{Commit, PreparedCommit, Snapshot, VersionedTree};
 use crate::steps::is_duplicate_of;
 use crate::value::{at_path, integer, key_of};
 use crate::{Error, Result};
@@ -36,7 +36,7 @@ pub struct Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// A node is in or not: nobody knows.
+    /// It is unknown whether a node was inserted.
     Broken,
     Over,
 }
@@ -45,7 +45,7 @@ impl VersionedTree {
     /// Begins a version on top of the newest one.
     ///
     /// # Errors
-    /// Those of the store; others who take each number first.
+    /// [`Error::Contended`] if others take the number at each attempt.
     ///
     /// # Cancellation
     /// A number may have been taken; the sweep gives it up.
@@ -105,8 +105,8 @@ impl Write {
     /// Puts a node: a new one, or another version of one that is there.
     ///
     /// # Errors
-    /// Those of the store, after which the version cannot be committed any more; an item that was put before; content with fields
-    /// that are the pattern's; [`Error::Contended`] if the version was given up: begin again.
+    /// [`Error::Store`]: the version cannot be committed any more. [`Error::Invalid`] for an item that was put before, and for content with
+    /// fields of the pattern. [`Error::Contended`] if the version was given up: begin again.
     pub async fn put(&mut self, item: impl Into<Bson>, content: Document) -> Result<()> {
         self.insert(vec![(item.into(), content)], false).await
     }
@@ -128,23 +128,23 @@ impl Write {
     }
 
     /// With this root. The root is what the version is known by: it is to name its children.
-    pub fn with_root(self, root: Document) -> Ready {
-        Ready::new(self, root)
+    pub fn with_root(self, root: Document) -> PreparedCommit {
+        PreparedCommit::new(self, root)
     }
 
     /// With the root of the version that it is made from.
-    pub fn with_same_root(self) -> Ready {
+    pub fn with_same_root(self) -> PreparedCommit {
         let root = self.base.as_ref().map(|base| base.root().clone()).unwrap_or_default();
-        Ready::new(self, root)
+        PreparedCommit::new(self, root)
     }
 
     /// Commits the version: inserts its root. Nothing of it is seen before, and all of it after.
     ///
     /// # Errors
-    /// Those of the store. If [`Error::applied`] is `Maybe`, [`VersionedTree::show`] says what became of the version.
+    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, [`VersionedTree::show`] returns the state of the version.
     ///
     /// # Cancellation
-    /// As if the answer got lost.
+    /// It may have been applied, as after a lost answer.
     pub async fn commit(self, root: Document) -> Result<Commit> {
         self.with_root(root).commit().await
     }
@@ -152,16 +152,13 @@ impl Write {
     /// Gives the version up.
     ///
     /// # Errors
-    /// Those of the store: the sweep will see to it.
+    /// [`Error::Store`]: the sweep will abandon the version.
     pub async fn abandon(mut self) -> Result<()> {
         self.phase = Phase::Over;
         self.tree.remove(self.version, self.write).await.map(|_| ())
     }
 
     /// Says that the writer is at it. Putting nodes does so, too. False if the version was given up.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn renew(&mut self) -> Result<bool> {
         let now = self.tree.sources.clock.elapsed();
         let requests = self.tree.requests();
@@ -246,7 +243,7 @@ impl Drop for Write {
     }
 }
 
-/// Whatever may have been written is under a number that nobody sees: what failed did not happen.
+/// Anything that was written is under a number that no reader sees: a failed write did not happen.
 pub(super) fn unseen(error: Error) -> Error {
     match error {
         Error::Store(error) if error.applied() == Applied::Maybe => {

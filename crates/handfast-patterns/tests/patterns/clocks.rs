@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc, rawdoc};
-use handfast_patterns::job_queue::{Held, JobQueue, JobQueueOptions, JobState, NewJob, Reclaimed};
+use handfast_patterns::job_queue::{ClaimState, JobQueue, JobQueueOptions, JobState, NewJob, Reclaimed};
 use handfast_patterns::versioned_tree::{Commit, VersionState};
 use handfast_patterns::{Transfer, TwoPhase, TwoPhaseOptions, VersionedTree, VersionedTreeOptions};
 use handfast_store::StoreExt;
@@ -116,8 +116,8 @@ async fn a_job_with_a_sign_of_life_far_ahead_is_returned_and_no_crash() {
     assert_eq!((returned.state, returned.crashes, returned.worker), (JobState::Todo, 0, None));
     assert!(returned.error.unwrap().contains("ahead"));
     // Its worker lives after all, and has lost the job.
-    assert_eq!(queue.renew(&job, None).await.unwrap(), Held::Lost);
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Lost);
+    assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Lost);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Lost);
     world.clock.advance(20 * DAY);
     queue.claim("worker2", &["mail".to_owned()]).await.unwrap().unwrap();
     world.clock.advance(MINUTE * 2);
@@ -192,13 +192,13 @@ async fn a_write_and_a_pin_with_a_date_far_ahead_are_over() {
     let mut write = tree.begin().await.unwrap();
     write.put("lamp", doc! { "price": 1 }).await.unwrap();
     set_back(&world, MINUTE / 2);
-    assert_eq!((tree.standing().await.unwrap().silent, tree.sweep(10).await.unwrap().done), (0, 0), "it may live");
+    assert_eq!((tree.status().await.unwrap().silent, tree.sweep(10).await.unwrap().done), (0, 0), "it may live");
     set_back(&world, 10 * DAY);
-    assert_eq!(tree.standing().await.unwrap().silent, 1);
+    assert_eq!(tree.status().await.unwrap().silent, 1);
     assert_eq!(tree.orphans(10).await.unwrap().len(), 1);
     assert_eq!(tree.sweep(10).await.unwrap().done, 1);
-    let standing = tree.standing().await.unwrap();
-    assert_eq!((standing.writing, standing.pins), (0, 0));
+    let status = tree.status().await.unwrap();
+    assert_eq!((status.writing, status.pins), (0, 0));
     assert_eq!(tree.show(2).await.unwrap().unwrap().state, VersionState::Abandoned);
     // Both live after all, and learn that they are over.
     assert!(matches!(write.commit(doc! {}).await.unwrap(), Commit::Conflict));

@@ -16,11 +16,10 @@ use handfast_patterns::{
     Change, Error, ExactlyOnce, Ledger, LedgerOptions, NewAccount, NewEntry, SyncFlag, SyncFlagOptions, Transfer,
     TwoPhase, TwoPhaseOptions, TwoStep, VersionedTree, VersionedTreeOptions,
 };
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::{
-    Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
-    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
-    StoreExt, Update, UpdateOutcome, Verbosity,
+    Aggregate, AggregateSource, Count, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, Explain, Explained,
+    Find, FindAndModify, FindAndModifyOutcome, Namespace, Result, StoreExt, Update, UpdateOutcome, Verbosity,
 };
 
 use crate::crash::{Stage, World};
@@ -76,13 +75,11 @@ impl Explaining {
 }
 
 #[async_trait]
-impl DocumentStore for Explaining {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
+impl DelegatingStore for Explaining {
+    type Inner = dyn DocumentStore;
 
-    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        self.store.insert(request).await
+    fn inner(&self) -> &Self::Inner {
+        &*self.store
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
@@ -129,58 +126,6 @@ impl DocumentStore for Explaining {
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         self.look_for(&request.namespace, &request.filter, rawdoc! {}).await;
         self.store.distinct(request).await
-    }
-
-    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        self.store.explain(request).await
-    }
-
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        self.store.create_indexes(request).await
-    }
-
-    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
-        self.store.drop_indexes(request).await
-    }
-
-    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        self.store.list_indexes(namespace).await
-    }
-
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        self.store.create_collection(namespace, options).await
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        self.store.modify_collection(request).await
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        self.store.rename_collection(request).await
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        self.store.drop_collection(namespace).await
-    }
-
-    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
-        self.store.list_collections(database).await
-    }
-
-    async fn list_databases(&self) -> Result<Vec<String>> {
-        self.store.list_databases().await
-    }
-
-    async fn drop_database(&self, database: &str) -> Result<bool> {
-        self.store.drop_database(database).await
-    }
-
-    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        self.store.collection_stats(namespace).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.store.flush().await
     }
 }
 
@@ -334,7 +279,7 @@ async fn of_versioned_trees() {
         tree.diff(1, 3).await.unwrap();
         tree.name(1, "first").await.unwrap();
         newest.pin().await.unwrap().unwrap().release().await.unwrap();
-        tree.standing().await.unwrap();
+        tree.status().await.unwrap();
         world.clock.advance(HOUR);
         tree.sweep(10).await.unwrap();
         tree.prune(Keep { last: 1, newer_than: None }, 10).await.unwrap();

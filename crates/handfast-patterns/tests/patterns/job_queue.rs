@@ -23,15 +23,16 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{
-    Backoff, Depth, Drained, Enqueued, Held, Job, JobError, JobQueue, JobQueueOptions, JobState, NewJob, RateLimit,
-    Worker, WorkerOptions,
+    Backoff, ClaimState, Depth, Drained, Enqueued, Job, JobError, JobQueue, JobQueueOptions, JobState, NewJob,
+    RateLimit, Worker, WorkerOptions,
 };
 use handfast_patterns::{CancellationToken, Change, Error, ExactlyOnce, Outcome, Result, RunnerOptions, Token};
 use handfast_store::StoreExt;
-use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use serde::{Deserialize, Serialize};
 
 use crate::crash::{Stage, World, every_point};
+use crate::fault::{first, second};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -59,14 +60,6 @@ async fn open_with(world: &World, options: JobQueueOptions) -> Result<JobQueue> 
 
 async fn open(world: &World) -> JobQueue {
     open_with(world, JobQueueOptions::default()).await.unwrap()
-}
-
-/// The operations of [`open`] on a queue that was opened before.
-async fn opening(world: &World) -> u64 {
-    let run = async |world: World| {
-        open(&world).await;
-    };
-    world.operations(run).await
 }
 
 async fn claim(queue: &JobQueue) -> Job {
@@ -106,7 +99,7 @@ async fn the_documents_have_the_fields_of_the_seed() {
         (worker.get_str("name").unwrap(), *worker.get_datetime("ts").unwrap()),
         ("worker1", world.sources.clock.now())
     );
-    assert_eq!(queue.complete(&job, Some("friends".into())).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, Some("friends".into())).await.unwrap(), ClaimState::Held);
     let done = stored(&world, id).await;
     assert_eq!((done.get_str("state").unwrap(), done.get_str("result").unwrap()), ("DONE", "friends"));
     assert!(!done.contains_key("undone") && done.contains_key("finishedAt"), "{done}");
@@ -149,16 +142,16 @@ async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
     for claimed_again in [false, true] {
         let new = if claimed_again { Some(claim(&queue).await) } else { None };
         let before = stored(&world, id).await;
-        assert_eq!(queue.renew(&slow, Some(50.into())).await.unwrap(), Held::Lost);
-        assert_eq!(queue.complete(&slow, None).await.unwrap(), Held::Lost);
-        assert_eq!(queue.fail(&slow, "slow").await.unwrap(), Held::Lost);
-        assert_eq!(queue.give_up(&slow, "slow").await.unwrap(), Held::Lost);
-        assert_eq!(queue.snooze(&slow, HOUR).await.unwrap(), Held::Lost);
-        assert_eq!(queue.release(&slow).await.unwrap(), Held::Lost);
+        assert_eq!(queue.renew(&slow, Some(50.into())).await.unwrap(), ClaimState::Lost);
+        assert_eq!(queue.complete(&slow, None).await.unwrap(), ClaimState::Lost);
+        assert_eq!(queue.fail(&slow, "slow").await.unwrap(), ClaimState::Lost);
+        assert_eq!(queue.give_up(&slow, "slow").await.unwrap(), ClaimState::Lost);
+        assert_eq!(queue.snooze(&slow, HOUR).await.unwrap(), ClaimState::Lost);
+        assert_eq!(queue.release(&slow).await.unwrap(), ClaimState::Lost);
         assert_eq!(stored(&world, id).await, before, "claimed again: {claimed_again}");
         if let Some(new) = new {
             assert_eq!((new.attempts, new.crashes), (0, 1), "a crash is no failure");
-            assert_eq!(queue.complete(&new, None).await.unwrap(), Held::Yes);
+            assert_eq!(queue.complete(&new, None).await.unwrap(), ClaimState::Held);
         }
     }
 }
@@ -168,15 +161,13 @@ async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
 async fn a_claim_whose_answer_is_lost_is_found_again() {
     let world = World::in_memory();
     let queue = open(&world).await;
-    // Two operations look whether the queue is paused, the next one claims.
-    let claims = opening(&world).await + 2;
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(claims, Fault::LoseReply)));
-    let (first, _second) = (queue.enqueue(numbered(1)).await.unwrap(), queue.enqueue(numbered(2)).await.unwrap());
+    let lossy = world.fault_at(first(Operation::FindAndModify, "jobs"), Fault::LoseReply);
+    let (enqueued, _second) = (queue.enqueue(numbered(1)).await.unwrap(), queue.enqueue(numbered(2)).await.unwrap());
     let job = claim(&open(&world.on(lossy)).await).await;
-    assert_eq!(Enqueued::New(job.id.clone()), first);
+    assert_eq!(Enqueued::New(job.id.clone()), enqueued);
     let depth = queue.depth().await.unwrap();
     assert_eq!((depth.due, depth.processing), (1, 1));
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }
 
 #[tokio::test]
@@ -187,10 +178,10 @@ async fn a_job_whose_worker_speaks_up_is_not_reclaimed() {
     let job = claim(&queue).await;
     for _ in 0..5 {
         world.clock.advance(Duration::from_secs(50));
-        assert_eq!(queue.renew(&job, None).await.unwrap(), Held::Yes);
+        assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Held);
         assert_eq!(queue.reclaim(10).await.unwrap().done, 0);
     }
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }
 
 /// It was seen silent, and speaks up before it is returned.
@@ -201,18 +192,14 @@ async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     queue.enqueue(friends()).await.unwrap();
     let job = claim(&queue).await;
     world.clock.advance(2 * MINUTE);
-    // Two operations look for silent workers, the next one returns the job.
-    let returns = opening(&world).await + 2;
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(returns, Fault::FreezeBefore)));
+    let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(queue.renew(&job, None).await.unwrap(), Held::Yes);
-    slow.release();
+    slow.frozen().await;
+    assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Held);
+    slow.faulty().release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }
 
 #[tokio::test]
@@ -223,12 +210,12 @@ async fn failures_are_tried_again_later_and_given_up_at_last() {
         open_with(&world, JobQueueOptions { attempts_max: 3, backoff, ..JobQueueOptions::default() }).await.unwrap();
     let id = new_id(queue.enqueue(friends()).await.unwrap());
     for wait in [MINUTE, 2 * MINUTE] {
-        assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), Held::Yes);
+        assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), ClaimState::Held);
         world.clock.advance(wait - Duration::from_millis(1));
         assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "too early");
         world.clock.advance(Duration::from_millis(1));
     }
-    assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), Held::Yes);
+    assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), ClaimState::Held);
     let dead = queue.show(id).await.unwrap().unwrap();
     assert_eq!((dead.state, dead.attempts, dead.error.as_deref()), (JobState::Failed, 3, Some("no luck")));
     world.clock.advance(24 * HOUR);
@@ -271,10 +258,10 @@ async fn a_key_is_unique_until_its_job_is_over_or_within_a_window() {
     );
     let job = claim(&queue).await;
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it is being done");
-    assert_eq!(queue.give_up(&job, "no").await.unwrap(), Held::Yes);
+    assert_eq!(queue.give_up(&job, "no").await.unwrap(), ClaimState::Held);
     let second = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
     assert!(queue.retry(first).await.is_err(), "another one has the key");
-    assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), ClaimState::Held);
     assert_ne!(first, second);
     assert!(queue.retry(first).await.unwrap());
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it has its key again");
@@ -304,7 +291,7 @@ async fn jobs_of_one_key_are_done_in_order() {
     let numbers = |jobs: &[Job]| jobs.iter().map(|job| job.details.get_i64("number").unwrap()).collect::<Vec<_>>();
     let first = queue.claim_many("w", &kinds(), 9).await.unwrap();
     assert_eq!(numbers(&first), [1, 10, 20]);
-    assert_eq!(queue.fail(&first[0], "not yet").await.unwrap(), Held::Yes);
+    assert_eq!(queue.fail(&first[0], "not yet").await.unwrap(), ClaimState::Held);
     assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "2 waits for 1");
     world.clock.advance(MINUTE);
     for expected in [1, 2, 3, 4] {
@@ -312,7 +299,7 @@ async fn jobs_of_one_key_are_done_in_order() {
         assert_eq!(numbers(&jobs), [expected]);
         let over =
             if expected == 2 { queue.give_up(&jobs[0], "no").await } else { queue.complete(&jobs[0], None).await };
-        assert_eq!(over.unwrap(), Held::Yes);
+        assert_eq!(over.unwrap(), ClaimState::Held);
     }
     let unordered = open(&World::in_memory()).await;
     assert!(matches!(unordered.enqueue(numbered(1).in_order("x")).await, Err(Error::Invalid { .. })));
@@ -342,7 +329,7 @@ async fn one_job_of_a_key_at_a_time_with_many_workers() {
                     assert_eq!(last.fetch_add(1, Ordering::SeqCst), number, "out of order");
                     tokio::task::yield_now().await;
                     busy.store(false, Ordering::SeqCst);
-                    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+                    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
                 }
             })
         })
@@ -364,7 +351,7 @@ async fn jobs_can_be_canceled_before_and_while_they_are_done() {
     let id = new_id(queue.enqueue(friends()).await.unwrap());
     let job = claim(&queue).await;
     assert!(queue.cancel(id).await.unwrap());
-    assert_eq!(queue.renew(&job, None).await.unwrap(), Held::CancelWanted);
+    assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::CancelRequested);
     // Its worker dies before it hears of it.
     world.clock.advance(2 * MINUTE);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
@@ -380,7 +367,7 @@ async fn what_is_over_is_purged() {
         queue.enqueue(friends()).await.unwrap();
         let job = claim(&queue).await;
         let over = if give_up { queue.give_up(&job, "no").await } else { queue.complete(&job, None).await };
-        assert_eq!(over.unwrap(), Held::Yes);
+        assert_eq!(over.unwrap(), ClaimState::Held);
     }
     queue.enqueue(friends()).await.unwrap();
     world.clock.advance(2 * HOUR);
@@ -440,6 +427,6 @@ async fn operations_per_job() {
     let before = counting.operations();
     queue.enqueue(friends()).await.unwrap();
     let job = claim(&queue).await;
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
     assert_eq!(counting.operations() - before, 3, "enqueue, claim, complete");
 }

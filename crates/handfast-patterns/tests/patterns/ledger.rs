@@ -24,6 +24,7 @@ use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{DocumentStore, Find, StoreExt};
 
 use crate::crash::World;
+use crate::fault::{Address, FaultAt, first, second, third};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -74,27 +75,6 @@ async fn commit_all(ledger: &Ledger) -> u64 {
 
 async fn balance(ledger: &Ledger, account: &str) -> i64 {
     ledger.balance(account).await.unwrap().map_or(0, |balance| balance.balance)
-}
-
-/// The numbers of the operations of a kind that a scenario makes, the opening of its ledger included. The world is spent.
-async fn numbers(world: &World, kind: Operation, run: impl AsyncFn(Ledger)) -> Vec<u64> {
-    // Nothing happens to them, but they are noted.
-    let noted = Faults::seeded(1, 1000, [Fault::Delay(Duration::ZERO)]);
-    let noting = Arc::new(Faulty::new(Arc::clone(&world.store), noted));
-    run(open(&world.on(noting.clone())).await.unwrap()).await;
-    noting.injected().iter().filter(|noted| noted.operation == kind).map(|noted| noted.number).collect()
-}
-
-/// The world on a store that meets one fault.
-fn with_fault(world: &World, number: u64, fault: Fault) -> (World, Arc<Faulty<dyn DocumentStore>>) {
-    let faulty = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, fault)));
-    (world.on(faulty.clone()), faulty)
-}
-
-async fn frozen(store: &Faulty<dyn DocumentStore>) {
-    while store.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// What the seed shows, field by field, before the commit and after it.
@@ -212,14 +192,14 @@ async fn balances_now_and_then() {
         assert_eq!((now.balance, now.pending, now.available), (50, 50 - anchor, 50));
         assert_eq!((now.anchor_seq_id, now.seq_id, now.missing), (committed as i64, 4, 0));
         for (number, expected) in expected.iter().enumerate() {
-            let place = AsOf::Place(number as i64 + 1);
+            let place = AsOf::SequenceNumber(number as i64 + 1);
             for as_of in [place, AsOf::Entry((number as i32).into()), AsOf::Time(times[number])] {
                 let then = ledger.balance_at("A", as_of.clone()).await.unwrap().unwrap();
                 assert_eq!(then.balance, *expected, "{as_of:?} with {committed} committed");
             }
         }
         assert_eq!(ledger.balance_at("A", AsOf::Time(start)).await.unwrap().unwrap().balance, 0);
-        assert_eq!(ledger.balance_at("A", AsOf::Place(0)).await.unwrap().unwrap().balance, 0);
+        assert_eq!(ledger.balance_at("A", AsOf::SequenceNumber(0)).await.unwrap().unwrap().balance, 0);
         assert_eq!(ledger.balance_at("A", AsOf::Entry(9.into())).await.unwrap(), None);
         let pending = ledger.pending("A", 10).await.unwrap();
         assert_eq!(pending.len(), 4 - committed);
@@ -240,7 +220,7 @@ async fn statements_page_by_page_from_either_end() {
         }
     }
     let shown = |statement: &handfast_patterns::ledger::Statement| {
-        let lines = statement.lines.iter().map(|line| format!("{}:{}", line.place.seq_id, line.balance));
+        let lines = statement.lines.iter().map(|line| format!("{}:{}", line.change.seq_id, line.balance));
         lines.collect::<Vec<_>>().join(" ")
     };
     let (mut page, mut forth) = (Some(Page::After(0)), Vec::new());
@@ -365,7 +345,7 @@ async fn an_entry_may_change_an_account_twice() {
     posted(&ledger, twice(-50, 51)).await;
     commit_all(&ledger).await;
     let statement = ledger.statement("A", Page::After(0), 10).await.unwrap();
-    let shown: Vec<_> = statement.lines.iter().map(|line| (line.place.seq_id, line.balance)).collect();
+    let shown: Vec<_> = statement.lines.iter().map(|line| (line.change.seq_id, line.balance)).collect();
     assert_eq!(shown, [(1, 100), (2, 10), (3, 0), (4, -50), (5, 1)]);
     books::check(&world).await.unwrap();
 }

@@ -11,6 +11,7 @@
 mod clocks;
 mod crash;
 mod exactly_once;
+mod fault;
 mod indexes;
 mod job_queue;
 mod ledger;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 use handfast_patterns::job_queue::{
-    Backoff, Held, JobFields, JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule, ScheduleFields,
-    Schedules,
+    Backoff, ClaimState, JobFields, JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule,
+    ScheduleFields, Schedules,
 };
 use handfast_patterns::{CancellationToken, Error, FieldNames, Result, RunnerOptions};
 use handfast_store::{Clock, Find, StoreExt};
@@ -247,12 +247,12 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
     queue.enqueue(NewJob::new("report", &doc! {}).unwrap().in_order("a").unique("b")).await.unwrap();
     let kinds = ["report".to_owned()];
     let jobs = queue.claim_many("w", &kinds, 5).await.unwrap();
-    assert_eq!(queue.complete(&jobs[0], Some(Bson::from(1))).await.unwrap(), Held::Yes);
-    assert_eq!(queue.renew(&jobs[1], Some(Bson::from(2))).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&jobs[0], Some(Bson::from(1))).await.unwrap(), ClaimState::Held);
+    assert_eq!(queue.renew(&jobs[1], Some(Bson::from(2))).await.unwrap(), ClaimState::Held);
     world.clock.advance(HOUR);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     let again = queue.claim("w", &kinds).await.unwrap().unwrap();
-    assert_eq!(queue.give_up(&again, "never").await.unwrap(), Held::Yes);
+    assert_eq!(queue.give_up(&again, "never").await.unwrap(), ClaimState::Held);
     assert!(queue.retry(&again.id).await.unwrap());
     for collection in ["jobs", "schedules"] {
         let found = world.store.find_all(Find::new(world.place(collection), rawdoc! {})).await.unwrap();

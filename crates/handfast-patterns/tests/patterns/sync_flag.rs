@@ -16,10 +16,11 @@ use handfast_patterns::sync_flag::{
 use handfast_patterns::{
     CancellationToken, Change, Error, Link, OnDelete, Result, Round, RunnerOptions, SyncFlagOptions,
 };
-use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{Applied, ErrorClass, Find, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
+use crate::fault::first;
 use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -125,14 +126,6 @@ async fn in_sync(world: &World) -> Result<(), String> {
 }
 
 /// Sweeps until there is nothing left to sweep.
-/// The operations of [`open`] where the settings are recorded already.
-async fn opening(world: &World) -> u64 {
-    let run = async |world: World| {
-        open(&world).await.unwrap();
-    };
-    world.operations(run).await
-}
-
 async fn swept(world: &World) -> Result<()> {
     swept_by(&open(world).await?).await
 }
@@ -236,8 +229,7 @@ async fn the_sweeper_leaves_young_flags_alone() {
     site(&world).await;
     let flag = open(&world).await.unwrap();
     // Killed with the flag set.
-    let change = opening(&world).await;
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(change, Fault::CrashAfter)));
+    let dying = world.fault_at(first(Operation::FindAndModify, "users"), Fault::CrashAfter);
     let dead = open(&world.on(dying)).await.unwrap();
     assert_eq!(dead.change(dead.token(), 1, &renamed("Mary")).await.unwrap_err().class(), ErrorClass::Outage);
     assert_eq!(flag.staleness().await.unwrap(), Staleness { mains: 1, copies: 0, oldest: Some(Duration::ZERO) });
@@ -314,8 +306,8 @@ async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     let world = World::in_memory();
     site(&world).await;
     open(&world).await.unwrap();
-    let after_the_change = opening(&world).await + 1;
-    let failing = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(after_the_change, Fault::CrashBefore)));
+    // The first update of copies comes right after the change.
+    let failing = world.fault_at(first(Operation::Update, "comments"), Fault::CrashBefore);
     let flag = open(&world.on(failing)).await.unwrap();
     let outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
     let Outcome::Later { version: 1, error } = outcome else { panic!("{outcome:?}") };

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::two_phase::{
-    Cancel, Outcome, Participant, PendingFields, Plan, Seen, State, Transfer, TwoPhase, TwoPhaseOptions,
+    Cancel, Outcome, Participant, ParticipantDocument, PendingFields, Plan, State, Transfer, TwoPhase, TwoPhaseOptions,
 };
 use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions};
-use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{Find, Random, SeededRandom, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
+use crate::fault::{first, second};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -208,8 +209,8 @@ async fn a_transaction_is_claimed_once() {
     accounts(&world).await;
     let (one, other) = (open(&world, "App1").await.unwrap(), open(&world, "App2").await.unwrap());
     one.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    // App1 has claimed it and stopped: operation 6 is the claim.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
+    // App1 has claimed it and stopped.
+    let dying = world.fault_at(first(Operation::FindAndModify, "transactions"), Fault::CrashAfter);
     let dying = open(&world.on(dying), "App1").await.unwrap();
     dying.run(1).await.expect_err("stopped");
     assert_eq!(other.run(1).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
@@ -249,7 +250,7 @@ async fn pending_credits_cannot_be_spent() {
     let healthy = open_with(&world, options.clone()).await.unwrap();
     healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
     // Killed with both updates applied.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::CrashAfter)));
+    let dying = world.fault_at(second(Operation::Update, "accounts"), Fault::CrashAfter);
     open_with(&world.on(dying), options).await.unwrap().run(1).await.expect_err("killed");
     let seen = all(&world, "accounts").await;
     assert_eq!((number(&seen[0], "balance"), number(&seen[0], "pendingDebits")), (900, 100));
@@ -325,19 +326,13 @@ async fn a_transaction_that_came_back_is_not_purged() {
     transfers.begin(1, Transfer::new("A", "B", 1)).await.unwrap();
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
     world.clock.advance(HOUR);
-    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
-    let _ = open(&world.on(counting.clone()), "App2").await.unwrap();
-    // It opens, finds, reads a page, and deletes.
-    let delete = counting.operations() + 2;
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(delete, Fault::FreezeBefore)));
+    let slow = world.fault_at(first(Operation::Delete, "transactions"), Fault::FreezeBefore);
     let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
     let purged = tokio::spawn(async move { purging.purge(HOUR / 2, 10).await });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    slow.frozen().await;
     assert!(world.store.delete_one(&world.place("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
     transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
-    slow.release();
+    slow.faulty().release();
     assert_eq!(purged.await.unwrap().unwrap().done, 0);
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
 }
@@ -480,18 +475,16 @@ async fn a_transaction_is_taken_over_once() {
     accounts(&world).await;
     let healthy = open(&world, "App1").await.unwrap();
     healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
+    let dying = world.fault_at(first(Operation::FindAndModify, "transactions"), Fault::CrashAfter);
     open(&world.on(dying), "App1").await.unwrap().run(1).await.expect_err("killed");
     world.clock.advance(HOUR);
-    // It has found the transaction (operations 6 and 7) and is about to take it over.
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::FreezeBefore)));
+    // It has found the transaction and is about to take it over.
+    let slow = world.fault_at(first(Operation::Update, "transactions"), Fault::FreezeBefore);
     let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
     let recovery = tokio::spawn(async move { app2.recover(10).await });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    slow.frozen().await;
     assert_eq!(open(&world, "App3").await.unwrap().recover(10).await.unwrap().done, 1);
-    slow.release();
+    slow.faulty().release();
     assert_eq!(recovery.await.unwrap().unwrap(), Round::default());
     assert_eq!(shown(&world).await, "done App3 | A 900 [] | B 1100 []");
 }

@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::versioned_tree::{
-    Commit, Keep, Node, Orphan, OrphanOf, PrunePlan, Ready, Snapshot, Standing, VersionState, VersionedTree, Write,
+    Commit, Keep, Node, Orphan, OrphanOf, PreparedCommit, PrunePlan, Snapshot, TreeStatus, VersionState, VersionedTree,
+    Write,
 };
 use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions, VersionedTreeOptions};
-use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{DropIndexes, Find, IndexSelector, Random, SeededRandom, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
+use crate::fault::first;
 use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -70,7 +72,7 @@ fn edited(write: &Write, changes: &[(&str, Option<i32>)]) -> Document {
 }
 
 /// A write with these changes, ready to be committed.
-async fn edit(mut write: Write, changes: &[(&str, Option<i32>)]) -> Result<Ready> {
+async fn edit(mut write: Write, changes: &[(&str, Option<i32>)]) -> Result<PreparedCommit> {
     let root = edited(&write, changes);
     for (item, number) in changes {
         match number {
@@ -387,6 +389,6 @@ async fn the_runners_sweep_and_prune_in_the_background() {
     sweeper.stop().await;
     pruner.stop().await;
     assert_eq!(shown(&world).await, "a 3: 1 | tree 1 cleared | tree 2 cleared | tree 3 committed | tree 4 abandoned");
-    let standing = Standing { newest: Some(3), versions: 1, abandoned: 1, ..Standing::default() };
-    assert_eq!(tree.standing().await.unwrap(), standing);
+    let status = TreeStatus { newest: Some(3), versions: 1, abandoned: 1, ..TreeStatus::default() };
+    assert_eq!(tree.status().await.unwrap(), status);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use bson::{RawDocumentBuf, doc, rawdoc};
-use handfast_patterns::job_queue::Held;
+use handfast_patterns::job_queue::ClaimState;
 use handfast_patterns::ledger::{Ledger, LedgerOptions, NewAccount, NewEntry, Posting};
 use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
 use handfast_patterns::{Change, ExactlyOnce, JobQueue, NewJob, TwoStep};
@@ -197,7 +197,7 @@ async fn job(queue: &JobQueue) -> Result<()> {
     queue.enqueue(NewJob::new(KIND, &details())?).await?;
     for _ in 0..CLAIMS_MAX {
         if let Some(job) = queue.claim("bench", &[KIND.to_owned()]).await? {
-            ensure!(queue.complete(&job, None).await? == Held::Yes, "a job was lost although nobody was slow");
+            ensure!(queue.complete(&job, None).await? == ClaimState::Held, "a job was lost although nobody was slow");
             return Ok(());
         }
     }

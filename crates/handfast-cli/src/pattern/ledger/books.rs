@@ -17,7 +17,8 @@ impl Books {
         let bar = console.progress("verify", "entries and accounts", 0);
         let (ledger, mut verified) = (self.look().await?, Verified::default());
         if accounts.is_empty() {
-            verified = ledger.verify_all_telling(|so_far| bar.set_position(so_far.entries + so_far.accounts)).await?;
+            verified =
+                ledger.verify_all_with_progress(|so_far| bar.set_position(so_far.entries + so_far.accounts)).await?;
         }
         let mut missing = Exit::Good;
         for account in bsons(accounts) {
@@ -40,7 +41,7 @@ impl Books {
         let bar = console.progress("rebuild", "accounts", 0);
         let (ledger, mut rebuilt, mut missing) = (self.look().await?, Rebuilt::default(), Exit::Good);
         if accounts.is_empty() {
-            rebuilt = ledger.rebuild_all_telling(|so_far| bar.set_position(so_far.accounts)).await?;
+            rebuilt = ledger.rebuild_all_with_progress(|so_far| bar.set_position(so_far.accounts)).await?;
         }
         for account in bsons(accounts) {
             let one = ledger.rebuild(account.clone()).await?;

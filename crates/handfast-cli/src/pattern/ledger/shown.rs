@@ -8,22 +8,22 @@ use crate::id::{extended, shown as id};
 
 /// The changes of an entry in a cell.
 pub(super) fn changes(entry: &Entry) -> String {
-    let change = |place: &handfast_patterns::ledger::Place| {
-        format!("{} {:+} {} (place {})", id(&place.account), place.value, place.asset, place.seq_id)
+    let change = |change: &handfast_patterns::ledger::EntryChange| {
+        format!("{} {:+} {} (place {})", id(&change.account), change.value, change.asset, change.seq_id)
     };
     entry.changes.iter().map(change).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn entry(entry: &Entry) -> Value {
-    let change = |place: &handfast_patterns::ledger::Place| {
+    let change = |change: &handfast_patterns::ledger::EntryChange| {
         json!({
-            "account": extended(&place.account),
-            "type": place.kind,
-            "value": place.value,
-            "asset": place.asset,
-            "hold": place.hold,
-            "seqId": place.seq_id,
-            "cachedBal": place.cached_balance,
+            "account": extended(&change.account),
+            "type": change.kind,
+            "value": change.value,
+            "asset": change.asset,
+            "hold": change.hold,
+            "seqId": change.seq_id,
+            "cachedBal": change.cached_balance,
         })
     };
     json!({
@@ -93,11 +93,11 @@ pub(super) fn balance(balance: &Balance) -> Value {
 
 pub(super) fn line_cells(line: &Line) -> [String; 8] {
     [
-        line.place.seq_id.to_string(),
+        line.change.seq_id.to_string(),
         time(line.ts),
         id(&line.entry),
-        line.place.kind.clone(),
-        format!("{:+}", line.place.value),
+        line.change.kind.clone(),
+        format!("{:+}", line.change.value),
         line.balance.to_string(),
         line.held.to_string(),
         if line.status.state.counts() { line.status.proc.to_string() } else { line.status.state.to_string() },
@@ -106,14 +106,14 @@ pub(super) fn line_cells(line: &Line) -> [String; 8] {
 
 pub(super) fn line(line: &Line) -> Value {
     json!({
-        "seqId": line.place.seq_id,
+        "seqId": line.change.seq_id,
         "ts": extended(&Bson::DateTime(line.ts)),
         "entry": extended(&line.entry),
         "proc": line.status.proc.name(),
         "state": line.status.state.name(),
-        "type": line.place.kind,
-        "value": line.place.value,
-        "asset": line.place.asset,
+        "type": line.change.kind,
+        "value": line.change.value,
+        "asset": line.change.asset,
         "balance": line.balance,
         "held": line.held,
     })

@@ -66,7 +66,7 @@ pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copie
     if is_declared && !judges_copies {
         return Ok(());
     }
-    match flag.unseen(is_declared, page).await? {
+    match flag.unknown_name(is_declared, page).await? {
         Some(unseen) if is_declared => Err(CannotSee(format!("the declared links: {unseen}")).into()),
         Some(unseen) => Err(CannotSee(format!("--link: {unseen}")).into()),
         None => Ok(()),

@@ -73,8 +73,8 @@ impl ByLedger {
 /// Whether an entry is what the row asks for.
 fn is_of(entry: &Entry, row: &Row, asset: &str) -> bool {
     let expected = [(&row.from, -row.amount), (&row.to, row.amount)];
-    let same = |(place, (account, value)): (&handfast_patterns::ledger::Place, (&Bson, i64))| {
-        is_same_account(&place.account, account) && place.value == value && place.asset == asset
+    let same = |(change, (account, value)): (&handfast_patterns::ledger::EntryChange, (&Bson, i64))| {
+        is_same_account(&change.account, account) && change.value == value && change.asset == asset
     };
     entry.link.is_none() && entry.changes.len() == expected.len() && entry.changes.iter().zip(expected).all(same)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bson::{Bson, Document};
 use handfast_patterns::Error;
-use handfast_patterns::two_phase::{Accounts, Outcome, Plan, Record, Seen, State, Transfer, TwoPhase};
+use handfast_patterns::two_phase::{Accounts, Outcome, ParticipantDocument, Plan, Record, State, Transfer, TwoPhase};
 
 use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{Fate, Named};
@@ -85,7 +85,7 @@ impl ByTwoPhase {
     async fn account(&self, id: &Bson) -> Result<Option<Document>> {
         let seen = self.two_phase.read(&self.accounts.namespace, id.clone()).await?;
         Ok(seen.map(|seen| match seen {
-            Seen::Settled(document) | Seen::UnderWay { document, .. } => document,
+            ParticipantDocument::Settled(document) | ParticipantDocument::UnderWay { document, .. } => document,
         }))
     }
 }

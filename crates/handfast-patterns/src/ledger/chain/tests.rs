@@ -1,40 +1,40 @@
 use bson::Bson;
 
-use super::{Chain, Judgement};
+use super::{Chain, ChainReport};
 use crate::ledger::finding::Finding;
 
 /// What is found in a chain of offsets, in short: `balance 3`, `entry 3`, and where a rebuild stops. An offset is one of the balance at
 /// the next place; `^5` gives up 5 at the next place, `c5` is the cache that stands on the last place, `.` a place without a balance,
 /// `|` an empty place.
-fn check(chain: &str, expected: &str) {
-    let (mut judged, mut judgement, mut place) = (Chain::new(), Judgement::default(), 0);
-    for word in chain.split_whitespace() {
+fn check(given: &str, expected: &str) {
+    let (mut chain, mut report, mut place) = (Chain::new(), ChainReport::default(), 0);
+    for word in given.split_whitespace() {
         let balance = |place| Finding::Order { account: Bson::Null, seq_id: place, entry: "balance".into() };
         let entry = |place| Finding::Order { account: Bson::Null, seq_id: place, entry: "entry".into() };
         match (word, word.strip_prefix('^'), word.strip_prefix('c')) {
             ("|", _, _) => {
-                judged.end(&mut judgement);
+                chain.end(&mut report);
                 place += 1;
             }
             (".", _, _) => place += 1,
-            (_, Some(amount), _) => judged.give_up((amount.parse().unwrap(), 0)),
+            (_, Some(amount), _) => chain.give_up((amount.parse().unwrap(), 0)),
             (_, _, Some(offset)) => {
-                judged.written(place, (offset.parse().unwrap(), 0), balance(place), |_| None, &mut judgement);
+                chain.written(place, (offset.parse().unwrap(), 0), balance(place), |_| None, &mut report);
             }
             _ => {
                 place += 1;
                 let offset = (word.parse().unwrap(), 0);
-                judged.written(place, offset, balance(place), |_| Some(entry(place)), &mut judgement);
+                chain.written(place, offset, balance(place), |_| Some(entry(place)), &mut report);
             }
         }
     }
-    judged.end(&mut judgement);
-    let shown = judgement.findings.iter().map(|finding| match finding {
+    chain.end(&mut report);
+    let shown = report.findings.iter().map(|finding| match finding {
         Finding::Order { seq_id, entry, .. } => format!("{} {seq_id}", entry.as_str().unwrap()),
         other => panic!("{other}"),
     });
-    let stop = judgement.stop.map(|place| format!("stop {place}"));
-    assert_eq!(shown.chain(stop).collect::<Vec<_>>().join(", "), expected, "{chain}");
+    let stop = report.stop.map(|place| format!("stop {place}"));
+    assert_eq!(shown.chain(stop).collect::<Vec<_>>().join(", "), expected, "{given}");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! A job that somebody wants canceled is not done again, whichever way it takes out of its worker.
 
-use handfast_store::DocumentStore;
-
 use super::*;
 
 /// A queue with a job that a worker has.
@@ -11,13 +9,6 @@ async fn claimed() -> (World, JobQueue, Job) {
     queue.enqueue(friends()).await.unwrap();
     let job = claim(&queue).await;
     (world, queue, job)
-}
-
-/// The queue as another process has it, one of whose requests after it was opened does not arrive until it is released.
-async fn slow_at(world: &World, operation: u64) -> (JobQueue, Arc<Faulty<dyn DocumentStore>>) {
-    let number = opening(world).await + operation;
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::FreezeBefore)));
-    (open(&world.on(slow.clone())).await, slow)
 }
 
 async fn assert_canceled(queue: &JobQueue, id: impl Into<Bson>) {
@@ -35,11 +26,15 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
             "snooze" => queue.snooze(&job, MINUTE).await,
             _ => queue.release(&job).await,
         };
-        assert_eq!(held.unwrap(), Held::CancelWanted, "{way}");
+        assert_eq!(held.unwrap(), ClaimState::CancelRequested, "{way}");
         assert_canceled(&queue, &job.id).await;
         world.clock.advance(HOUR);
         assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "{way}");
-        assert_eq!(queue.give_up(&job, "canceled").await.unwrap(), Held::CancelWanted, "as after a renewal: {way}");
+        assert_eq!(
+            queue.give_up(&job, "canceled").await.unwrap(),
+            ClaimState::CancelRequested,
+            "as after a renewal: {way}"
+        );
     }
 }
 
@@ -48,10 +43,9 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
 async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
     let (world, queue, job) = claimed().await;
     assert!(queue.cancel(&job.id).await.unwrap());
-    // One operation would release a job that nobody wants canceled, the next one cancels it.
-    let cancels = opening(&world).await + 1;
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(cancels, Fault::LoseReply)));
-    assert_eq!(open(&world.on(lossy)).await.release(&job).await.unwrap(), Held::CancelWanted);
+    // The first update would release a job that is not to be canceled, the second one cancels it.
+    let lossy = world.fault_at(second(Operation::Update, "jobs"), Fault::LoseReply);
+    assert_eq!(open(&world.on(lossy)).await.release(&job).await.unwrap(), ClaimState::CancelRequested);
     assert_canceled(&queue, &job.id).await;
 }
 
@@ -77,14 +71,12 @@ async fn a_handler_that_puts_off_a_canceled_job_ends_it() {
 async fn a_reclaimer_does_not_undo_a_cancellation() {
     let (world, queue, job) = claimed().await;
     world.clock.advance(2 * MINUTE);
-    // Operations 0 and 1 look for silent workers, 2 returns the job.
-    let (reclaimer, slow) = slow_at(&world, 2).await;
+    let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
+    let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    slow.frozen().await;
     assert!(queue.cancel(&job.id).await.unwrap());
-    slow.release();
+    slow.faulty().release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     assert_canceled(&queue, &job.id).await;
@@ -94,15 +86,14 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
 #[tokio::test]
 async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let (world, queue, job) = claimed().await;
-    // Operation 0 cancels a job that waits, 1 one that a worker has.
-    let (canceler, slow) = slow_at(&world, 1).await;
+    // The first update cancels a job that waits, the second one a job that a worker has.
+    let slow = world.fault_at(second(Operation::Update, "jobs"), Fault::FreezeBefore);
+    let canceler = open(&world.on(slow.clone())).await;
     let id = job.id.clone();
     let cancel = tokio::spawn(async move { canceler.cancel(id).await });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(queue.release(&job).await.unwrap(), Held::Yes);
-    slow.release();
+    slow.frozen().await;
+    assert_eq!(queue.release(&job).await.unwrap(), ClaimState::Held);
+    slow.faulty().release();
     assert!(cancel.await.unwrap().unwrap());
     assert_canceled(&queue, &job.id).await;
 }
@@ -117,8 +108,10 @@ async fn a_canceled_job_is_no_dead_letter_and_no_retry_revives_it() {
         let job = if way == "waiting" { None } else { Some(claim(&queue).await) };
         assert!(queue.cancel(id).await.unwrap(), "{way}");
         match (way, &job) {
-            ("fail", Some(job)) => assert_eq!(queue.fail(job, "no luck").await.unwrap(), Held::CancelWanted),
-            ("give_up", Some(job)) => assert_eq!(queue.give_up(job, "never").await.unwrap(), Held::CancelWanted),
+            ("fail", Some(job)) => assert_eq!(queue.fail(job, "no luck").await.unwrap(), ClaimState::CancelRequested),
+            ("give_up", Some(job)) => {
+                assert_eq!(queue.give_up(job, "never").await.unwrap(), ClaimState::CancelRequested)
+            }
             _ => {
                 world.clock.advance(2 * MINUTE);
                 queue.reclaim(10).await.unwrap();
@@ -130,7 +123,7 @@ async fn a_canceled_job_is_no_dead_letter_and_no_retry_revives_it() {
         let depth = queue.depth().await.unwrap();
         assert_eq!((depth.due, depth.failed), (0, 0), "{way}");
         if let Some(job) = job {
-            assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Lost, "{way}");
+            assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Lost, "{way}");
         }
     }
 }

@@ -114,10 +114,10 @@ async fn every_claim_has_a_greater_number() {
     for _ in 0..2 {
         let job = claim(&queue).await;
         numbers.push(job.claims);
-        assert_eq!(queue.release(&job).await.unwrap(), Held::Yes);
+        assert_eq!(queue.release(&job).await.unwrap(), ClaimState::Held);
         let [job] = &*queue.claim_many("w", &kinds(), 5).await.unwrap() else { panic!("one") };
         numbers.push(job.claims);
-        assert_eq!(queue.give_up(job, "never").await.unwrap(), Held::Yes);
+        assert_eq!(queue.give_up(job, "never").await.unwrap(), ClaimState::Held);
         assert!(queue.retry(id).await.unwrap());
     }
     assert_eq!(numbers, [1, 2, 3, 4]);

@@ -22,7 +22,7 @@ async fn many_jobs_cost_few_operations() {
     // Each find and its page, and the update.
     assert_eq!((jobs.len(), counting.operations() - before), (300, 5));
     for job in &jobs {
-        assert_eq!(queue.complete(job, None).await.unwrap(), Held::Yes);
+        assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
     }
     assert_eq!(queue.claim_many("w", &kinds(), 300).await.unwrap().len(), 100);
     assert_eq!(queue.claim_many("w", &kinds(), 300).await.unwrap().len(), 0);
@@ -77,7 +77,7 @@ async fn of_those_who_claim_several_at_once_each_has_its_own() {
             }
         };
         for job in jobs.iter().chain(&queue.claim_many("v", &kinds(), 2).await.unwrap()) {
-            assert_eq!(queue.complete(job, None).await.unwrap(), Held::Yes);
+            assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
             all.push(job.details.get_i64("number").unwrap());
         }
         // Those of a claim that nobody heard of.
@@ -105,7 +105,7 @@ async fn many_who_claim_several_at_the_same_moment_share_none() {
                     return numbers;
                 }
                 for job in jobs {
-                    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+                    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
                     numbers.push(job.details.get_i64("number").unwrap());
                 }
             }
@@ -133,9 +133,9 @@ async fn no_more_than_so_many_run_at_once_whoever_claims() {
         assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
     }
     // Each way out frees the slot.
-    assert_eq!(two.complete(&held[0], None).await.unwrap(), Held::Yes);
+    assert_eq!(two.complete(&held[0], None).await.unwrap(), ClaimState::Held);
     held[0] = two.claim("w", &kinds()).await.unwrap().unwrap();
-    assert_eq!(one.fail(&held[1], "no luck").await.unwrap(), Held::Yes);
+    assert_eq!(one.fail(&held[1], "no luck").await.unwrap(), ClaimState::Held);
     held[1] = two.claim("w", &kinds()).await.unwrap().unwrap();
     assert!(one.claim("w", &kinds()).await.unwrap().is_none());
     // Their workers have died.

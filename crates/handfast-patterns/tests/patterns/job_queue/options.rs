@@ -15,11 +15,11 @@ async fn a_job_has_its_own_attempts_waits_and_delay() {
     world.clock.advance(MINUTE);
     let first = claim(&queue).await;
     assert_eq!((&first.id, first.attempts_max, first.backoff), (&Bson::from("order 7"), Some(2), Some(backoff)));
-    assert_eq!(queue.fail(&first, "no luck").await.unwrap(), Held::Yes);
+    assert_eq!(queue.fail(&first, "no luck").await.unwrap(), ClaimState::Held);
     world.clock.advance(HOUR - Duration::from_millis(1));
     assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "too early");
     world.clock.advance(Duration::from_millis(1));
-    assert_eq!(queue.fail(&claim(&queue).await, "no luck again").await.unwrap(), Held::Yes);
+    assert_eq!(queue.fail(&claim(&queue).await, "no luck again").await.unwrap(), ClaimState::Held);
     let dead = queue.show("order 7").await.unwrap().unwrap();
     assert_eq!((dead.state, dead.attempts), (JobState::Failed, 2));
 }
@@ -70,7 +70,10 @@ async fn a_job_remembers_its_last_errors_and_no_more_of_them_than_fit() {
     let id = new_id(queue.enqueue(numbered(1).with_attempts(1000)).await.unwrap());
     for number in 0..12 {
         let job = claim(&queue).await;
-        assert_eq!(queue.fail(&job, &format!("error {number} {}", "x".repeat(100_000))).await.unwrap(), Held::Yes);
+        assert_eq!(
+            queue.fail(&job, &format!("error {number} {}", "x".repeat(100_000))).await.unwrap(),
+            ClaimState::Held
+        );
         world.clock.advance(2 * HOUR);
     }
     let _dies = claim(&queue).await;

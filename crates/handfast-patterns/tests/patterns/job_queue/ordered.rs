@@ -31,13 +31,13 @@ async fn a_key_that_waits_for_its_backoff_does_not_hold_up_the_others() {
     queue.enqueue(numbered(200)).await.unwrap();
     let first = claim(&queue).await;
     assert_eq!(number(&first), 1);
-    assert_eq!(queue.fail(&first, "not yet").await.unwrap(), Held::Yes);
+    assert_eq!(queue.fail(&first, "not yet").await.unwrap(), ClaimState::Held);
     assert_eq!(claimed_numbers(&queue).await, [100, 200]);
     world.clock.advance(MINUTE);
     for expected in 1..=20 {
         let jobs = queue.claim_many("w", &kinds(), 9).await.unwrap();
         assert_eq!(jobs.iter().map(number).collect::<Vec<_>>(), [expected]);
-        assert_eq!(queue.complete(&jobs[0], None).await.unwrap(), Held::Yes);
+        assert_eq!(queue.complete(&jobs[0], None).await.unwrap(), ClaimState::Held);
     }
 }
 

@@ -80,7 +80,7 @@ async fn states_are_counted_as_what_they_are() {
     for _ in 0..3 {
         queue.enqueue(numbered(1)).await.unwrap();
     }
-    assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), ClaimState::Held);
     put(&world, doc! { "_id": 1, "state": 7 }).await;
     put(&world, doc! { "_id": 2 }).await;
     let count = |state: Bson, count| StateCount { state, count };

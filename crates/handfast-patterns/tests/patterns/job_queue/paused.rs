@@ -28,7 +28,7 @@ async fn nobody_claims_from_a_queue_that_is_paused_until_it_is_resumed() {
             assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
             assert_eq!(queue.paused().await.unwrap().unwrap().why, "it still is");
         }
-        assert_eq!(there.complete(&held, None).await.unwrap(), Held::Yes, "what is with a worker is done");
+        assert_eq!(there.complete(&held, None).await.unwrap(), ClaimState::Held, "what is with a worker is done");
         assert_eq!(here.depth().await.unwrap().due, 3);
         assert!(here.resume().await.unwrap() && !here.resume().await.unwrap());
         world.clock.advance(Duration::from_secs(1));

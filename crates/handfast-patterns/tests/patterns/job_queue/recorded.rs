@@ -89,7 +89,7 @@ async fn settings_are_not_changed_under_the_jobs_that_they_are_the_meaning_of() 
         refused(other, "workers have jobs").await;
     }
     change(&world, &JobQueueOptions { attempts_max: 3, ..ordered() }).await.unwrap();
-    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
     change(&world, &limited).await.unwrap();
     change(&world, &JobQueueOptions::default()).await.unwrap();
     assert!(open_with(&world, ordered()).await.is_err());

@@ -45,8 +45,8 @@ async fn jobs_as_in_the_seed_are_claimed_the_oldest_first_and_done() {
             let numbers: Vec<_> = jobs.iter().map(|job| job.details.get_i64("number").unwrap()).collect();
             assert_eq!(numbers, [1, 2, 3]);
             assert_eq!((jobs[0].attempts, jobs[0].priority, jobs[0].run_at), (0, 0, jobs[0].ts));
-            assert_eq!(queue.fail(&jobs[0], "no luck").await.unwrap(), Held::Yes);
-            assert_eq!(queue.complete(&jobs[1], None).await.unwrap(), Held::Yes);
+            assert_eq!(queue.fail(&jobs[0], "no luck").await.unwrap(), ClaimState::Held);
+            assert_eq!(queue.complete(&jobs[1], None).await.unwrap(), ClaimState::Held);
             world.clock.advance(HOUR);
             assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
             assert_eq!(queue.claim_many("w", &kinds(), 9).await.unwrap().len(), 2);

@@ -61,5 +61,5 @@ async fn the_end_of_a_handlers_time_is_fenced() {
     let before = stored(&world, id).await;
     assert_eq!(hanging.await.unwrap().unwrap(), Drained { lost: 1, ..Drained::default() });
     assert_eq!(stored(&world, id).await, before);
-    assert_eq!(queue.complete(&next, None).await.unwrap(), Held::Yes);
+    assert_eq!(queue.complete(&next, None).await.unwrap(), ClaimState::Held);
 }

@@ -22,7 +22,7 @@ async fn a_worker_runs_handlers_at_once_and_keeps_their_leases() {
             seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             // Three leases long.
             tokio::time::sleep(3 * MINUTE).await;
-            let _: Held = context.progress(100).await?;
+            let _: ClaimState = context.progress(100).await?;
             running.fetch_sub(1, Ordering::SeqCst);
             Ok::<_, JobError>(details.get_i64("number").unwrap())
         }

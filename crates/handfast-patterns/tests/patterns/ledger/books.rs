@@ -16,12 +16,12 @@ fn whole(document: &Document, field: &str) -> Option<i64> {
 }
 
 /// A change with its entry.
-struct Seen<'d> {
+struct BookedChange<'d> {
     entry: &'d Document,
     change: &'d Document,
 }
 
-impl Seen<'_> {
+impl BookedChange<'_> {
     fn valid(&self) -> bool {
         self.entry.get_str("state").is_ok_and(|state| state == "VALID")
     }
@@ -38,7 +38,7 @@ impl Seen<'_> {
 /// Everything that holds at any time: places, order, balances, caches, limits, debits and credits.
 pub(super) async fn check(world: &World) -> Result<(), String> {
     let (entries, accounts) = (all(world, "tx").await, all(world, "account").await);
-    let mut places: BTreeMap<String, BTreeMap<i64, Seen<'_>>> = BTreeMap::new();
+    let mut places: BTreeMap<String, BTreeMap<i64, BookedChange<'_>>> = BTreeMap::new();
     for entry in &entries {
         let mut sum = BTreeMap::<&str, i64>::new();
         for change in entry.get_array("changes").map_err(|error| error.to_string())? {
@@ -47,7 +47,7 @@ pub(super) async fn check(world: &World) -> Result<(), String> {
                 whole(change, "value").ok_or("no value")?;
             let (account, seq_id) = (change.get("account").map(ToString::to_string), whole(change, "seqId"));
             let of_account = places.entry(account.ok_or("no account")?).or_default();
-            if of_account.insert(seq_id.ok_or("no place")?, Seen { entry, change }).is_some() {
+            if of_account.insert(seq_id.ok_or("no place")?, BookedChange { entry, change }).is_some() {
                 return Err(format!("a place is taken twice: {entry}"));
             }
         }
@@ -69,7 +69,11 @@ pub(super) async fn check(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn check_account(account: &Document, places: &BTreeMap<i64, Seen<'_>>, entries: &[Document]) -> Result<(), String> {
+fn check_account(
+    account: &Document,
+    places: &BTreeMap<i64, BookedChange<'_>>,
+    entries: &[Document],
+) -> Result<(), String> {
     let sequence = account.contains_key("lastSeqId");
     let (mut balance, mut held, mut committed, mut expected) = (0, 0, true, 1);
     let cache = account.get_document("cache").ok();
@@ -111,7 +115,7 @@ fn check_account(account: &Document, places: &BTreeMap<i64, Seen<'_>>, entries: 
 
 /// Plays the account's history again: at no moment was less available than the minimum. An entry that was canceled counted
 /// until the place that its cancel took.
-fn check_minimum(minimum: i64, places: &BTreeMap<i64, Seen<'_>>, entries: &[Document]) -> Result<(), String> {
+fn check_minimum(minimum: i64, places: &BTreeMap<i64, BookedChange<'_>>, entries: &[Document]) -> Result<(), String> {
     let by_id: HashMap<String, &Document> =
         entries.iter().filter_map(|entry| Some((entry.get("_id")?.to_string(), entry))).collect();
     let mut counted: HashMap<String, i64> = HashMap::new();

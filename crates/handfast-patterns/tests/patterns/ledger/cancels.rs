@@ -72,26 +72,24 @@ pub(super) async fn paid() -> (World, Ledger) {
     (world, ledger)
 }
 
-/// The number of the operation that says the word, after the place was taken.
-pub(super) async fn number_of_the_word() -> u64 {
-    let cancel = async |ledger: Ledger| assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
-    numbers(&paid().await.0, Operation::Update, cancel).await[0]
+/// The request that cancels the entry, after the cancel has taken its places.
+pub(super) fn cancellation() -> Address {
+    first(Operation::Update, "tx")
 }
 
 /// Between the place that a cancel takes and the word in the entry nobody spends what the entry had brought.
 #[tokio::test]
 async fn nobody_spends_what_is_being_canceled() {
-    let word = number_of_the_word().await;
     let (world, ledger) = paid().await;
-    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
-    let canceller = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(cancellation(), Fault::FreezeBefore);
+    let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     let seen = ledger.balance("B").await.unwrap().unwrap();
     assert_eq!((seen.balance, seen.available), (100, 0));
     let spent = ledger.post(NewEntry::transfer("B", "C", 1, "EUR")).await.unwrap();
     assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
-    slow.release();
+    slow.faulty().release();
     assert_eq!(canceling.await.unwrap(), Cancel::Canceled);
     assert_eq!(balance(&ledger, "B").await, 0);
     books::check(&world).await.unwrap();
@@ -101,16 +99,13 @@ async fn nobody_spends_what_is_being_canceled() {
 #[tokio::test]
 async fn who_looked_before_a_cancel_looks_again() {
     let spend = NewEntry::transfer("B", "C", 100, "EUR");
-    let post = async |ledger: Ledger| posted(&ledger, spend.clone()).await;
-    // C gets its document, then the entry is inserted.
-    let insert = numbers(&paid().await.0, Operation::Insert, post).await[1];
     let (world, ledger) = paid().await;
-    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
-    let spender = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
+    let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
-    slow.release();
+    slow.faulty().release();
     let spent = spending.await.unwrap();
     assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
     assert_eq!(balance(&ledger, "B").await, 0);
@@ -120,9 +115,8 @@ async fn who_looked_before_a_cancel_looks_again() {
 /// A canceller that is dead after it took its place: the entry is committed, and can be reversed.
 #[tokio::test]
 async fn a_cancel_that_was_begun_holds_nothing_for_ever() {
-    let word = number_of_the_word().await;
     let (world, ledger) = paid().await;
-    let dying = open(&with_fault(&world, word, Fault::CrashBefore).0).await.unwrap();
+    let dying = open(&world.on(world.fault_at(cancellation(), Fault::CrashBefore))).await.unwrap();
     dying.cancel(1, "a mistake").await.unwrap_err();
     assert_eq!(ledger.balance("B").await.unwrap().unwrap().available, 0);
     commit_all(&ledger).await;

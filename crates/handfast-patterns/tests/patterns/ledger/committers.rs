@@ -4,22 +4,17 @@ use handfast_patterns::ledger::{Cancel, EntryState};
 
 use super::*;
 
-async fn commit(ledger: Ledger) {
-    assert!(ledger.commit(50).await.unwrap().done > 0);
-}
-
 /// The committer is about to commit an entry as valid, and somebody cancels it: it is committed as canceled.
 #[tokio::test]
 async fn an_entry_that_is_canceled_while_it_is_committed() {
-    // The deposit is committed first, then the payment.
-    let word = numbers(&cancels::paid().await.0, Operation::Update, commit).await[1];
     let (world, ledger) = cancels::paid().await;
-    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
-    let committer = open(&slow_world).await.unwrap();
+    // The deposit is committed first, then the payment.
+    let slow = world.fault_at(second(Operation::Update, "tx"), Fault::FreezeBefore);
+    let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
-    slow.release();
+    slow.faulty().release();
     assert_eq!(committing.await.unwrap().done, 2);
     let payment = ledger.show(1).await.unwrap().unwrap();
     assert_eq!((payment.status.proc, payment.status.state), (Proc::Committed, EntryState::Canceled));
@@ -31,14 +26,13 @@ async fn an_entry_that_is_canceled_while_it_is_committed() {
 /// Somebody is about to cancel an entry, and it is committed: an entry of its own takes it back.
 #[tokio::test]
 async fn an_entry_that_is_committed_while_it_is_canceled() {
-    let word = cancels::number_of_the_word().await;
     let (world, ledger) = cancels::paid().await;
-    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
-    let canceller = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(cancels::cancellation(), Fault::FreezeBefore);
+    let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     assert!(ledger.commit(50).await.unwrap().done > 1);
-    slow.release();
+    slow.faulty().release();
     assert!(matches!(canceling.await.unwrap(), Cancel::Reversed(_)));
     assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (100, 0));
     commit_all(&ledger).await;
@@ -48,13 +42,12 @@ async fn an_entry_that_is_committed_while_it_is_canceled() {
 /// Who commits slowly does not set an account's cache back to what it was.
 #[tokio::test]
 async fn a_cache_only_goes_forward() {
-    // The last update tells an account's document.
-    let last = *numbers(&cancels::paid().await.0, Operation::Update, commit).await.last().unwrap();
     let (world, ledger) = cancels::paid().await;
-    let (slow_world, slow) = with_fault(&world, last, Fault::FreezeBefore);
-    let committer = open(&slow_world).await.unwrap();
+    // The documents of three accounts get a new cache.
+    let slow = world.fault_at(third(Operation::Update, "account"), Fault::FreezeBefore);
+    let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     for _ in 0..3 {
         for account in ["A", "B"] {
             posted(&ledger, NewEntry::transfer("cash", account, 1, "EUR")).await;
@@ -62,7 +55,7 @@ async fn a_cache_only_goes_forward() {
     }
     commit_all(&ledger).await;
     let before = all(&world, "account").await;
-    slow.release();
+    slow.faulty().release();
     assert_eq!(committing.await.unwrap().done, 2);
     assert_eq!(all(&world, "account").await, before);
     books::check(&world).await.unwrap();

@@ -139,31 +139,25 @@ async fn an_authorisation_is_resolved_once() {
 /// What was announced and never posted is forgotten, but not before its request can no longer be under way.
 #[tokio::test]
 async fn announcements_of_the_dead_are_forgotten() {
-    let prepared = async || {
-        let world = World::in_memory();
-        let ledger = open(&world).await.unwrap();
-        funded(&ledger, &[("A", 100), ("B", 1)]).await;
-        (world, ledger)
-    };
-    let (world, ledger) = prepared().await;
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100), ("B", 1)]).await;
     let soon = || DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 1000);
     let hold = |id: i32| Authorisation::new("A", "B", 50, "EUR").with_id(id).until(soon());
-    let authorise = async |ledger: Ledger| assert!(ledger.authorise(hold(1)).await.unwrap().entry().is_some());
     // It is announced, then its entry is inserted.
-    let insert = numbers(&prepared().await.0, Operation::Insert, authorise).await[1];
-    let faults = Faults::explicit([(insert, Fault::DeliverLate), (insert + 1, Fault::CrashBefore)]);
-    let late = Arc::new(Faulty::new(Arc::clone(&world.store), faults));
+    let insert = first(Operation::Insert, "tx");
+    let late = world.faults_from(insert, [Fault::DeliverLate, Fault::CrashBefore]);
     open(&world.on(late.clone())).await.unwrap().authorise(hold(1)).await.unwrap_err();
     let expiring = async || ledger.status().await.unwrap().expiring;
     assert_eq!(expiring().await, 1);
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap(), expiring().await), (Round::default(), 1));
-    late.deliver_late().await;
+    late.faulty().deliver_late().await;
     assert_eq!(ledger.balance("A").await.unwrap().unwrap().held, 50);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (1, 0));
     assert_eq!(ledger.hold_state(1).await.unwrap(), Some(HoldState::Expired));
     // And one that never comes.
-    open(&with_fault(&world, insert, Fault::CrashBefore).0).await.unwrap().authorise(hold(2)).await.unwrap_err();
+    open(&world.on(world.fault_at(insert, Fault::CrashBefore))).await.unwrap().authorise(hold(2)).await.unwrap_err();
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (0, 1));
     world.clock.advance(Duration::from_secs(24 * 3600));

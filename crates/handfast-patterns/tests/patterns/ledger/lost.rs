@@ -87,7 +87,7 @@ async fn agreed(ledger: &Ledger, account: &str) -> i64 {
     for page in [Page::Last, Page::After(0)] {
         let lines = ledger.statement(account, page, 3).await.unwrap().lines;
         let line = lines.last().unwrap();
-        let then = ledger.balance_at(account, AsOf::Place(line.place.seq_id)).await.unwrap().unwrap();
+        let then = ledger.balance_at(account, AsOf::SequenceNumber(line.change.seq_id)).await.unwrap().unwrap();
         assert_eq!((page, line.balance), (page, then.balance), "the statement of {account}");
     }
     let lines = ledger.statement(account, Page::Last, 1).await.unwrap().lines;

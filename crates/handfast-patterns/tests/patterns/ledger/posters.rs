@@ -174,22 +174,16 @@ async fn everything_at_once() {
 /// A limit that is set holds for those, too, who had looked before it was.
 #[tokio::test]
 async fn a_new_minimum_holds_for_whoever_looked_before() {
-    let prepared = async || {
-        let world = World::in_memory();
-        let ledger = open(&world).await.unwrap();
-        posted(&ledger, NewEntry::transfer("cash", "A", 100, "EUR")).await;
-        (world, ledger)
-    };
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    posted(&ledger, NewEntry::transfer("cash", "A", 100, "EUR")).await;
     let spend = NewEntry::transfer("A", "cash", 150, "EUR");
-    let post = async |ledger: Ledger| posted(&ledger, spend.clone()).await;
-    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[0];
-    let (world, ledger) = prepared().await;
-    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
-    let spender = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
+    let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     ledger.set_minimum("A", Some(0)).await.unwrap();
-    slow.release();
+    slow.faulty().release();
     let refused = spending.await.unwrap();
     assert!(matches!(&refused, Posting::Refused(refusal) if refusal.available == 100), "{refused:?}");
     // It may be set above what is there: then the account may only go up.
@@ -207,14 +201,13 @@ async fn who_is_beaten_each_time_says_so() {
     let world = World::in_memory();
     let ledger = open_with(&world, LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
     posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
-    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer("A", "B", 2, "EUR")).await;
-    let insert = numbers(&world, Operation::Insert, post).await[0];
-    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
-    let loser = open_with(&slow_world, LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "B", 2, "EUR")).await;
+    let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
+    let loser = open_with(&world.on(slow.clone()), LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
     let losing = tokio::spawn(async move { loser.post(NewEntry::transfer("A", "B", 4, "EUR")).await });
-    frozen(&slow).await;
+    slow.frozen().await;
     posted(&ledger, NewEntry::transfer("A", "B", 8, "EUR")).await;
-    slow.release();
+    slow.faulty().release();
     let error = losing.await.unwrap().unwrap_err();
     assert!(matches!(&error, Error::Contended { attempts: 1, .. }), "{error}");
     assert_eq!(error.applied(), handfast_store::Applied::No);

@@ -16,15 +16,12 @@ async fn prepared() -> (World, Ledger) {
 }
 
 /// Somebody has drawn place 3, and is slow to insert it; others have 4 and 5.
-async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHandle<Posting>) {
-    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer(3, "fees", 100, "EUR")).await;
-    // The document of the payer's account comes before.
-    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[1];
+async fn with_a_gap() -> (World, Ledger, Arc<FaultAt>, JoinHandle<Posting>) {
     let (world, ledger) = prepared().await;
-    let (slow_world, slow) = with_fault(&world.process(3), insert, Fault::FreezeBefore);
-    let poster = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
+    let poster = open(&world.process(3).on(slow.clone())).await.unwrap();
     let late = tokio::spawn(async move { poster.post(NewEntry::transfer(3, "fees", 100, "EUR")).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     for payer in [4, 5] {
         posted(&ledger, NewEntry::transfer(payer, "fees", 1, "EUR")).await;
     }
@@ -33,7 +30,7 @@ async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHan
 
 async fn fees(ledger: &Ledger) -> Vec<String> {
     let lines = ledger.statement("fees", Page::After(0), 100).await.unwrap().lines;
-    let shown = lines.iter().map(|line| format!("{} {} {}", line.place.seq_id, line.status.state, line.balance));
+    let shown = lines.iter().map(|line| format!("{} {} {}", line.change.seq_id, line.status.state, line.balance));
     shown.collect()
 }
 
@@ -46,7 +43,7 @@ async fn a_place_that_was_drawn_is_waited_for() {
     assert_eq!((seen.balance, seen.anchor_seq_id, seen.seq_id, seen.missing), (4, 2, 5, 1));
     let verified = ledger.verify("fees").await.unwrap();
     assert!(verified.is_clean() && verified.in_flight == 1, "{verified:?}");
-    slow.release();
+    slow.faulty().release();
     assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 3));
     assert_eq!(commit_all(&ledger).await, 3);
     assert_eq!(fees(&ledger).await, ["1 VALID 1", "2 VALID 2", "3 VALID 102", "4 VALID 103", "5 VALID 104"]);
@@ -61,7 +58,7 @@ async fn who_comes_too_late_draws_another_place() {
     assert_eq!(commit_all(&ledger).await, 2);
     world.clock.advance(Duration::from_secs(2));
     assert_eq!(commit_all(&ledger).await, 3, "the abandoned place, and the two behind it");
-    slow.release();
+    slow.faulty().release();
     assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 6));
     assert_eq!(commit_all(&ledger).await, 1);
     let expected = ["1 VALID 1", "2 VALID 2", "3 ABANDONED 2", "4 VALID 3", "5 VALID 4", "6 VALID 104"];
@@ -74,15 +71,13 @@ async fn who_comes_too_late_draws_another_place() {
 /// Who loses the race for another account gives up the place that was drawn for it, and draws again.
 #[tokio::test]
 async fn a_lost_race_leaves_an_abandoned_place() {
-    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer(1, "fees", 10, "EUR")).await;
-    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[0];
     let (world, ledger) = prepared().await;
-    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
-    let poster = open(&slow_world).await.unwrap();
+    let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
+    let poster = open(&world.on(slow.clone())).await.unwrap();
     let losing = tokio::spawn(async move { poster.post(NewEntry::transfer(1, "fees", 10, "EUR")).await.unwrap() });
-    frozen(&slow).await;
+    slow.frozen().await;
     posted(&ledger, NewEntry::transfer(1, "fees", 1, "EUR")).await;
-    slow.release();
+    slow.faulty().release();
     // It would be before the other one in the fees (3, 4), and after it in the payer's account.
     assert!(matches!(losing.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 5));
     assert_eq!(commit_all(&ledger).await, 5, "at once: nobody has to wait for the place that was given up");

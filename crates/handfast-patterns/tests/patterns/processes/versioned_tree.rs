@@ -1,7 +1,7 @@
 //! Trees: no reader sees a mixed version, orphans go, and nothing is taken from a writer at work.
 
 use bson::Bson;
-use handfast_patterns::versioned_tree::{Ready, Snapshot, Write};
+use handfast_patterns::versioned_tree::{PreparedCommit, Snapshot, Write};
 use handfast_patterns::{CancellationToken, Error, RunnerOptions, VersionedTree, VersionedTreeOptions};
 
 use super::*;
@@ -20,7 +20,7 @@ async fn tree(place: &Place) -> Result<VersionedTree> {
 }
 
 /// Puts three nodes one after the other, with pauses; the root says what the whole tree is.
-async fn edit(place: Place, mut write: Write) -> Result<Ready> {
+async fn edit(place: Place, mut write: Write) -> Result<PreparedCommit> {
     let root = write.base().map(|base| base.root().clone()).unwrap_or_default();
     let mut numbers = root.get_document("numbers").cloned().unwrap_or_default();
     let first = place.any(ITEMS);

@@ -171,9 +171,8 @@ async fn a_transaction_is_taken_back_once() {
         assert!(matches!(transfers.run("b0").await.unwrap(), Outcome::Canceled { .. }), "B has nothing");
     }
     set(&world, "accounts", "B", doc! { "balance": 1100 }).await;
-    // Killed after it is written down which transaction takes this one back (a look at each of the three is before that), and before that one
-    // is begun.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(3, Fault::CrashAfter)));
+    // Killed after the transaction names the one that takes it back, and before that one is begun.
+    let dying = world.fault_at(first(Operation::Update, "transactions"), Fault::CrashAfter);
     let _ = transfers.within(dying).compensate(1, "b1").await.expect_err("killed");
     assert_eq!(transfers.show("b1").await.unwrap(), None);
     for _ in 0..2 {

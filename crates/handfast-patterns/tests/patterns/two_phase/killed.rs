@@ -146,9 +146,6 @@ async fn rolled_back_and_killed_at_every_operation_embedded() {
     rolled_back_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// The operation of `run` that applies the first update: the one before it claims the transaction.
-const FIRST_UPDATE: u64 = 1;
-
 /// The recovery itself is killed at every operation, and recovered.
 #[tokio::test]
 async fn a_recovery_that_is_killed_at_every_operation() {
@@ -156,7 +153,7 @@ async fn a_recovery_that_is_killed_at_every_operation() {
         shop(world).await;
         let two_phase = open(world, "App1").await.unwrap();
         two_phase.begin("order", order(world)).await.unwrap();
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(FIRST_UPDATE, Fault::CrashAfter)));
+        let dying = world.fault_at(first(Operation::Update, "stock"), Fault::CrashAfter);
         two_phase.within(dying).run("order").await.expect_err("killed");
         world.clock.advance(HOUR);
     };
@@ -179,11 +176,11 @@ async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
     }
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(FIRST_UPDATE, Fault::RepeatLater)));
+    let lossy = world.fault_at(first(Operation::Update, "accounts"), Fault::RepeatLater);
     for id in [1, 2] {
         assert_eq!(transfers.within(lossy.clone()).run(id).await.unwrap(), Outcome::Done);
     }
-    let arrived = lossy.deliver_late().await;
+    let arrived = lossy.faulty().deliver_late().await;
     assert!(matches!(arrived[..], [Ok(())]), "{arrived:?}");
 }
 
@@ -196,10 +193,16 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
     let transfers = open_with(&world, short).await.unwrap();
     copy_arrives_after_two_transfers(&world, &transfers).await;
     assert_eq!(balances(&world).await, [700, 1200], "the copy was applied: a store alone does not know better");
-    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::UnderWay { .. })));
+    assert!(matches!(
+        transfers.read(&world.place("accounts"), "A").await.unwrap(),
+        Some(ParticipantDocument::UnderWay { .. })
+    ));
     assert_eq!(transfers.repair(1).await.unwrap().done, 1);
     assert_eq!(balances(&world).await, [800, 1200]);
-    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::Settled(_))));
+    assert!(matches!(
+        transfers.read(&world.place("accounts"), "A").await.unwrap(),
+        Some(ParticipantDocument::Settled(_))
+    ));
 }
 
 /// The same copy a little earlier: the participant remembers.

@@ -117,7 +117,7 @@ async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
 
         // One of the new ones is left alone by a process that does not know their settings.
         new.begin(2, Transfer::new("A", "B", 100)).await.unwrap();
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::CrashAfter)));
+        let dying = world.fault_at(first(Operation::Update, "accounts"), Fault::CrashAfter);
         let _ = new.within(dying).run(2).await.expect_err("killed");
         world.clock.advance(HOUR);
         assert_eq!(old.recover(10).await.unwrap(), Round { failed: 1, ..Round::default() });
@@ -150,7 +150,7 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
         let refused = change(other).await.expect_err("it would be read wrongly").to_string();
         assert!(refused.contains("cannot be changed any more"), "{refused}");
     }
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::CrashAfter)));
+    let dying = world.fault_at(first(Operation::Update, "accounts"), Fault::CrashAfter);
     let _ = old.within(dying).run(1).await.expect_err("killed");
     let refused = change(plain.clone()).await.expect_err("under way").to_string();
     assert!(refused.contains("1 transactions") && refused.contains("bring them to their end first"), "{refused}");

@@ -106,7 +106,7 @@ async fn credits_and_debits_that_no_transaction_explains_are_found() {
     }
     // Under way, and the field does not know of it.
     transfers.begin(2, Transfer::new("A", "B", 30)).await.unwrap();
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(2, Fault::CrashAfter)));
+    let dying = world.fault_at(second(Operation::Update, "accounts"), Fault::CrashAfter);
     let _ = transfers.within(dying).run(2).await.expect_err("killed");
     assert_eq!(verify_by(&world, with_pending(&world, "App2")).await, []);
     set_account(&world, "B", doc! { "pendingCredits": 0 }).await;

@@ -51,16 +51,7 @@ async fn a_node_that_arrives_late_stays_invisible() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
-    // The next operation after those that open and begin puts the node. They are counted in another store: to begin takes a number.
-    let puts = {
-        let world = World::in_memory();
-        change(&open(&world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
-        let run = async |world: World| {
-            open(&world).await.unwrap().begin().await.unwrap();
-        };
-        world.operations(run).await
-    };
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(puts, Fault::FreezeBefore)));
+    let slow = world.fault_at(first(Operation::Insert, "items"), Fault::FreezeBefore);
     let writer = tokio::spawn({
         let world = world.process(7).on(slow.clone());
         async move {
@@ -69,14 +60,12 @@ async fn a_node_that_arrives_late_stays_invisible() {
             write.commit(doc! { "numbers": { "a": 1, "b": 99 } }).await.unwrap()
         }
     });
-    while slow.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    slow.frozen().await;
     assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 3);
     world.clock.advance(HOUR);
     tree.sweep(10).await.unwrap();
-    assert_eq!(tree.standing().await.unwrap().writing, 0);
-    slow.release();
+    assert_eq!(tree.status().await.unwrap().writing, 0);
+    slow.faulty().release();
     assert_eq!(writer.await.unwrap(), Commit::Conflict);
     all_whole(&world).await.unwrap();
     tree.sweep(10).await.unwrap();

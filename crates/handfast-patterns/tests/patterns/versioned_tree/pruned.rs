@@ -111,7 +111,7 @@ async fn what_is_written_on_top_of_is_kept() {
     let forgotten = tree.newest().await.unwrap().unwrap().pin().await.unwrap().unwrap();
     world.clock.advance(HOUR);
     tree.sweep(10).await.unwrap();
-    assert_eq!(tree.standing().await.unwrap().pins, 0);
+    assert_eq!(tree.status().await.unwrap().pins, 0);
     forgotten.release().await.unwrap();
 }
 

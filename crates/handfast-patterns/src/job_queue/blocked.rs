@@ -1,4 +1,4 @@
-//! What a claim in an ordered queue has passed over, so that it can look behind it.
+//! The orders that a claim has passed over, because their first job blocks them, and how it looks behind them.
 //!
 //! ```text
 //! due, in the order of claims     a2 a3 a4 ..  a1  b1      a1 is the first of its key, and perhaps not due
@@ -11,12 +11,12 @@ use bson::{Bson, Document, doc};
 
 use super::{Job, JobFields};
 
-/// Keys that a claim keeps in mind: what its filter may grow by. Jobs of other keys are skipped one by one.
+/// Bound on the keys in the filter of a claim. Jobs of further keys are skipped one by one.
 const KEYS_MAX: usize = 256;
 
-/// Candidates that cannot be claimed now.
+/// Orders whose jobs cannot be claimed now.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct BlockedOrders {
     keys: BTreeSet<String>,
     /// First jobs of these keys, which are claimed at their own place.
     firsts: Vec<Bson>,
@@ -24,8 +24,8 @@ pub(super) struct Passed {
     skip: u64,
 }
 
-impl Passed {
-    /// Those due that were not passed over; so many of them, the first ones, were.
+impl BlockedOrders {
+    /// Returns the filter of the due jobs that are not blocked, and how many of them to skip.
     pub(super) fn filter(&self, fields: &JobFields, due: &Document) -> (Document, u64) {
         let mut filter = due.clone();
         if !self.keys.is_empty() {
@@ -39,7 +39,7 @@ impl Passed {
         job.order.as_ref().is_some_and(|key| self.keys.contains(key)) && !self.firsts.contains(&job.id)
     }
 
-    /// No job of this one's key can be claimed, but perhaps the first of it.
+    /// Adds the order of a job. Its `first` job may still be claimed.
     pub(super) fn add(&mut self, job: &Job, first: Option<Bson>) {
         self.firsts.retain(|id| *id != job.id);
         match &job.order {

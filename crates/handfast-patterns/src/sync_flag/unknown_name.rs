@@ -14,44 +14,46 @@ use crate::value::key_of;
 
 /// A name in a link that no document has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unseen {
+pub enum UnknownName {
     /// No document has the key, by which copies are found.
     Key {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The key.
         key: String,
     },
     /// No document names a main document that is there by the key.
     Mains {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The key.
         key: String,
-        /// Where the main documents are.
+        /// The collection of the main documents.
         mains: Namespace,
     },
     /// No main document has what a field of the copies is made from.
     Field {
-        /// Where the copies are.
+        /// The collection of the copies.
         target: Namespace,
         /// The field of the copies.
         copy: String,
-        /// What it is made from.
+        /// The field of the main documents.
         from: String,
-        /// Where the main documents are.
+        /// The collection of the main documents.
         mains: Namespace,
     },
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unseen::Key { target, key } => write!(f, "no document of {target} has {key}, by which copies are found"),
-            Unseen::Mains { target, key, mains } => {
+            UnknownName::Key { target, key } => {
+                write!(f, "no document of {target} has {key}, by which copies are found")
+            }
+            UnknownName::Mains { target, key, mains } => {
                 write!(f, "no document of {target} has in {key} the _id of a document of {mains}")
             }
-            Unseen::Field { target, copy, from, mains } => {
+            UnknownName::Field { target, copy, from, mains } => {
                 write!(f, "no document of {mains} has {from}, from which {copy} of {target} is copied")
             }
         }
@@ -63,19 +65,16 @@ impl SyncFlag {
     ///
     /// Where they are declared, documents must say that they have copies already: the first users with a nickname, and the first
     /// comments with an editor, may be still to come. Where nothing is declared, nothing else tells a new name from a wrong one.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn unseen(&self, declared: bool, page: u32) -> Result<Option<Unseen>> {
+    pub async fn unknown_name(&self, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         for link in &self.options.links {
-            if let Some(unseen) = self.unseen_of(link, declared, page).await? {
-                return Ok(Some(unseen));
+            if let Some(unknown) = self.unknown_name_of(link, declared, page).await? {
+                return Ok(Some(unknown));
             }
         }
         Ok(None)
     }
 
-    async fn unseen_of(&self, link: &Link, declared: bool, page: u32) -> Result<Option<Unseen>> {
+    async fn unknown_name_of(&self, link: &Link, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         let (copies, target, key) = (self.copies(link), link.target.clone(), link.foreign_key.clone());
         let mains = self.mains.namespace().clone();
         if copies.find_one(&doc! {}).await?.is_none() {
@@ -86,10 +85,10 @@ impl SyncFlag {
             for field in link.copied_fields().chain([link.version.as_str()]) {
                 made = made || has(&copies, field).await?;
             }
-            return Ok(made.then_some(Unseen::Key { target, key }));
+            return Ok(made.then_some(UnknownName::Key { target, key }));
         }
         if !self.leads_to_mains(link, page).await? {
-            return Ok(Some(Unseen::Mains { target, key, mains }));
+            return Ok(Some(UnknownName::Mains { target, key, mains }));
         }
         if self.mains.find_one(&doc! {}).await?.is_none() {
             return Ok(None);
@@ -101,13 +100,13 @@ impl SyncFlag {
             };
             if !is_there && (!declared || has(&copies, copy).await?) {
                 let from = from.unwrap_or_else(|| "what is computed".to_owned());
-                return Ok(Some(Unseen::Field { target, copy: copy.to_owned(), from, mains }));
+                return Ok(Some(UnknownName::Field { target, copy: copy.to_owned(), from, mains }));
             }
         }
         Ok(None)
     }
 
-    /// Whether a copy names a main document that is there. Copies whose main document was deleted, and which say so, do not count; if
+    /// Returns whether a copy names a main document that is there. Copies whose main document was deleted, and which say so, do not count; if
     /// there are no others, it is true.
     async fn leads_to_mains(&self, link: &Link, page: u32) -> Result<bool> {
         let (copies, mut is_any) = (self.copies(link), false);
@@ -129,7 +128,7 @@ impl SyncFlag {
         Ok(!is_any)
     }
 
-    /// Whether a main document gives a value for a field of copies.
+    /// Returns whether a main document gives a value for a field of copies.
     async fn gives(&self, link: &Link, copy: &str, page: u32) -> Result<bool> {
         let gives = |main: &Document| link.values(main).iter().any(|(path, value)| path == copy && value.is_some());
         let mut pages = self.mains.pages(&doc! {}, page).await?;

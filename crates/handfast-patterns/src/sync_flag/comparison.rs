@@ -10,7 +10,7 @@ use super::record::{Copy, FINAL_VERSION, Main};
 use super::{MainState, OnDelete};
 use crate::value::{at_path, identical};
 
-/// Why a copy is not what it should be, with nothing under way that would put it right.
+/// The difference between a copy and its main document that no change under way will remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stale {
     /// It was made from an older version of its main document, or says no version.
@@ -21,7 +21,7 @@ pub enum Stale {
     Different,
     /// It has no main document, and is not as [`OnDelete`] has it.
     Orphan,
-    /// Its main document is not what the pattern writes: nobody can tell what the copy should be, and it is left as it is.
+    /// Its main document is not what the pattern writes: it is unknown what the copy should be, and it is left as it is.
     MainUnreadable,
 }
 
@@ -37,35 +37,35 @@ impl fmt::Display for Stale {
     }
 }
 
-/// A copy that is not what it should be.
+/// A copy that differs from its main document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaleCopy {
-    /// Where it is.
+    /// The collection of the copy.
     pub target: Namespace,
     /// Its `_id`.
     pub id: Bson,
     /// The `_id` of its main document.
     pub main: Bson,
-    /// What is wrong.
+    /// The kind of difference.
     pub why: Stale,
-    /// The copied fields that differ, as they are.
+    /// The values of the copied fields that differ.
     pub found: Document,
-    /// The same fields as they should be.
+    /// The expected values of these fields.
     pub expected: Document,
 }
 
-/// What a copy is found to be.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// As it should be.
+pub(super) enum CopyState {
+    /// It equals its main document.
     Equal,
-    /// A flag says that it may not be: its own, or that of its main document.
+    /// It differs, and it or its main document has a flag.
     InFlight,
     Stale(Stale),
 }
 
-/// Judges a copy that was read before its main document was.
-pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
+/// Compares a copy with its main document, which was read after it.
+pub(super) fn compare(link: &Link, copy: &Copy, main: Option<&Main>) -> CopyState {
     let stale = match main.filter(|main| main.is_alive()) {
         Some(main) => stale(link, copy, main),
         None => orphan(link, copy),
@@ -74,9 +74,9 @@ pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
     let flagged =
         matches!(copy.syncing, Some(Bson::DateTime(_))) || main.is_some_and(|main| main.state != MainState::Settled);
     match stale {
-        None => Verdict::Equal,
-        Some(_) if flagged => Verdict::InFlight,
-        Some(why) => Verdict::Stale(why),
+        None => CopyState::Equal,
+        Some(_) if flagged => CopyState::InFlight,
+        Some(why) => CopyState::Stale(why),
     }
 }
 
@@ -103,13 +103,13 @@ fn differences<'a>(copy: &'a Copy, values: &'a Values) -> impl Iterator<Item = &
     values.iter().filter(|(path, value)| !identical(at_path(&copy.document, path), value.as_ref()))
 }
 
-/// A report on a copy that nobody can judge.
-pub(super) fn unjudged(link: &Link, copy: Copy) -> StaleCopy {
+/// Reports a copy whose main document cannot be read.
+pub(super) fn not_comparable(link: &Link, copy: Copy) -> StaleCopy {
     let (target, why) = (link.target.clone(), Stale::MainUnreadable);
     StaleCopy { target, id: copy.id, main: copy.main, why, found: Document::new(), expected: Document::new() }
 }
 
-/// A report for people.
+/// Reports the fields that differ.
 pub(super) fn report(link: &Link, copy: &Copy, main: Option<&Main>, why: Stale) -> StaleCopy {
     let values = match main.filter(|main| main.is_alive()) {
         Some(main) => link.values(&main.document),

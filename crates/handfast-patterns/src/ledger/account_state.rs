@@ -1,4 +1,4 @@
-//! Where an account stands: a balance that is final, and what came after it.
+//! The state of an account: its last final balance, and the sums of what came after it.
 
 use bson::{Bson, Document, doc};
 
@@ -11,33 +11,33 @@ use crate::{Error, Result};
 /// Looks at an account of which entries are being canceled at most. Each time a cancel came through.
 const LOOKS_MAX: u32 = 16;
 
-/// Where an account stands, with all entries that it has.
+/// The sums of an account over all its entries, final or not.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Standing {
-    /// What is final.
+pub(super) struct AccountState {
+    /// The last final balance.
     pub(super) anchor: Cache,
     /// Places behind the anchor.
     pub(super) places: i64,
     /// The last place.
     pub(super) last: i64,
-    /// What counts of them.
+    /// The sum of those that count.
     pub(super) pending: i64,
-    /// What they hold, or free.
+    /// The sum of what they hold or free.
     pub(super) pending_held: i64,
-    /// What entries that are being canceled had brought, and nobody may spend any more.
+    /// The sum of entries that are being canceled, which may not be spent any more.
     pub(super) canceling: i64,
 }
 
-/// Whether an account can take an entry.
+/// The result of the check whether an account can take an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum FundsCheck {
     Fits,
     Refused(Refusal),
-    /// There are places behind the anchor that were not seen: look again.
+    /// Places behind the anchor were missing in the result: query again.
     Unsure,
 }
 
-impl Standing {
+impl AccountState {
     pub(super) fn balance(&self) -> Option<i64> {
         self.anchor.balance.checked_add(self.pending)
     }
@@ -55,21 +55,21 @@ impl Standing {
         self.last.saturating_sub(self.anchor.seq_id).saturating_sub(self.places)
     }
 
-    /// Whether the account can take this draft at the next place. Who only gains is not asked.
-    pub(super) fn judge(&self, account: &Account, draft: &Draft) -> Verdict {
+    /// Returns whether the account can take this draft at the next place. Who only gains is not asked.
+    pub(super) fn check_funds(&self, account: &Account, draft: &Draft) -> FundsCheck {
         let change = draft.available(&account.id);
         let minimum = match account.minimum {
             Some(minimum) if change < 0 => minimum,
-            _ => return Verdict::Fits,
+            _ => return FundsCheck::Fits,
         };
         if self.missing() != 0 {
-            return Verdict::Unsure;
+            return FundsCheck::Unsure;
         }
         let available = self.available().unwrap_or(i64::MIN);
         if available.checked_add(change).is_some_and(|left| left >= minimum) {
-            return Verdict::Fits;
+            return FundsCheck::Fits;
         }
-        Verdict::Refused(Refusal { account: account.id.clone(), available, change, minimum })
+        FundsCheck::Refused(Refusal { account: account.id.clone(), available, change, minimum })
     }
 }
 
@@ -112,18 +112,23 @@ impl Ledger {
         Ok(if last.seq_id >= known.seq_id { last } else { known })
     }
 
-    /// Where an account stands now, in one look at what came after the anchor.
-    pub(super) async fn standing(&self, account: &Account, anchor: Cache) -> Result<Standing> {
+    /// Returns the sums of an account from one query of the entries after the anchor.
+    pub(super) async fn account_state(&self, account: &Account, anchor: Cache) -> Result<AccountState> {
         let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
         if cancels.is_empty() || account.minimum.is_none() {
             return Ok(standing);
         }
-        self.standing_beside_cancels(account, anchor, cancels).await
+        self.account_state_during_cancels(account, anchor, cancels).await
     }
 
-    /// Somebody is about to cancel entries: their places are taken, they still count, and what they brought must not be
+    /// Entries are about to be canceled: their places are taken, they still count, and what they brought must not be
     /// spent. They stop counting once; so what was counted between two looks that agree on which ones still do is exact.
-    async fn standing_beside_cancels(&self, account: &Account, anchor: Cache, cancels: Vec<Bson>) -> Result<Standing> {
+    async fn account_state_during_cancels(
+        &self,
+        account: &Account,
+        anchor: Cache,
+        cancels: Vec<Bson>,
+    ) -> Result<AccountState> {
         let mut before = self.still_valid(cancels).await?;
         for _ in 0..LOOKS_MAX {
             let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
@@ -131,7 +136,7 @@ impl Ledger {
             let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
             if ids(&before) == ids(&after) {
                 let brought = after.iter().map(|entry| entry.available(&account.id).max(0));
-                return Ok(Standing { canceling: brought.fold(0, i64::saturating_add), ..standing });
+                return Ok(AccountState { canceling: brought.fold(0, i64::saturating_add), ..standing });
             }
             before = after;
         }
@@ -139,7 +144,7 @@ impl Ledger {
         Err(Error::Contended { what, attempts: LOOKS_MAX })
     }
 
-    /// Those of these entries that count and can be canceled.
+    /// Returns the entries among these that count and can be canceled.
     async fn still_valid(&self, ids: Vec<Bson>) -> Result<Vec<Entry>> {
         let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let filter = requests::still_valid(self.fields(), ids);
@@ -147,20 +152,20 @@ impl Ledger {
         found.iter().map(|document| self.read(document)).collect()
     }
 
-    /// What counts at places that are so, behind an anchor; and the entries that are being canceled from there.
+    /// Returns the sums of the places that match, and the entries that are being canceled there.
     pub(super) async fn counted(
         &self,
         account: &Bson,
         anchor: Cache,
         seq_id: Document,
-    ) -> Result<(Standing, Vec<Bson>)> {
-        let pipeline = requests::standing(self.fields(), account, seq_id, None);
+    ) -> Result<(AccountState, Vec<Bson>)> {
+        let pipeline = requests::account_state(self.fields(), account, seq_id, None);
         let found = self.entries.aggregate(&pipeline).await?;
         let Some(group) = found.first() else {
-            return Ok((Standing { anchor, last: anchor.seq_id, ..Standing::default() }, Vec::new()));
+            return Ok((AccountState { anchor, last: anchor.seq_id, ..AccountState::default() }, Vec::new()));
         };
         let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
-        let standing = Standing {
+        let standing = AccountState {
             anchor,
             places: number("places")?,
             last: number("last")?,
