@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::advice;
-use crate::arguments::OutputFlags;
+use crate::flags::OutputFlags;
 use crate::listing::Listing;
 
 #[cfg(test)]

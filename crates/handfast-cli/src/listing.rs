@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Characters of one cell that others follow; the rest is cut. The whole of it is in JSON, and in `show`.
 const CELL_CHARACTERS_MAX: usize = 60;
 
+/// Names in an error: what fits into a line that people read.
+const NAMES_SHOWN_MAX: usize = 20;
+
 /// A list that is being made.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -92,4 +95,14 @@ pub(crate) fn age(age: Duration) -> String {
     };
     let text = humantime::format_duration(rounded).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// What there is instead, in a line that people can read.
+pub(crate) fn listed(names: &[String]) -> String {
+    match names.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is {}", names[0]),
+        2..=NAMES_SHOWN_MAX => format!("there are {}", names.join(", ")),
+        all => format!("there are {} and {} more", names[..NAMES_SHOWN_MAX].join(", "), all - NAMES_SHOWN_MAX),
+    }
 }

@@ -21,8 +21,8 @@ use crate::backups::Backups;
 use crate::configuration::{
     Bytes, Configuration, ConnectionString, Mistake, NamedStore, Origin, Settings, Stores, variable,
 };
-use crate::dump::listed;
 use crate::exit::Usage;
+use crate::listing::listed;
 
 /// What only the embedded store has: its settings, which are of no use beside another server.
 const EMBEDDED: [&str; 8] = [

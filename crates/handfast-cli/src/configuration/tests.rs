@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Parser;
 
 use super::*;
-use crate::arguments::{Arguments, Command};
+use crate::command::arguments::{Arguments, Command};
 
 /// What flags and the environment give, as the program reads them.
 fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Given, Mistake> {

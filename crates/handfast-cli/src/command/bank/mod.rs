@@ -1,0 +1,330 @@
+//! `handfast bank`: the guarantee, shown. Many workers move money between accounts while things go wrong; at the end all the
+//! money is there, nothing is half done, and the recorded history is one that snapshot isolation (or serializability) allows.
+//!
+//! ```text
+//! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: who reads it says whose write it saw
+//! transfer  read two accounts, write both, commit   `Database::transaction_with`; one history entry a run of the closure
+//! audit     read all accounts of one snapshot       the sum must be the money that was put in
+//! ```
+//!
+//! With `--store` the accounts are on another server, and transfers are transactions on single documents. With `--crash` the
+//! workers are a process of their own, which is killed (SIGKILL) and started again on the same store; with `--processes` several at once. With `--lost-replies` commits are
+//! done and their answers lost: the library asks the store what became of them, and where that answer is lost too, the worker asks by id.
+//! With `--mechanism server-side` the transactions are those that the server has itself, as drivers use them; a commit whose
+//! answer was lost is sent again.
+
+mod accounts;
+pub(super) mod arguments;
+mod crash;
+mod doubts;
+mod mechanism;
+mod opened;
+mod progress;
+mod record;
+mod report;
+mod runs;
+mod server_side;
+mod steps;
+mod totals;
+mod work;
+mod workers;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use handfast_history::event::Bank;
+use handfast_history::{Header, Model, Order};
+use handfast_mongodb::SELECTION_TIMEOUT;
+use handfast_store::routed::{Route, Routing, Scope};
+use handfast_store::{Clock, Sources};
+use handfast_txn::Isolation;
+
+use self::accounts::Accounts;
+use self::arguments::{BankArguments, BankMechanism};
+use self::doubts::Doubts;
+use self::opened::{Opened, Place};
+use self::progress::Progress;
+use self::record::Recorder;
+use self::report::Report;
+use self::steps::Kind;
+use self::workers::Workers;
+use crate::command::check::arguments::HistoryIsolation;
+use crate::configuration::Stores;
+use crate::console::Console;
+use crate::exit::{Exit, Usage};
+use crate::scratch::Scratch;
+use crate::store::Servers;
+
+/// What names a server where no flag does; a child is told so, because others can see a command line.
+const STORE_VARIABLE: &str = "HANDFAST_STORE";
+
+/// What a run is about.
+#[derive(Clone, Debug)]
+struct Run {
+    mechanism: BankMechanism,
+    accounts: u32,
+    workers: u32,
+    /// Of the program, which have the workers between them.
+    processes: u32,
+    transfers: u64,
+    isolation: Isolation,
+    lost_replies_per_thousand: u16,
+    kills: u32,
+    seed: u64,
+}
+
+/// What a run came to, before it is judged.
+#[derive(Default)]
+struct Work {
+    committed: u64,
+    conflicts: u64,
+    doubts: Doubts,
+    kills: u32,
+    /// Begun when a kill came.
+    under_way: u64,
+    took: Duration,
+}
+
+/// Runs the bank, or, if `child` says so, the part of it that is killed.
+pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
+    let sources = Sources::system().context("the operating system gives no randomness")?;
+    if let Some(kind) = Kind::of(arguments.mechanism) {
+        return steps::run(&arguments, kind, sources).await;
+    }
+    let run = plan(&arguments, &sources)?;
+    if let Some(first) = arguments.child {
+        let place = place(&arguments)?.context("workers without a store")?;
+        crash::child(&run, &place, first, sources).await?;
+        return Ok(Exit::Good);
+    }
+    let console = Console::new(arguments.output);
+    if let Some(history) = &arguments.history {
+        // A pipe or a device has no length.
+        let is_taken = std::fs::metadata(history).is_ok_and(|metadata| metadata.len() > 0);
+        ensure!(!is_taken, Usage(format!("--history: {} is not empty: name another file", history.display())));
+    }
+    let place = place(&arguments)?;
+    check_processes(&run, place.as_ref())?;
+    let scratch = Scratch::create(&arguments.directory, "bank")?;
+    let place = place.unwrap_or_else(|| Place::Directory(scratch.path.join("data")));
+    let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));
+    let header = Header {
+        model: Some(Model::RwRegister),
+        isolation: Some(expected(run.isolation)),
+        // What several processes tell is read as it comes, not as it happened.
+        order: Some(if run.processes > 1 { Order::Session } else { Order::RealTime }),
+        bank: Some(Bank { total: Accounts::total(run.accounts), accounts: u64::from(run.accounts) }),
+    };
+    let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
+    let recorder = Arc::new(Recorder::new(BufWriter::new(file), &header, Arc::clone(&sources.clock))?);
+    let records_before = prepare(&run, &place, &sources, &recorder, console).await?;
+    let progress = Arc::new(Progress::new(console.progress("bank", "transfers", run.transfers))?);
+    let work = if run.kills > 0 || run.processes > 1 {
+        crash::run(&run, &place, &recorder, &sources, &progress).await?
+    } else {
+        work_here(&run, &place, &recorder, &sources, &progress).await?
+    };
+    let latencies = progress.finish();
+    let end = audit(&run, &place, &sources, &recorder, records_before).await?;
+    Arc::into_inner(recorder).context("a worker is left")?.finish()?;
+    let judged = history.clone();
+    let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
+    let report = Report::new(&run, &work, &latencies, &end, &verdict);
+    console.report(|| report.text(), &report)?;
+    Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })
+}
+
+/// Several processes need a store that takes several.
+fn check_processes(run: &Run, place: Option<&Place>) -> Result<()> {
+    let why = match place {
+        _ if run.processes == 1 => return Ok(()),
+        Some(Place::Servers(servers)) if servers.sole_writer => "with --sole-writer there is one",
+        Some(Place::Servers(_)) if run.workers < run.processes => "each needs a worker, of which there are fewer",
+        Some(Place::Servers(_)) => return Ok(()),
+        Some(Place::Directory(_)) | None => {
+            "a data directory belongs to one: several need a server, which --store names"
+        }
+    };
+    Err(Usage(format!("--processes: {why}")).into())
+}
+
+/// Where the accounts are to be, if somebody says so.
+fn place(arguments: &BankArguments) -> Result<Option<Place>> {
+    let BankArguments { store, data, sole_writer, .. } = arguments;
+    let (stores, from) = match (store.as_slice(), data) {
+        ([], Some(_)) => (None, ""),
+        ([], None) => (std::env::var(STORE_VARIABLE).ok().map(|text| Stores::of_text(&text)), STORE_VARIABLE),
+        (stores, _) => (Some(Stores(stores.to_vec())), "--store"),
+    };
+    let is_server_side = arguments.mechanism == BankMechanism::ServerSide;
+    let Some(stores) = stores else {
+        if is_server_side {
+            let text = "--mechanism server-side needs a server that has transactions, which --store names";
+            return Err(Usage(text.to_owned()).into());
+        }
+        if *sole_writer {
+            return Err(Usage("--sole-writer is about a server, which --store names".to_owned()).into());
+        }
+        return Ok(data.clone().map(Place::Directory));
+    };
+    if is_server_side && *sole_writer {
+        return Err(Usage("--sole-writer is not for --mechanism server-side".to_owned()).into());
+    }
+    stores.check().map_err(|reason| Usage(format!("{from}: {reason}")))?;
+    let routes = routes(&stores).map_err(|error| Usage(format!("{from}: {}", error.message())))?;
+    if !routes.is_empty() && arguments.mechanism != BankMechanism::Transaction {
+        return Err(Usage(format!("{from}: several stores are for --mechanism transaction")).into());
+    }
+    let timeout = SELECTION_TIMEOUT;
+    Ok(Some(Place::Servers(Servers { stores, routes, sole_writer: *sole_writer, timeout })))
+}
+
+/// The first of several stores has the rest beside its accounts, each other one its accounts alone.
+fn routes(stores: &Stores) -> handfast_store::Result<Vec<Route>> {
+    let names: Vec<&str> = stores.0.iter().filter_map(|store| store.name.as_deref()).collect();
+    let [_, _, ..] = stores.0.as_slice() else { return Ok(Vec::new()) };
+    let scope = |place: usize| match place {
+        0 => Ok(Scope::Rest),
+        place => Accounts::namespace_in(place).map(Scope::Collection),
+    };
+    let route = |(place, name): (usize, &&str)| scope(place).map(|scope| Route { scope, part: (*name).to_owned() });
+    let routes: Vec<Route> = names.iter().enumerate().map(route).collect::<Result<_, _>>()?;
+    Routing::new(&names, &routes)?;
+    Ok(routes)
+}
+
+fn plan(arguments: &BankArguments, sources: &Sources) -> Result<Run> {
+    if arguments.accounts < 2 {
+        return Err(Usage("--accounts must be at least 2: money moves between two".to_owned()).into());
+    }
+    if !(0.0..=50.0).contains(&arguments.lost_replies) {
+        let text = format!("--lost-replies is a percentage between 0 and 50, not {}", arguments.lost_replies);
+        return Err(Usage(text).into());
+    }
+    if (arguments.mechanism, arguments.isolation) == (BankMechanism::ServerSide, Some(HistoryIsolation::Serializable)) {
+        let text = "--mechanism server-side has snapshot isolation: no driver can ask a server for serializable";
+        return Err(Usage(text.to_owned()).into());
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 500, as checked above")]
+    let lost_replies_per_thousand = (arguments.lost_replies * 10.0).round() as u16;
+    Ok(Run {
+        mechanism: arguments.mechanism,
+        accounts: arguments.accounts,
+        workers: arguments.workers.max(1),
+        processes: u32::from(arguments.processes.unwrap_or(1)),
+        transfers: arguments.transfers,
+        isolation: match arguments.isolation {
+            None | Some(HistoryIsolation::Snapshot) => Isolation::Snapshot,
+            Some(HistoryIsolation::Serializable) => Isolation::Serializable,
+        },
+        lost_replies_per_thousand,
+        kills: arguments.crash.unwrap_or(0),
+        seed: arguments.seed.unwrap_or_else(|| sources.random.next_u64() >> 1),
+    })
+}
+
+fn expected(isolation: Isolation) -> handfast_history::Isolation {
+    match isolation {
+        Isolation::Snapshot => handfast_history::Isolation::Snapshot,
+        Isolation::Serializable => handfast_history::Isolation::Serializable,
+    }
+}
+
+/// Puts the money in. Says how many records of outcomes were there before.
+async fn prepare(
+    run: &Run,
+    place: &Place,
+    sources: &Sources,
+    recorder: &Arc<Recorder>,
+    console: Console,
+) -> Result<u64> {
+    let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
+    let opened = Opened::open(&quiet, place, sources).await?;
+    if opened.is_handfast {
+        console.remark(
+            "that server has transactions itself, which --mechanism server-side uses: these here are made over it",
+        );
+    }
+    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let records = opened.mechanism.records().await?;
+    accounts.fill(&opened.mechanism, recorder).await?;
+    opened.close().await?;
+    Ok(records)
+}
+
+/// All workers in this process.
+async fn work_here(
+    run: &Run,
+    place: &Place,
+    recorder: &Arc<Recorder>,
+    sources: &Sources,
+    progress: &Arc<Progress>,
+) -> Result<Work> {
+    let opened = Opened::open(run, place, sources).await?;
+    let began = sources.clock.elapsed();
+    let witness = opened.witness();
+    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let workers = Workers::new(
+        run,
+        accounts,
+        opened.mechanism.clone(),
+        Arc::clone(recorder),
+        Arc::clone(&witness),
+        sources.clone(),
+        1,
+    )?;
+    let progress = Arc::clone(progress);
+    let committed = workers.run(run.transfers, move |took| progress.transferred(took)).await?;
+    let took = sources.clock.elapsed().saturating_sub(began);
+    let doubts = witness.doubts();
+    drop(witness);
+    let tally = opened.close().await?;
+    ensure!(tally.open == 0, "{} transactions were left open", tally.open);
+    Ok(Work { committed, conflicts: tally.conflicts, doubts, kills: 0, under_way: 0, took })
+}
+
+/// What is there at the end, opened anew.
+struct End {
+    total: i64,
+    expected: i64,
+    /// Records of outcomes that are there and were not before.
+    records: u64,
+    /// They are to stay for their time, whoever wants them gone.
+    records_stay: bool,
+    locks: u64,
+}
+
+async fn audit(
+    run: &Run,
+    place: &Place,
+    sources: &Sources,
+    recorder: &Arc<Recorder>,
+    records_before: u64,
+) -> Result<End> {
+    let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
+    let opened = Opened::open(&quiet, place, sources).await?;
+    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let total = accounts.audit(&opened.mechanism, recorder, 0, async { Ok(()) }).await?;
+    let total = total.context("the last audit was refused although nobody else was there")?;
+    // What is left behind: the outcomes, and nothing else.
+    let are_forgotten = opened.forget_outcomes().await?;
+    let records_due = if are_forgotten { 0 } else { records_before };
+    let records = opened.mechanism.records().await?.saturating_sub(records_due);
+    let locks = opened.locks(&accounts, recorder).await?;
+    opened.close().await?;
+    Ok(End { total, expected: Accounts::total(run.accounts), records, records_stay: !are_forgotten, locks })
+}
+
+fn judge(history: &Path) -> Result<handfast_history::Verdict> {
+    let file = File::open(history).with_context(|| format!("cannot read {}", history.display()))?;
+    Ok(handfast_history::judge(BufReader::new(file), None, None)?)
+}
+
+/// Time since the recorder began, for the history.
+fn nanoseconds(clock: &dyn Clock) -> Option<i64> {
+    i64::try_from(clock.elapsed().as_nanos()).ok()
+}

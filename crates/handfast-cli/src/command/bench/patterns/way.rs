@@ -1,0 +1,254 @@
+//! What is measured, one step of it at a time: with a pattern, and as the writes that it saves nobody from.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use bson::{RawDocumentBuf, doc, rawdoc};
+use handfast_patterns::job_queue::Held;
+use handfast_patterns::ledger::{Ledger, LedgerOptions, NewAccount, NewEntry, Posting};
+use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::{Change, ExactlyOnce, JobQueue, NewJob, TwoStep};
+use handfast_store::{DocumentStore, Namespace, Sources, StoreExt, UpdateOutcome};
+use handfast_txn::Database;
+
+use super::Store;
+use crate::command::bench::store::scattered;
+use crate::command::bench::transactions::{by, pair};
+
+const DATABASE: &str = "handfast_bench";
+const ASSET: &str = "EUR";
+/// The kind of the jobs.
+const KIND: &str = "bench";
+/// Claims until a job is taken for one that is lost: others are faster once or twice.
+const CLAIMS_MAX: u32 = 1000;
+/// The account that all postings of a hot case touch, and the one of them that has a sequence. The others have numbers.
+const HOT: i64 = -1;
+const HOT_WITH_SEQUENCE: i64 = -2;
+
+/// What one client does, over and over.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// Enqueues a job, claims one, completes it.
+    Job(Arc<JobQueue>),
+    /// A document inserted and updated twice: the writes of a job.
+    JobWrites(Plain),
+    Posting(Arc<Ledger>, Payees),
+    /// An entry's document inserted.
+    EntryWrite(Plain),
+    OnceIncrement(Arc<ExactlyOnce>),
+    TwoStepIncrement(Arc<TwoStep>),
+    /// One update, which must not be repeated.
+    Increment(Plain),
+    TransactionTransfer(Database, Arc<Namespace>),
+    TwoPhaseTransfer(Arc<TwoPhase>, Sources),
+    /// Two updates with nothing around them.
+    TransferWrites(Plain),
+}
+
+/// Who is paid.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Payees {
+    Anybody,
+    OneOf(i64),
+}
+
+impl Payees {
+    pub(super) const HOT: Payees = Payees::OneOf(HOT);
+    pub(super) const HOT_WITH_SEQUENCE: Payees = Payees::OneOf(HOT_WITH_SEQUENCE);
+}
+
+/// A collection, and the store that it is in.
+#[derive(Clone)]
+pub(super) struct Plain {
+    store: Arc<Store>,
+    namespace: Arc<Namespace>,
+    sources: Sources,
+}
+
+/// Everything that steps work on.
+pub(super) struct Ways {
+    pub(super) job: Way,
+    pub(super) job_writes: Way,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) entry_write: Way,
+    pub(super) once: Way,
+    pub(super) two_step: Way,
+    pub(super) increment: Way,
+    pub(super) transaction: Way,
+    pub(super) two_phase: Way,
+    pub(super) transfer_writes: Way,
+}
+
+pub(super) fn place(collection: &str) -> Result<Namespace> {
+    Ok(Namespace::new(DATABASE, collection)?)
+}
+
+impl Ways {
+    /// Opens the patterns on a store that is counted, and transactions on the same one.
+    pub(super) async fn open(store: &Arc<Store>, database: Database, sources: &Sources) -> Result<Self> {
+        let shared: Arc<dyn DocumentStore> = store.clone();
+        let plain = |collection: &str| -> Result<Plain> {
+            Ok(Plain { store: Arc::clone(store), namespace: Arc::new(place(collection)?), sources: sources.clone() })
+        };
+        let queue = JobQueue::open(shared.clone(), place("jobs")?, sources.clone(), Default::default()).await?;
+        let ledger = Ledger::open(shared.clone(), place("tx")?, sources.clone(), LedgerOptions::default()).await?;
+        ledger.open_account(NewAccount::new(HOT_WITH_SEQUENCE, ASSET).with_sequence()).await?;
+        let once = ExactlyOnce::open(shared.clone(), place("once")?, sources.clone(), Default::default()).await?;
+        let change = Change::increment("count", 1);
+        let two_step =
+            TwoStep::open(shared.clone(), place("two_step")?, sources.clone(), change, Default::default()).await?;
+        let mut options = TwoPhaseOptions::new("bench", place("accounts")?);
+        (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
+        let two_phase = TwoPhase::open(shared, place("transactions")?, sources.clone(), options).await?;
+        Ok(Ways {
+            job: Way::Job(Arc::new(queue)),
+            job_writes: Way::JobWrites(plain("job_writes")?),
+            ledger: Arc::new(ledger),
+            entry_write: Way::EntryWrite(plain("entries")?),
+            once: Way::OnceIncrement(Arc::new(once)),
+            two_step: Way::TwoStepIncrement(Arc::new(two_step)),
+            increment: Way::Increment(plain("counters")?),
+            transaction: Way::TransactionTransfer(database, Arc::new(place("accounts")?)),
+            two_phase: Way::TwoPhaseTransfer(Arc::new(two_phase), sources.clone()),
+            transfer_writes: Way::TransferWrites(plain("accounts")?),
+        })
+    }
+
+    /// The collections whose documents are there before anything is measured.
+    pub(super) fn filled() -> Result<[Namespace; 4]> {
+        Ok([place("once")?, place("two_step")?, place("counters")?, place("accounts")?])
+    }
+}
+
+impl Way {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Way::Job(_) => "job",
+            Way::JobWrites(_) => "insert, two updates",
+            Way::Posting(_, Payees::Anybody) => "posting",
+            Way::Posting(_, Payees::OneOf(HOT_WITH_SEQUENCE)) => "posting, one hot account with a sequence",
+            Way::Posting(_, Payees::OneOf(_)) => "posting, one hot account",
+            Way::EntryWrite(_) => "insert",
+            Way::OnceIncrement(_) => "increment, once",
+            Way::TwoStepIncrement(_) => "increment, once in two steps",
+            Way::Increment(_) => "one update",
+            Way::TransactionTransfer(..) => "transfer, transaction",
+            Way::TwoPhaseTransfer(..) => "transfer, two-phase commit",
+            Way::TransferWrites(_) => "two updates",
+        }
+    }
+
+    /// Once more, by this client, between so many documents.
+    pub(super) async fn step(&self, task: usize, step: u64, documents: u64) -> Result<()> {
+        match self {
+            Way::Job(queue) => job(queue).await,
+            Way::JobWrites(plain) => plain.job().await,
+            Way::Posting(ledger, payees) => {
+                let (payer, anybody) = pair(task, step, documents)?;
+                let payee = match payees {
+                    Payees::Anybody => anybody,
+                    Payees::OneOf(payee) => *payee,
+                };
+                let posted = ledger.post(NewEntry::transfer(payer, payee, 1, ASSET)).await?;
+                ensure!(matches!(posted, Posting::Posted(_)), "a posting ended with {posted:?}");
+                Ok(())
+            }
+            Way::EntryWrite(plain) => plain.entry(pair(task, step, documents)?).await,
+            Way::OnceIncrement(once) => {
+                let id = i64::try_from(scattered(task, step, documents))?;
+                let outcome = once.apply(once.token(), id, &Change::increment("count", 1)).await?;
+                ensure!(outcome.is_applied(), "an increment ended with {outcome:?}");
+                Ok(())
+            }
+            Way::TwoStepIncrement(two_step) => {
+                let id = i64::try_from(scattered(task, step, documents))?;
+                let outcome = two_step.apply(two_step.token(), id).await?;
+                ensure!(outcome.is_applied(), "an increment ended with {outcome:?}");
+                Ok(())
+            }
+            Way::Increment(plain) => {
+                let id = i64::try_from(scattered(task, step, documents))?;
+                made(plain.store.update_one(&plain.namespace, rawdoc! { "_id": id }, by(1)).await?)
+            }
+            Way::TransactionTransfer(database, accounts) => {
+                let pair = pair(task, step, documents)?;
+                Ok(database
+                    .transaction(async |tx| Ok::<_, handfast_txn::Error>(both(&tx, accounts, pair).await?))
+                    .await?)
+            }
+            Way::TwoPhaseTransfer(two_phase, sources) => {
+                let (from, to) = pair(task, step, documents)?;
+                let id = sources.ids.object_id();
+                two_phase.begin(id, Transfer::new(from, to, 1)).await?;
+                let outcome = two_phase.run(id).await?;
+                ensure!(outcome == Outcome::Done, "a transfer ended with {outcome:?}");
+                Ok(())
+            }
+            Way::TransferWrites(plain) => {
+                Ok(both(&*plain.store, &plain.namespace, pair(task, step, documents)?).await?)
+            }
+        }
+    }
+}
+
+/// What a client claims need not be what it has enqueued: there is one for each of them. Somebody who came a moment later may have
+/// taken ours, and his own is not due at the moment that our claim names: so it is asked for again.
+async fn job(queue: &JobQueue) -> Result<()> {
+    queue.enqueue(NewJob::new(KIND, &details())?).await?;
+    for _ in 0..CLAIMS_MAX {
+        if let Some(job) = queue.claim("bench", &[KIND.to_owned()]).await? {
+            ensure!(queue.complete(&job, None).await? == Held::Yes, "a job was lost although nobody was slow");
+            return Ok(());
+        }
+    }
+    bail!("a job is missing")
+}
+
+fn details() -> bson::Document {
+    doc! { "users": [1, 2] }
+}
+
+impl Plain {
+    /// The documents of a job, as they are written when it is enqueued, claimed and completed.
+    async fn job(&self) -> Result<()> {
+        let (id, claim, now) = (self.sources.ids.object_id(), self.sources.ids.object_id(), self.sources.clock.now());
+        let job = doc! {
+            "_id": id, "ts": now, "state": "TODO", "type": KIND, "details": details(), "undone": 1,
+            "attempts": 0, "crashes": 0, "priority": 0, "runAt": now,
+        };
+        self.store.insert_one(&self.namespace, RawDocumentBuf::try_from(&job)?).await?;
+        let worker = rawdoc! { "name": "bench", "claim": claim, "ts": now };
+        for update in [
+            rawdoc! { "$set": { "state": "PROCESSING", "worker": worker } },
+            rawdoc! { "$set": { "state": "DONE", "finishedAt": now }, "$unset": { "undone": "" } },
+        ] {
+            made(self.store.update_one(&self.namespace, rawdoc! { "_id": id }, update).await?)?;
+        }
+        Ok(())
+    }
+
+    /// The document of an entry, as it is posted.
+    async fn entry(&self, (payer, payee): (i64, i64)) -> Result<()> {
+        let change = |account: i64, kind: &str, value: i64| {
+            rawdoc! { "account": account, "type": kind, "value": value, "asset": ASSET, "seqId": 1_i64 }
+        };
+        let mut changes = bson::RawArrayBuf::new();
+        changes.push(change(payer, "withdraw", -1));
+        changes.push(change(payee, "deposit", 1));
+        let (id, now) = (self.sources.ids.object_id(), self.sources.clock.now());
+        let entry = rawdoc! { "_id": id, "ts": now, "proc": "UNCOMMITTED", "state": "VALID", "changes": changes };
+        Ok(self.store.insert_one(&self.namespace, entry).await?)
+    }
+}
+
+async fn both(store: &dyn DocumentStore, accounts: &Namespace, (from, to): (i64, i64)) -> handfast_store::Result<()> {
+    for (id, amount) in [(from, -1), (to, 1)] {
+        store.update_one(accounts, rawdoc! { "_id": id }, by(amount)).await?;
+    }
+    Ok(())
+}
+
+fn made(outcome: UpdateOutcome) -> Result<()> {
+    ensure!(outcome.matched == 1, "an update matched {} documents", outcome.matched);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What a command of a pattern is about: a collection of a store that is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+use handfast_store::{DocumentStore, Namespace, Sources, StoreExt};
+use serde_json::Value;
+
+use crate::configuration::Configuration;
+use crate::console::Console;
+use crate::listing::age;
+use crate::store::{Plain, ensure_there, namespace};
+
+/// A collection that is there, and what patterns need beside it.
+pub(in crate::command) struct Subject {
+    pub(in crate::command) store: Arc<dyn DocumentStore>,
+    pub(in crate::command) sources: Sources,
+    pub(in crate::command) namespace: Namespace,
+}
+
+impl Subject {
+    /// Opens the store and finds the collection; the store is closed by who opened it.
+    ///
+    /// # Errors
+    /// A store that cannot be opened, a name that is none, a database or a collection that is not there.
+    pub(in crate::command) async fn open(
+        configuration: &Configuration,
+        database: &str,
+        collection: &str,
+    ) -> Result<(Self, Plain)> {
+        let namespace = namespace(database, collection, "--collection")?;
+        let sources = Sources::system().context("the operating system gives no randomness")?;
+        let plain = Plain::open(configuration, sources.clone()).await?;
+        let subject = Subject { store: Arc::clone(&plain.store), sources, namespace };
+        match ensure_there(&*subject.store, &subject.namespace, "--collection").await {
+            Ok(()) => Ok((subject, plain)),
+            Err(error) => {
+                drop(subject);
+                plain.close().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// A collection beside this one, which a flag names.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(in crate::command) async fn beside(&self, collection: &str, flag: &str) -> Result<Namespace> {
+        let namespace = namespace(self.namespace.database(), collection, flag)?;
+        ensure_there(&*self.store, &namespace, flag).await?;
+        Ok(namespace)
+    }
+
+    /// That a collection which holds anything holds what the pattern writes.
+    ///
+    /// # Errors
+    /// It holds something else.
+    pub(in crate::command) async fn ensure_holds(&self, what: &str, mark: Document) -> Result<()> {
+        let find =
+            async |filter| self.store.find_one(&self.namespace, raw(&filter)?).await.map_err(anyhow::Error::from);
+        let ours = find(mark).await?.is_some() || find(doc! {}).await?.is_none();
+        ensure!(
+            ours,
+            "{} holds no {what}: choose another one with --collection, or name its fields with --field",
+            self.namespace
+        );
+        Ok(())
+    }
+
+    /// A document as it is.
+    pub(in crate::command) async fn document(&self, id: &Bson) -> Result<Option<Document>> {
+        let found = self.store.find_one(&self.namespace, raw(&doc! { "_id": id.clone() })?).await?;
+        Ok(found.map(|found| Document::try_from(&*found)).transpose()?)
+    }
+
+    /// How long ago a time was, by this machine's clock.
+    pub(in crate::command) fn since(&self, time: DateTime) -> Duration {
+        let millis = self.sources.clock.now().timestamp_millis().saturating_sub(time.timestamp_millis());
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
+
+    /// How long ago a time was, for people, or how far it is ahead of this machine's clock.
+    pub(in crate::command) fn ago(&self, time: DateTime) -> String {
+        let ahead = time.timestamp_millis().saturating_sub(self.sources.clock.now().timestamp_millis());
+        match u64::try_from(ahead) {
+            Ok(millis) if millis > 0 => format!("{} ahead", age(Duration::from_millis(millis))),
+            _ => age(self.since(time)),
+        }
+    }
+
+    /// The time that was so long ago, by this machine's clock.
+    pub(in crate::command) fn before(&self, age: Duration) -> DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(millis))
+    }
+
+    /// Shows a document: all of it for programs; for people with a remark below that says what it means.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(in crate::command) async fn show(&self, console: Console, id: &Bson, remark: Option<String>) -> Result<()> {
+        let document = self.document(id).await?.with_context(|| self.missing(id))?;
+        let json = crate::id::extended(&Bson::Document(document));
+        let text = || match &remark {
+            Some(remark) => format!("{}\n{remark}", pretty(&json)),
+            None => pretty(&json),
+        };
+        Ok(console.report(text, &json)?)
+    }
+
+    /// That there is no document of this id.
+    pub(in crate::command) fn missing(&self, id: &Bson) -> String {
+        format!("{} has nothing with the id {}", self.namespace, crate::id::shown(id))
+    }
+}
+
+fn pretty(json: &Value) -> String {
+    serde_json::to_string_pretty(json).unwrap_or_else(|_| json.to_string())
+}
+
+pub(in crate::command) fn raw(document: &Document) -> Result<RawDocumentBuf> {
+    Ok(RawDocumentBuf::try_from(document)?)
+}

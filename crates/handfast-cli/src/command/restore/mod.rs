@@ -1,0 +1,66 @@
+//! `handfast restore`: reads a dump into a data directory.
+
+pub(super) mod arguments;
+mod read;
+mod restored;
+#[cfg(test)]
+mod tests;
+mod tickets;
+
+use handfast_store::Sources;
+
+use self::arguments::RestoreArguments;
+use self::read::{find_sources, read_dump};
+use self::restored::Restored;
+use super::dump::done;
+use crate::advice::Advised;
+use crate::configuration::Settings;
+use crate::console::{Console, write_remark};
+use crate::exit::Exit;
+use crate::store;
+
+/// How to go on with a restore that could not go on.
+const AGAIN: &str = "run it again when that is mended: documents that are in already are refused and counted, unless \
+                     --drop drops their collections first; --database and --collection name what is left";
+
+/// How to go on with one that somebody stopped.
+const GO_ON: &str = "run it again to go on: documents that are in already are refused and counted, unless --drop drops \
+                     their collections first; --database and --collection name what is left";
+
+pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, console: Console) -> anyhow::Result<Exit> {
+    // Before the data directory is made, if it is not there.
+    let sources = find_sources(&arguments.from, &arguments.selection)?;
+    let store = store::open(settings, Sources::system()?).await?;
+    let progress = console.progress("restore", "documents", 0);
+    let mut restored = UntilStopped(Some(Restored::default()));
+    let result = read_dump(&store, &sources, arguments.drop, restored.get(), &progress).await;
+    progress.finish_and_clear();
+    let restored = restored.0.take().unwrap_or_default();
+    let closed = store.close().await;
+    let outcome = result.map_err(|error| {
+        let unsure = if closed.is_err() { "; the last of it may not be on the disk" } else { "" };
+        error.context(Advised { what: format!("broken off: {restored}{unsure}"), advice: AGAIN })
+    })?;
+    closed?;
+    let report = outcome.report();
+    console.report(|| done("restored", &report.totals), &report)?;
+    outcome.totals()?;
+    Ok(Exit::Good)
+}
+
+/// Says how far a restore is when it is dropped because somebody asked to stop.
+struct UntilStopped(Option<Restored>);
+
+impl UntilStopped {
+    fn get(&mut self) -> &mut Restored {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Drop for UntilStopped {
+    fn drop(&mut self) {
+        if let Some(restored) = &self.0 {
+            write_remark(&format!("broken off: {restored}; {GO_ON}"));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Which links a command goes by: those that the application has declared, and those that flags say.
+
+use anyhow::Result;
+use bson::{Bson, Document};
+use handfast_patterns::sync_flag::{Declared, DeclaredLink};
+use handfast_patterns::{Link, OnDelete, SyncFlag};
+use handfast_store::Namespace;
+
+use super::arguments::{LinkOnDelete, LinkText};
+use crate::command::pattern::Subject;
+use crate::exit::{CannotSee, Usage};
+use crate::store::ensure_there;
+
+/// The links that a command goes by.
+pub(super) struct Links {
+    pub(super) links: Vec<Link>,
+    /// What is declared and not among them: copies that the command does not see.
+    pub(super) missed: Vec<String>,
+    /// The settings that the application has recorded, if it has.
+    pub(super) recorded: Option<Declared>,
+}
+
+/// The links of a command. All go by what is declared. One that changes copies takes flags away, and so must know all that the
+/// application knows; one that only looks may be told of some links, and of some fields of each.
+///
+/// # Errors
+/// Nothing is declared and not all is said; something else is said than is declared; a collection is not there.
+pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -> Result<Links> {
+    let recorded = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
+    let declared = recorded.as_ref().map(|recorded| recorded.links.as_slice());
+    let mut links = Vec::new();
+    for text in said {
+        let link = read(subject, text, declared, changes).await?;
+        if let Some(declared) = declared {
+            compare(declared, &link, changes)?;
+        }
+        links.push(link);
+    }
+    if let (Some(declared), true, false) = (declared, changes, said.is_empty()) {
+        ensure_all_said(declared, &links)?;
+    }
+    if said.is_empty() {
+        links = all_declared(subject, declared, changes)?;
+        ensure_collections(subject, &links).await?;
+    }
+    let missed = declared.into_iter().flatten().flat_map(|declared| missed(declared, &links)).collect();
+    Ok(Links { links, missed, recorded })
+}
+
+/// Copies of a declared link that none of these links is about.
+fn missed(declared: &DeclaredLink, links: &[Link]) -> Vec<String> {
+    let of = links.iter().find(|link| declared.is_of(link.target(), link.foreign_key()));
+    let is_seen = |copy: &str| of.is_some_and(|link| link.copied_fields().any(|seen| seen == copy));
+    let collection = declared.link().target().collection();
+    let missed = |copy: String| {
+        let is_function = declared.functions().contains(&copy);
+        let why = if is_function { ", which a function of the application computes" } else { "" };
+        format!("{copy} of {collection}{why}")
+    };
+    declared.copies().into_iter().filter(|copy| !is_seen(copy)).map(missed).collect()
+}
+
+/// That documents have what the links name, before anything is compared or changed by them. What an application has declared goes for
+/// what only looks at flags, and for a sweep, which does what the application does.
+pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copies: bool, page: u32) -> Result<()> {
+    if is_declared && !judges_copies {
+        return Ok(());
+    }
+    match flag.unseen(is_declared, page).await? {
+        Some(unseen) if is_declared => Err(CannotSee(format!("the declared links: {unseen}")).into()),
+        Some(unseen) => Err(CannotSee(format!("--link: {unseen}")).into()),
+        None => Ok(()),
+    }
+}
+
+/// That the collections of declared links are there: those that are said have been looked for.
+async fn ensure_collections(subject: &Subject, links: &[Link]) -> Result<()> {
+    for link in links {
+        ensure_there(&*subject.store, link.target(), "in the declared links")
+            .await
+            .map_err(|error| CannotSee(format!("copies of {} cannot be seen: {error}", subject.namespace)))?;
+    }
+    Ok(())
+}
+
+fn all_declared(subject: &Subject, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Vec<Link>> {
+    let Some(declared) = declared else {
+        return Err(usage(format!("the application has declared no links of {}: say them", subject.namespace)));
+    };
+    match declared.iter().find_map(|link| link.functions().first()) {
+        Some(function) if changes => Err(usage(format!(
+            "{function} is computed by a function of the application: say all links, with an expression for it (\"computed\")"
+        ))),
+        Some(_) => {
+            let links: Vec<_> = declared.iter().filter_map(|link| without_functions(link.link())).collect();
+            if links.is_empty() {
+                let why = "every copied field is computed by a function of the application";
+                return Err(usage(format!("{why}: say links, with expressions for them (\"computed\")")));
+            }
+            Ok(links)
+        }
+        None => Ok(declared.iter().map(|link| link.link().clone()).collect()),
+    }
+}
+
+/// What there is to see of a declared link for who cannot compute all of it; none if that is nothing.
+fn without_functions(link: &Link) -> Option<Link> {
+    link.copied_fields().next()?;
+    Some(link.clone().on_delete(seen_of(link, link.deleted())))
+}
+
+/// Of a rule that was declared what is about fields that this link names: who only looks needs not know of the others.
+fn seen_of(link: &Link, declared: &OnDelete) -> OnDelete {
+    match declared {
+        OnDelete::Set(values) => {
+            let named = |copy: &str| link.copied_fields().any(|field| field == copy);
+            let values = values.iter().filter(|(copy, _)| named(copy));
+            OnDelete::Set(values.map(|(copy, value)| (copy.clone(), value.clone())).collect())
+        }
+        OnDelete::Unset | OnDelete::Remove | OnDelete::Keep => declared.clone(),
+    }
+}
+
+fn named(target: &Namespace, key: &str) -> String {
+    format!("the link to {} by {key}", target.collection())
+}
+
+/// That a link is declared as it is said.
+fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> {
+    let (target, key) = (link.target(), link.foreign_key());
+    let differs = match declared.iter().find(|declared| declared.is_of(target, key)) {
+        Some(declared) if changes => declared.differs_from(link),
+        Some(declared) => declared.contradicts(link).or_else(|| {
+            let rule = declared.link().deleted();
+            let is_other = ![rule, &seen_of(link, rule)].contains(&link.deleted());
+            is_other.then(|| format!("onDelete is declared as {rule:?}, and said to be {:?}", link.deleted()))
+        }),
+        None => {
+            let named: Vec<_> =
+                declared.iter().map(|one| named(one.link().target(), one.link().foreign_key())).collect();
+            Some(format!("no such link is declared, but {}", named.join(", ")))
+        }
+    };
+    match differs {
+        Some(differs) => Err(usage(format!("{}: {differs}", named(target, key)))),
+        None => Ok(()),
+    }
+}
+
+/// That every declared link is among those that are said.
+fn ensure_all_said(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
+    let is_said = |one: &&DeclaredLink| links.iter().any(|link| one.is_of(link.target(), link.foreign_key()));
+    match declared.iter().find(|one| !is_said(one)) {
+        Some(one) => {
+            let named = named(one.link().target(), one.link().foreign_key());
+            Err(usage(format!("{named} is declared, too: say all links, or none")))
+        }
+        None => Ok(()),
+    }
+}
+
+async fn read(subject: &Subject, text: &LinkText, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Link> {
+    let LinkText { collection, key, fields, computed, on_delete, version, syncing } = text;
+    let mut link = Link::new(subject.beside(collection, "--link").await?, key);
+    for (main, copy) in fields {
+        link = link.field(main, copy);
+    }
+    for (copy, expression) in computed {
+        let wrong = |error: &dyn std::fmt::Display| usage(format!("{copy} of {collection}: {error}"));
+        let expression = Bson::try_from(expression.clone()).map_err(|error| wrong(&error))?;
+        link = link.expression(copy, expression).map_err(|error| wrong(&error))?;
+    }
+    let version = version.clone().unwrap_or_else(|| format!("{key}Version"));
+    let syncing = syncing.clone().unwrap_or_else(|| format!("{key}Syncing"));
+    let as_declared = || {
+        let declared = declared?.iter().find(|declared| declared.is_of(link.target(), key))?;
+        Some(declared.link().deleted().clone())
+    };
+    let on_delete = match (on_delete, as_declared()) {
+        (Some(said), _) => rule(said)?,
+        (None, Some(declared)) if changes => declared,
+        (None, Some(declared)) => seen_of(&link, &declared),
+        (None, None) if changes && declared.is_none() => {
+            return Err(usage(format!(
+                "the application has declared no links: say what becomes of {collection} when their main document is deleted \
+                 (\"onDelete\")"
+            )));
+        }
+        (None, None) => OnDelete::default(),
+    };
+    Ok(link.with_fields(version, syncing).on_delete(on_delete))
+}
+
+fn rule(said: &LinkOnDelete) -> Result<OnDelete> {
+    Ok(match said {
+        LinkOnDelete::Unset => OnDelete::Unset,
+        LinkOnDelete::Remove => OnDelete::Remove,
+        LinkOnDelete::Keep => OnDelete::Keep,
+        LinkOnDelete::Set(values) => {
+            let value = |(copy, value): (&String, &serde_json::Value)| {
+                let value = Bson::try_from(value.clone()).map_err(|error| usage(format!("{copy}: {error}")))?;
+                Ok((copy.clone(), value))
+            };
+            OnDelete::Set(values.iter().map(value).collect::<Result<Document>>()?)
+        }
+    })
+}
+
+fn usage(what: String) -> anyhow::Error {
+    Usage(format!("--link: {what}")).into()
+}

@@ -1,0 +1,99 @@
+//! A two-phase transaction for each row, under its name. What a killed run has begun, the next one goes on with, or the recovery.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bson::{Bson, Document};
+use handfast_patterns::Error;
+use handfast_patterns::two_phase::{Accounts, Outcome, Plan, Record, Seen, State, Transfer, TwoPhase};
+
+use super::transaction::{balance_of, no_account, taken, too_little};
+use super::{Fate, Named};
+use crate::command::transfer::name::is_same_account;
+
+/// How often, and how long, somebody else is waited for who brings a transaction to its end.
+const LOOKS_MAX: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(in crate::command::transfer) struct ByTwoPhase {
+    pub(super) two_phase: TwoPhase,
+    pub(super) accounts: Accounts,
+}
+
+impl ByTwoPhase {
+    pub(super) async fn apply(&self, Named { name, row }: &Named) -> Result<Fate> {
+        let transfer = Transfer::new(row.from.clone(), row.to.clone(), row.amount);
+        let (mut begun, mut is_taken) = (None, false);
+        for recorded in name.recorded() {
+            let Some(there) = self.two_phase.show(recorded.clone()).await? else { continue };
+            match there.state {
+                _ if !is_of(&there, &transfer) => {}
+                State::Done => return Ok(Fate::Already),
+                _ => begun = Some(recorded),
+            }
+            is_taken = true;
+        }
+        let id = match begun {
+            Some(id) => id,
+            None if is_taken => return Ok(Fate::Rejected(taken(name))),
+            None => {
+                // A transaction that is canceled uses its name up: what can be seen to fail is not begun.
+                if let Some(why) = self.hindrance(&transfer).await? {
+                    return Ok(Fate::Rejected(why));
+                }
+                match self.two_phase.begin(name.id().clone(), transfer).await {
+                    Ok(()) => name.id().clone(),
+                    Err(Error::Invalid { what }) => return Ok(Fate::Rejected(what)),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        let mut outcome = self.two_phase.run(id.clone()).await?;
+        for _ in 0..LOOKS_MAX {
+            match outcome {
+                Outcome::Done => return Ok(Fate::Applied),
+                Outcome::Canceled { reason } => {
+                    return Ok(Fate::Rejected(format!(
+                        "its transaction was canceled: {reason}; a new id lets it be tried again"
+                    )));
+                }
+                Outcome::Missing => return Ok(Fate::Unsettled("its transaction was removed by somebody".to_owned())),
+                Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
+            }
+            outcome = self.two_phase.run(id.clone()).await?;
+        }
+        let by = match outcome {
+            Outcome::TakenOver { by: Some(by) } => by,
+            _ => "another application".to_owned(),
+        };
+        Ok(Fate::Unsettled(format!("{by} works on its transaction")))
+    }
+
+    /// Why it would fail, as far as can be seen.
+    async fn hindrance(&self, transfer: &Transfer) -> Result<Option<String>> {
+        let Transfer { source, destination, value } = transfer;
+        let Some(payer) = self.account(source).await? else { return Ok(Some(no_account(source))) };
+        let Some(payee) = self.account(destination).await? else { return Ok(Some(no_account(destination))) };
+        let field = &self.accounts.balance;
+        Ok(match (balance_of(&payer, field), balance_of(&payee, field)) {
+            (Err(why), _) | (_, Err(why)) => Some(why),
+            (Ok(has), _) if has < *value && !self.accounts.overdraft => Some(too_little(source, has, *value)),
+            (Ok(_), Ok(_)) => None,
+        })
+    }
+
+    async fn account(&self, id: &Bson) -> Result<Option<Document>> {
+        let seen = self.two_phase.read(&self.accounts.namespace, id.clone()).await?;
+        Ok(seen.map(|seen| match seen {
+            Seen::Settled(document) | Seen::UnderWay { document, .. } => document,
+        }))
+    }
+}
+
+/// Whether a transaction is what the row asks for.
+fn is_of(there: &Record, transfer: &Transfer) -> bool {
+    let Ok(Plan::Transfer(Transfer { source, destination, value })) = &there.plan else { return false };
+    is_same_account(source, &transfer.source)
+        && is_same_account(destination, &transfer.destination)
+        && *value == transfer.value
+}

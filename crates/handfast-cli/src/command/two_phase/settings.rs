@@ -1,0 +1,98 @@
+//! By which settings a command reads transactions: the recorded ones, which flags may repeat and not contradict.
+
+use anyhow::{Result, bail, ensure};
+use bson::{Bson, Document};
+use handfast_patterns::two_phase::{Accounts, PendingFields, TwoPhaseOptions};
+use handfast_patterns::{TwoPhase, recorded_settings};
+use handfast_store::Namespace;
+
+use super::ACCOUNTS;
+use super::arguments::{AccountFlags, TwoPhaseFlags};
+use crate::command::pattern::{Subject, rename};
+use crate::console::Console;
+use crate::exit::{CannotSee, Exit, Usage};
+use crate::id::extended;
+use crate::store::{ensure_there, namespace};
+
+/// The recorded settings, as far as flags do not say otherwise; and whether anything is recorded. Settings that contradict the record are
+/// refused by the library, which names both.
+pub(super) async fn options(subject: &Subject, flags: &TwoPhaseFlags) -> Result<(TwoPhaseOptions, bool)> {
+    ensure!(!flags.application.is_empty(), Usage("--application must not be empty".to_owned()));
+    let place = &subject.namespace;
+    let recorded = TwoPhaseOptions::recorded(subject.store.clone(), place, &flags.application).await?;
+    let is_recorded = recorded.is_some();
+    let default = || Ok::<_, anyhow::Error>(TwoPhaseOptions::new(&flags.application, beside(place, ACCOUNTS)?));
+    let mut options = recorded.map_or_else(default, Ok)?;
+    if let Some(collection) = &flags.accounts.accounts {
+        ensure_there(&*subject.store, &namespace(place.database(), collection, "--accounts")?, "--accounts").await?;
+    }
+    say_accounts(&mut options.accounts, place, &flags.accounts)?;
+    if !flags.participants.is_empty() {
+        options.participants.clear();
+        for collection in &flags.participants {
+            options.participants.push(subject.beside(collection, "--participants").await?);
+        }
+    }
+    options.abandoned_after = flags.abandoned_after.0;
+    options.finished_max = flags.finished_max.unwrap_or(options.finished_max);
+    rename(&mut options.fields, &flags.open.fields)?;
+    Ok((options, is_recorded))
+}
+
+/// Replaces how accounts look by what flags say.
+pub(crate) fn say_accounts(accounts: &mut Accounts, place: &Namespace, flags: &AccountFlags) -> Result<()> {
+    let AccountFlags { accounts: collection, balance_field, overdraft, pending_credits, pending_debits } = flags;
+    if let Some(collection) = collection {
+        accounts.namespace = namespace(place.database(), collection, "--accounts")?;
+    }
+    if let Some(balance) = balance_field {
+        accounts.balance.clone_from(balance);
+    }
+    accounts.overdraft |= overdraft;
+    if let Some((credits, debits)) = pending_credits.clone().zip(pending_debits.clone()) {
+        accounts.pending = Some(PendingFields { credits, debits });
+    }
+    Ok(())
+}
+
+/// That the settings are recorded, and everything is there that they name: what cannot be seen would be taken for nothing.
+pub(super) async fn ensure_all_is_seen(subject: &Subject, options: &TwoPhaseOptions, recorded: bool) -> Result<()> {
+    if !recorded {
+        bail!(not_recorded(&subject.namespace));
+    }
+    let all = options.participants.iter().chain([&options.accounts.namespace]);
+    for place in all {
+        ensure_there(&*subject.store, place, "in the recorded settings").await.map_err(|error| {
+            CannotSee(format!(
+                "documents that take part in transactions of {} cannot be seen: {error}",
+                subject.namespace
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// The error for transactions without recorded settings.
+pub(crate) fn not_recorded(transactions: &Namespace) -> CannotSee {
+    CannotSee(format!(
+        "nothing is recorded of the settings of {transactions}: nobody can tell in which fields of which collections its transactions \
+         are; let the application open them, or record them by `twophase settings --set` with what the application goes by"
+    ))
+}
+
+/// Shows the record, and changes it before that, if that is wanted.
+pub(super) async fn settings(subject: &Subject, new: Option<&TwoPhaseOptions>, console: Console) -> Result<Exit> {
+    if let Some(options) = new {
+        TwoPhase::change_settings(subject.store.clone(), subject.namespace.clone(), options).await?;
+    }
+    let records = recorded_settings(subject.store.clone(), &subject.namespace).await?;
+    let ours = |record: &Document| record.get_str("_id").is_ok_and(|id| id == "two-phase");
+    let Some(record) = records.into_iter().find(ours) else { bail!(not_recorded(&subject.namespace)) };
+    let json = extended(&Bson::Document(record));
+    console.report(|| serde_json::to_string_pretty(&json).unwrap_or_else(|_| json.to_string()), &json)?;
+    Ok(Exit::Good)
+}
+
+fn beside(place: &Namespace, collection: &str) -> Result<Namespace> {
+    namespace(place.database(), collection, "--accounts")
+}
