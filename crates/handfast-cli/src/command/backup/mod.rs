@@ -19,7 +19,7 @@ use crate::advice::about_login;
 use crate::configuration::{ConnectionString, Settings, URI_VARIABLE};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
-use crate::store;
+use crate::store::Directory;
 
 pub(super) async fn run(settings: &Settings, arguments: &BackupArguments, console: Console) -> anyhow::Result<Exit> {
     let bar = console.progress("backup", "", 0);
@@ -47,12 +47,13 @@ struct Copied {
 }
 
 async fn of_directory(settings: &Settings, to: &Path) -> anyhow::Result<Copied> {
-    store::must_exist(settings)?;
+    let directory = Directory::of(settings);
+    directory.ensure_exists()?;
     must_be_outside(&settings.data, to)?;
     if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Usage(format!("{} is not empty; choose another directory with --to", to.display())).into());
     }
-    let store = store::open_existing(settings, Sources::system()?).await?;
+    let store = directory.open_existing(Sources::system()?).await?;
     let result = store.backup(to).await;
     let closed = store.close().await;
     let Backup { documents, entries, bytes } = result?;

@@ -29,7 +29,8 @@ use super::mechanism::Mechanism;
 use super::progress::Progress;
 use super::record::{Aside, Recorder, aside_of};
 use super::workers::{PROCESSES, Workers};
-use super::{Opened, Place, Run, STORE_VARIABLE, Work};
+use super::{OpenedBank, Run, STORE_VARIABLE, Work};
+use crate::store::Location;
 
 /// A child lives at least and at most so long before it is killed.
 const LIFE: std::ops::Range<u64> = 150..900;
@@ -37,15 +38,15 @@ const LIFE: std::ops::Range<u64> = 150..900;
 const MARKS: i64 = 1 << 40;
 
 /// The child: works until its standard input ends.
-pub(super) async fn child(run: &Run, place: &Place, first: u32, sources: Sources) -> Result<()> {
+pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: Sources) -> Result<()> {
     // What happens to one is not to happen to the next again.
     let run = &Run { seed: run.seed.wrapping_add(u64::from(first)), ..run.clone() };
-    let opened = Opened::open(run, place, &sources).await?;
+    let opened = OpenedBank::open(run, location, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
     let witness = opened.witness();
     let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).telling(Arc::clone(&witness)));
     let first = i64::from(first) * PROCESSES;
-    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let accounts = Accounts::new(run.accounts, location.store_count())?;
     let workers = Workers::new(run, accounts, opened.mechanism.clone(), recorder, witness, sources, first)?;
     let ended = async {
         let mut nothing = [0];
@@ -75,7 +76,7 @@ impl Write for Unbuffered {
 /// The parent: kills and restarts until enough was killed and enough was moved. Each of several processes is killed its share.
 pub(super) async fn run(
     run: &Run,
-    place: &Place,
+    location: &Location,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     progress: &Arc<Progress>,
@@ -83,7 +84,7 @@ pub(super) async fn run(
     let began = sources.clock.elapsed();
     let shared = Arc::new(Shared {
         run: run.clone(),
-        place: place.clone(),
+        location: location.clone(),
         sources: sources.clone(),
         recorder: Arc::clone(recorder),
         progress: Arc::clone(progress),
@@ -110,7 +111,7 @@ pub(super) async fn run(
 /// What those have in common who kill and restart.
 struct Shared {
     run: Run,
-    place: Place,
+    location: Location,
     sources: Sources,
     recorder: Arc<Recorder>,
     progress: Arc<Progress>,
@@ -123,7 +124,7 @@ struct Shared {
 impl Shared {
     /// One process after the other in the same seat, until it was killed its share and all of them have moved enough.
     async fn one_after_the_other(self: Arc<Self>, seat: u32) -> Result<Work> {
-        let Shared { run, place, sources, recorder, progress, .. } = &*self;
+        let Shared { run, location, sources, recorder, progress, .. } = &*self;
         let random = SeededRandom::new(run.seed.wrapping_add(u64::from(seat)) ^ 0x006b_696c_6c73);
         let (kills, workers) = (share(run.kills, seat, run.processes), share(run.workers, seat, run.processes));
         let mut work = Work::default();
@@ -132,14 +133,14 @@ impl Shared {
             let incarnation = self.last.fetch_add(1, Ordering::Relaxed) + 1;
             let (recorder, progress) = (Arc::clone(recorder), Arc::clone(progress));
             let all = Arc::clone(&self.committed);
-            let killed = Lifetime { run, place, incarnation, workers, recorder, progress, all };
+            let killed = Lifetime { run, location, incarnation, workers, recorder, progress, all };
             let life = Duration::from_millis(LIFE.start + random.next_u64() % (LIFE.end - LIFE.start));
             let tally = killed.live(if last { None } else { Some(life) }).await?;
             work.committed += tally.committed;
             work.conflicts += tally.followed.failed;
             work.under_way += tally.open;
             work.doubts += tally.followed.doubts;
-            end_sessions(run, place, sources, &tally.followed.sessions).await?;
+            end_sessions(run, location, sources, &tally.followed.sessions).await?;
             if last {
                 return Ok(work);
             }
@@ -156,12 +157,12 @@ fn share(all: u32, seat: u32, seats: u32) -> u32 {
 
 /// Ends what a process that is no more has left open on the server; otherwise it would be in the others' way until its time is
 /// over.
-async fn end_sessions(run: &Run, place: &Place, sources: &Sources, sessions: &[[u8; 16]]) -> Result<()> {
+async fn end_sessions(run: &Run, location: &Location, sources: &Sources, sessions: &[[u8; 16]]) -> Result<()> {
     if run.mechanism == BankMechanism::Transaction {
         // Whoever meets a lock of a dead process takes it away.
         return Ok(());
     }
-    let opened = Opened::open(run, place, sources).await?;
+    let opened = OpenedBank::open(run, location, sources).await?;
     if let Mechanism::Server(server) = &opened.mechanism {
         server.end_sessions(sessions).await?;
     }
@@ -170,7 +171,7 @@ async fn end_sessions(run: &Run, place: &Place, sources: &Sources, sessions: &[[
 
 struct Lifetime<'a> {
     run: &'a Run,
-    place: &'a Place,
+    location: &'a Location,
     incarnation: u32,
     workers: u32,
     recorder: Arc<Recorder>,
@@ -229,11 +230,11 @@ impl Lifetime<'_> {
         if run.mechanism == BankMechanism::ServerSide {
             command.args(["--mechanism", "server-side"]);
         }
-        match self.place {
-            Place::Directory(path) => {
-                command.arg("--data").arg(path);
+        match self.location {
+            Location::Directory(directory) => {
+                command.arg("--data").arg(&directory.path);
             }
-            Place::Servers(servers) => {
+            Location::Servers(servers) => {
                 command.env(STORE_VARIABLE, servers.stores.secret());
                 command.args(servers.sole_writer.then_some("--sole-writer"));
             }

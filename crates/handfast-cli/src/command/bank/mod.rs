@@ -31,7 +31,7 @@ mod workers;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ use handfast_txn::Isolation;
 use self::accounts::Accounts;
 use self::arguments::{BankArguments, BankMechanism};
 use self::doubts::Doubts;
-use self::opened::{Opened, Place};
+use self::opened::OpenedBank;
 use self::progress::Progress;
 use self::record::Recorder;
 use self::report::Report;
@@ -57,7 +57,7 @@ use crate::configuration::Stores;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
-use crate::store::Servers;
+use crate::store::{Directory, Location, Servers};
 
 /// What names a server where no flag does; a child is told so, because others can see a command line.
 const STORE_VARIABLE: &str = "HANDFAST_STORE";
@@ -97,8 +97,8 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     }
     let run = plan(&arguments, &sources)?;
     if let Some(first) = arguments.child {
-        let place = place(&arguments)?.context("workers without a store")?;
-        crash::child(&run, &place, first, sources).await?;
+        let location = location(&arguments)?.context("workers without a store")?;
+        crash::child(&run, &location, first, sources).await?;
         return Ok(Exit::Good);
     }
     let console = Console::new(arguments.output);
@@ -107,10 +107,10 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
         let is_taken = std::fs::metadata(history).is_ok_and(|metadata| metadata.len() > 0);
         ensure!(!is_taken, Usage(format!("--history: {} is not empty: name another file", history.display())));
     }
-    let place = place(&arguments)?;
-    check_processes(&run, place.as_ref())?;
+    let location = location(&arguments)?;
+    check_processes(&run, location.as_ref())?;
     let scratch = Scratch::create(&arguments.directory, "bank")?;
-    let place = place.unwrap_or_else(|| Place::Directory(scratch.path.join("data")));
+    let location = location.unwrap_or_else(|| directory(scratch.path.join("data")));
     let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));
     let header = Header {
         model: Some(Model::RwRegister),
@@ -121,15 +121,15 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     };
     let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
     let recorder = Arc::new(Recorder::new(BufWriter::new(file), &header, Arc::clone(&sources.clock))?);
-    let records_before = prepare(&run, &place, &sources, &recorder, console).await?;
+    let records_before = prepare(&run, &location, &sources, &recorder, console).await?;
     let progress = Arc::new(Progress::new(console.progress("bank", "transfers", run.transfers))?);
     let work = if run.kills > 0 || run.processes > 1 {
-        crash::run(&run, &place, &recorder, &sources, &progress).await?
+        crash::run(&run, &location, &recorder, &sources, &progress).await?
     } else {
-        work_here(&run, &place, &recorder, &sources, &progress).await?
+        work_here(&run, &location, &recorder, &sources, &progress).await?
     };
     let latencies = progress.finish();
-    let end = audit(&run, &place, &sources, &recorder, records_before).await?;
+    let end = audit(&run, &location, &sources, &recorder, records_before).await?;
     Arc::into_inner(recorder).context("a worker is left")?.finish()?;
     let judged = history.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
@@ -139,21 +139,21 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
 }
 
 /// Several processes need a store that takes several.
-fn check_processes(run: &Run, place: Option<&Place>) -> Result<()> {
-    let why = match place {
+fn check_processes(run: &Run, location: Option<&Location>) -> Result<()> {
+    let why = match location {
         _ if run.processes == 1 => return Ok(()),
-        Some(Place::Servers(servers)) if servers.sole_writer => "with --sole-writer there is one",
-        Some(Place::Servers(_)) if run.workers < run.processes => "each needs a worker, of which there are fewer",
-        Some(Place::Servers(_)) => return Ok(()),
-        Some(Place::Directory(_)) | None => {
+        Some(Location::Servers(servers)) if servers.sole_writer => "with --sole-writer there is one",
+        Some(Location::Servers(_)) if run.workers < run.processes => "each needs a worker, of which there are fewer",
+        Some(Location::Servers(_)) => return Ok(()),
+        Some(Location::Directory(_)) | None => {
             "a data directory belongs to one: several need a server, which --store names"
         }
     };
     Err(Usage(format!("--processes: {why}")).into())
 }
 
-/// Where the accounts are to be, if somebody says so.
-fn place(arguments: &BankArguments) -> Result<Option<Place>> {
+/// Returns the store of the accounts that a flag or the variable names.
+fn location(arguments: &BankArguments) -> Result<Option<Location>> {
     let BankArguments { store, data, sole_writer, .. } = arguments;
     let (stores, from) = match (store.as_slice(), data) {
         ([], Some(_)) => (None, ""),
@@ -169,7 +169,7 @@ fn place(arguments: &BankArguments) -> Result<Option<Place>> {
         if *sole_writer {
             return Err(Usage("--sole-writer is about a server, which --store names".to_owned()).into());
         }
-        return Ok(data.clone().map(Place::Directory));
+        return Ok(data.clone().map(directory));
     };
     if is_server_side && *sole_writer {
         return Err(Usage("--sole-writer is not for --mechanism server-side".to_owned()).into());
@@ -180,18 +180,22 @@ fn place(arguments: &BankArguments) -> Result<Option<Place>> {
         return Err(Usage(format!("{from}: several stores are for --mechanism transaction")).into());
     }
     let timeout = SELECTION_TIMEOUT;
-    Ok(Some(Place::Servers(Servers { stores, routes, sole_writer: *sole_writer, timeout })))
+    Ok(Some(Location::Servers(Servers { stores, routes, sole_writer: *sole_writer, timeout })))
+}
+
+fn directory(path: PathBuf) -> Location {
+    Location::Directory(Directory { path, options: handfast_embedded::Options::default() })
 }
 
 /// The first of several stores has the rest beside its accounts, each other one its accounts alone.
 fn routes(stores: &Stores) -> handfast_store::Result<Vec<Route>> {
     let names: Vec<&str> = stores.0.iter().filter_map(|store| store.name.as_deref()).collect();
     let [_, _, ..] = stores.0.as_slice() else { return Ok(Vec::new()) };
-    let scope = |place: usize| match place {
+    let scope = |index: usize| match index {
         0 => Ok(Scope::Rest),
-        place => Accounts::namespace_in(place).map(Scope::Collection),
+        index => Accounts::namespace_in(index).map(Scope::Collection),
     };
-    let route = |(place, name): (usize, &&str)| scope(place).map(|scope| Route { scope, part: (*name).to_owned() });
+    let route = |(index, name): (usize, &&str)| scope(index).map(|scope| Route { scope, part: (*name).to_owned() });
     let routes: Vec<Route> = names.iter().enumerate().map(route).collect::<Result<_, _>>()?;
     Routing::new(&names, &routes)?;
     Ok(routes)
@@ -237,19 +241,19 @@ fn expected(isolation: Isolation) -> handfast_history::Isolation {
 /// Puts the money in. Says how many records of outcomes were there before.
 async fn prepare(
     run: &Run,
-    place: &Place,
+    location: &Location,
     sources: &Sources,
     recorder: &Arc<Recorder>,
     console: Console,
 ) -> Result<u64> {
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
-    let opened = Opened::open(&quiet, place, sources).await?;
-    if opened.is_handfast {
+    let opened = OpenedBank::open(&quiet, location, sources).await?;
+    if opened.leaves_transactions_unused() {
         console.remark(
             "that server has transactions itself, which --mechanism server-side uses: these here are made over it",
         );
     }
-    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let accounts = Accounts::new(run.accounts, location.store_count())?;
     let records = opened.mechanism.records().await?;
     accounts.fill(&opened.mechanism, recorder).await?;
     opened.close().await?;
@@ -259,15 +263,15 @@ async fn prepare(
 /// All workers in this process.
 async fn work_here(
     run: &Run,
-    place: &Place,
+    location: &Location,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     progress: &Arc<Progress>,
 ) -> Result<Work> {
-    let opened = Opened::open(run, place, sources).await?;
+    let opened = OpenedBank::open(run, location, sources).await?;
     let began = sources.clock.elapsed();
     let witness = opened.witness();
-    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let accounts = Accounts::new(run.accounts, location.store_count())?;
     let workers = Workers::new(
         run,
         accounts,
@@ -300,14 +304,14 @@ struct End {
 
 async fn audit(
     run: &Run,
-    place: &Place,
+    location: &Location,
     sources: &Sources,
     recorder: &Arc<Recorder>,
     records_before: u64,
 ) -> Result<End> {
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
-    let opened = Opened::open(&quiet, place, sources).await?;
-    let accounts = Accounts::new(run.accounts, place.stores())?;
+    let opened = OpenedBank::open(&quiet, location, sources).await?;
+    let accounts = Accounts::new(run.accounts, location.store_count())?;
     let total = accounts.audit(&opened.mechanism, recorder, 0, async { Ok(()) }).await?;
     let total = total.context("the last audit was refused although nobody else was there")?;
     // What is left behind: the outcomes, and nothing else.

@@ -1,14 +1,11 @@
-//! Where the accounts are, and the database over it.
+//! The accounts' store, opened with what makes transactions over it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use bson::rawdoc;
-use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
-use handfast_store::routed::ensure_alone;
 use handfast_store::{AtomicStore, DocumentStore, ErrorClass, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions};
 
@@ -19,94 +16,65 @@ use super::doubts::{LostAnswers, Witness};
 use super::mechanism::{Mechanism, Tally};
 use super::record::Recorder;
 use super::server_side::ServerSide;
-use crate::store::{self, Connected, Rule, Servers};
+use crate::store::{Access, Location, OpenedStore};
 
 /// How often the end of what goes on in the background is asked for.
 const FLUSHES_MAX: u32 = 10;
 
-/// Where the accounts are.
-#[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// In this directory.
-    Directory(PathBuf),
-    /// On a server, or several.
-    Servers(Servers),
-}
-
-impl Place {
-    /// The stores that the accounts are shared out among.
-    pub(super) fn stores(&self) -> u32 {
-        match self {
-            Place::Directory(_) => 1,
-            Place::Servers(servers) => u32::try_from(servers.stores.0.len()).unwrap_or(u32::MAX),
-        }
-    }
-}
-
-/// By whose transactions, and over what: with `--lost-replies`, over a store that loses answers.
-pub(super) struct Opened {
+/// The accounts' store with what makes transactions over it; with `--lost-replies` the store loses answers.
+pub(super) struct OpenedBank {
     pub(super) mechanism: Mechanism,
-    store: Store,
-    /// It is a server that has transactions itself, and they are not used.
-    pub(super) is_handfast: bool,
+    /// None if a server makes the transactions.
+    store: Option<OpenedStore>,
 }
 
-enum Store {
-    Directory(EmbeddedStore),
-    Server(Arc<dyn DocumentStore>),
-    /// The server's own affair.
-    Unseen,
-}
-
-/// How many faults a store has met, if it is one that does.
+/// Returns a counter of the faults that a store has met, if it is one that does.
 fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> LostAnswers {
     Arc::new(move || faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64))
 }
 
-/// Whose answers may get lost: those of writes, and those to the question what became of one. The library asks it with a
-/// flush on a store of its own, and by a look at a document elsewhere. Where both are lost, the worker has to ask.
-fn is_in_danger(operation: Operation) -> bool {
+/// Returns whether the answer may get lost: that of a write, and that to the question what became of one. The library asks it with a
+/// flush on an embedded store, and by reading a document elsewhere. Where both are lost, the worker has to ask.
+fn may_lose_reply(operation: Operation) -> bool {
     operation.is_write() || matches!(operation, Operation::Flush | Operation::Find)
 }
 
-impl Opened {
-    pub(super) async fn open(run: &Run, place: &Place, sources: &Sources) -> Result<Self> {
+impl OpenedBank {
+    pub(super) async fn open(run: &Run, location: &Location, sources: &Sources) -> Result<Self> {
         let per_thousand = run.lost_replies_per_thousand;
-        if let (BankMechanism::ServerSide, Place::Servers(servers)) = (run.mechanism, place) {
+        if let (BankMechanism::ServerSide, Location::Servers(servers)) = (run.mechanism, location) {
             let server = ServerSide::connect(servers.only()?, per_thousand, run.seed).await?;
-            let mechanism = Mechanism::Server(Arc::new(server));
-            return Ok(Opened { mechanism, store: Store::Unseen, is_handfast: false });
+            return Ok(OpenedBank { mechanism: Mechanism::Server(Arc::new(server)), store: None });
         }
-        let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).only(is_in_danger);
-        match place {
-            Place::Directory(path) => {
-                let store = EmbeddedStore::open(path, sources.clone(), Options::default()).await?;
-                ensure_alone(&store).await?;
+        let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).only(may_lose_reply);
+        let opened = OpenedStore::open(location, Access::Transactions, sources.clone()).await?;
+        opened.ensure_whole("").await?;
+        let mechanism = match &opened {
+            OpenedStore::Directory { store, .. } => {
                 let shared: Arc<dyn AtomicStore> = Arc::new(store.clone());
                 let faulty = (per_thousand > 0).then(|| Arc::new(Faulty::new(Arc::clone(&shared), plan)));
                 let database = match &faulty {
                     None => Database::local(shared, sources.clone()),
                     Some(faulty) => Database::local(Arc::clone(faulty), sources.clone()),
                 };
-                let mechanism = Mechanism::Library(database, counter(faulty));
-                Ok(Opened { mechanism, store: Store::Directory(store), is_handfast: false })
+                Mechanism::Library(database, counter(faulty))
             }
-            Place::Servers(servers) => {
-                let (store, servers) = store::connect(servers, sources.clone(), Rule::Record).await?;
-                let faulty = (per_thousand > 0).then(|| Arc::new(Faulty::new(Arc::clone(&store), plan)));
+            OpenedStore::Servers { store, .. } => {
+                let faulty = (per_thousand > 0).then(|| Arc::new(Faulty::new(Arc::clone(store), plan)));
                 let shared = match &faulty {
-                    None => Arc::clone(&store),
+                    None => Arc::clone(store),
                     Some(faulty) => faulty.clone(),
                 };
                 let database = Database::percolator(shared, sources.clone(), PercolatorOptions::default())?;
-                let mechanism = Mechanism::Library(database, counter(faulty));
-                Ok(Opened {
-                    mechanism,
-                    store: Store::Server(store),
-                    is_handfast: servers.iter().any(Connected::is_handfast),
-                })
+                Mechanism::Library(database, counter(faulty))
             }
-        }
+        };
+        Ok(OpenedBank { mechanism, store: Some(opened) })
+    }
+
+    /// Returns whether the store is a server whose own transactions are not used.
+    pub(super) fn leaves_transactions_unused(&self) -> bool {
+        self.store.as_ref().is_some_and(OpenedStore::is_on_handfast)
     }
 
     /// Who counts what became of lost answers.
@@ -118,7 +86,7 @@ impl Opened {
     /// late request may still look for one.
     pub(super) async fn forget_outcomes(&self) -> Result<bool> {
         match (&self.store, &self.mechanism) {
-            (Store::Directory(_), Mechanism::Library(database, _)) => {
+            (Some(OpenedStore::Directory { .. }), Mechanism::Library(database, _)) => {
                 database.forget_outcomes(Duration::ZERO).await?;
                 Ok(true)
             }
@@ -129,7 +97,7 @@ impl Opened {
     /// Locks that transactions have left on accounts.
     pub(super) async fn locks(&self, accounts: &Accounts, recorder: &Recorder) -> Result<u64> {
         match (&self.store, &self.mechanism) {
-            (Store::Server(store), Mechanism::Library(database, _)) => {
+            (Some(OpenedStore::Servers { store, .. }), Mechanism::Library(database, _)) => {
                 flush(database).await?;
                 let locked = rawdoc! { "_hf.lock": { "$exists": true } };
                 let mut locks = 0;
@@ -145,14 +113,14 @@ impl Opened {
     }
 
     pub(super) async fn close(self) -> Result<Tally> {
-        let tally = self.mechanism.tally();
-        match (self.store, self.mechanism) {
-            (Store::Directory(store), mechanism) => {
-                drop(mechanism);
-                store.close().await?;
-            }
-            (Store::Server(_), Mechanism::Library(database, _)) => flush(&database).await?,
-            _ => {}
+        let OpenedBank { mechanism, store } = self;
+        let tally = mechanism.tally();
+        match (&store, mechanism) {
+            (Some(OpenedStore::Servers { .. }), Mechanism::Library(database, _)) => flush(&database).await?,
+            (_, mechanism) => drop(mechanism),
+        }
+        if let Some(store) = store {
+            store.close().await?;
         }
         Ok(tally)
     }

@@ -29,7 +29,7 @@ use self::report::Promised;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
-use crate::store::{Rule, Servers};
+use crate::store::{Access, Directory, Location, OpenedStore, Servers};
 
 /// Runs the benchmark that was asked for.
 pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
@@ -114,7 +114,7 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
-    let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
+    let embedded = Directory { path: scratch.path.join("store"), options }.open(sources.clone()).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
     let clients = flags.clients.unwrap_or(subject.clients());
     let promises = Promises { apply: clients == subject.clients(), demanded: flags.demand };
@@ -191,10 +191,9 @@ async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
     match &flags.store {
         None => comparisons.extend(in_memory.side_by_side().await?),
         Some(uri) => {
-            let (store, _) =
-                crate::store::connect(&Servers::one(uri.clone(), flags.sole_writer), sources.clone(), Rule::Record)
-                    .await?;
-            let on_server = transfers::Bench::open(store, plan(), sources, &progress).await?;
+            let location = Location::Servers(Servers::one(uri.clone(), flags.sole_writer));
+            let opened = OpenedStore::open(&location, Access::Transactions, sources.clone()).await?;
+            let on_server = transfers::Bench::open(opened.documents(), plan(), sources, &progress).await?;
             comparisons.extend(on_server.side_by_side().await?);
             on_server.remove().await?;
         }
@@ -209,7 +208,7 @@ async fn run_patterns(flags: &BenchFlags) -> Result<Exit> {
     let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
-    let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
+    let embedded = Directory { path: scratch.path.join("store"), options }.open(sources.clone()).await?;
     let clients = flags.clients.unwrap_or(PATTERN_CLIENTS_MAX);
     let plan = store_plan(flags, usize::from(clients), Promises { apply: false, demanded: None });
     let bench = patterns::Bench::open(embedded.clone(), plan, sources, &progress).await?;

@@ -13,12 +13,13 @@ use self::arguments::CheckArguments;
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::store;
+use crate::store::Directory;
 
 pub(super) use self::history::run as history;
 
 pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console: Console) -> anyhow::Result<Exit> {
-    store::must_exist(settings)?;
+    let directory = Directory::of(settings);
+    directory.ensure_exists()?;
     let repair = if arguments.repair { Repair::Yes } else { Repair::No };
     let bar = console.progress("check", "records", 1);
     let shown = bar.clone();
@@ -27,8 +28,8 @@ pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console
         shown.set_position(now.records);
         shown.set_message(now.stage.clone());
     };
-    let options = store::options(settings);
-    let report = handfast_embedded::check(&settings.data, Sources::system()?, options, repair, progress).await?;
+    let report =
+        handfast_embedded::check(&directory.path, Sources::system()?, directory.options, repair, progress).await?;
     bar.finish_and_clear();
     console.report(|| text(&report, repair), &json(&report, repair))?;
     // Also when all of it was repaired: something had not held. A second check says what is left.

@@ -27,7 +27,7 @@ use self::write::{Damaged, count_documents, find_collections, write_dump};
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::store;
+use crate::store::Directory;
 
 /// What was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -75,9 +75,10 @@ struct DumpReport {
 }
 
 pub(super) async fn run(settings: &Settings, arguments: &DumpArguments, console: Console) -> anyhow::Result<Exit> {
-    store::must_exist(settings)?;
+    let directory = Directory::of(settings);
+    directory.ensure_exists()?;
     must_be_outside(&settings.data, &arguments.to)?;
-    let store = store::open_existing(settings, Sources::system()?).await?;
+    let store = directory.open_existing(Sources::system()?).await?;
     let chosen = find_collections(&store, &arguments.selection).await?;
     let length = count_documents(&store, &chosen).await?;
     let progress = console.progress("dump", "documents", length);

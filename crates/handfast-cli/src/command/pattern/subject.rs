@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::listing::age;
-use crate::store::{Plain, ensure_there, namespace};
+use crate::store::{SingleDocumentStore, ensure_there, namespace};
 
 /// A collection that is there, and what patterns need beside it.
 pub(in crate::command) struct Subject {
@@ -29,16 +29,16 @@ impl Subject {
         configuration: &Configuration,
         database: &str,
         collection: &str,
-    ) -> Result<(Self, Plain)> {
+    ) -> Result<(Self, SingleDocumentStore)> {
         let namespace = namespace(database, collection, "--collection")?;
         let sources = Sources::system().context("the operating system gives no randomness")?;
-        let plain = Plain::open(configuration, sources.clone()).await?;
-        let subject = Subject { store: Arc::clone(&plain.store), sources, namespace };
+        let opened = SingleDocumentStore::open(configuration, sources.clone()).await?;
+        let subject = Subject { store: Arc::clone(&opened.store), sources, namespace };
         match ensure_there(&*subject.store, &subject.namespace, "--collection").await {
-            Ok(()) => Ok((subject, plain)),
+            Ok(()) => Ok((subject, opened)),
             Err(error) => {
                 drop(subject);
-                plain.close().await?;
+                opened.close().await?;
                 Err(error)
             }
         }

@@ -30,7 +30,7 @@ const GO_ON: &str = "run it again to go on: documents that are in already are re
 pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, console: Console) -> anyhow::Result<Exit> {
     // Before the data directory is made, if it is not there.
     let sources = find_sources(&arguments.from, &arguments.selection)?;
-    let store = store::open(settings, Sources::system()?).await?;
+    let store = store::open_directory(settings, Sources::system()?).await?;
     let progress = console.progress("restore", "documents", 0);
     let mut restored = UntilStopped(Some(Restored::default()));
     let result = read_dump(&store, &sources, arguments.drop, restored.get(), &progress).await;

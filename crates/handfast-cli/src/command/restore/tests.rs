@@ -66,11 +66,11 @@ mod with_a_store {
     };
     use indicatif::ProgressBar;
 
-    use crate::command::restore::read::{Source, find_sources, read_dump};
-    use crate::command::restore::restored::Restored;
     use crate::command::dump::arguments::{DumpFormat, Selection};
     use crate::command::dump::write::{Chosen, Damaged, count_documents, find_collections, write_dump};
     use crate::command::dump::{Dumped, Totals};
+    use crate::command::restore::read::{Source, find_sources, read_dump};
+    use crate::command::restore::restored::Restored;
 
     const ALL: Selection = Selection { database: None, collection: None };
 

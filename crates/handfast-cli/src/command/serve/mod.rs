@@ -16,7 +16,7 @@ use crate::configuration::{Configuration, ConnectionString, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::shutdown::{STOPPING, Shutdown};
-use crate::store::Opened;
+use crate::store::OpenedDatabase;
 
 /// Only a fault in the program does this.
 const BY_ITSELF: &str = "the server ended by itself";
@@ -42,8 +42,8 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let sources = Sources::system().context("the operating system gives no randomness")?;
     // Before the data directory is made: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
-    let opened = Opened::open(configuration, sources).await?;
-    if let Some(server) = opened.handfast() {
+    let opened = OpenedDatabase::open(configuration, sources).await?;
+    if let Some(server) = opened.handfast_server() {
         warn!(
             "{} is {}, which has transactions itself: its own clients see the field _hf, and their writes break the \
              transactions made here; connect to it directly",
@@ -75,14 +75,19 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
 }
 
 /// The start line: where it listens, where the data is, what durability is.
-fn announce(settings: &Settings, addresses: &[Address], opened: &Opened, console: Console) -> anyhow::Result<()> {
+fn announce(
+    settings: &Settings,
+    addresses: &[Address],
+    opened: &OpenedDatabase,
+    console: Console,
+) -> anyhow::Result<()> {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let text = || {
         format!(
             "handfast {} listens on {}, {}, durability {}",
             env!("CARGO_PKG_VERSION"),
             addresses.join(" and "),
-            opened.shown(),
+            opened.location_text(),
             settings.durability,
         )
     };
@@ -92,7 +97,7 @@ fn announce(settings: &Settings, addresses: &[Address], opened: &Opened, console
         "addresses": addresses,
         "durability": settings.durability,
     });
-    for (key, value) in opened.described() {
+    for (key, value) in opened.location_fields() {
         line[key] = value;
     }
     Ok(console.report(text, &line)?)

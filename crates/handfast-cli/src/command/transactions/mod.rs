@@ -18,7 +18,7 @@ use crate::flags::LimitFlags;
 use crate::id::{extended, shown};
 use crate::listing::{Listing, age};
 use crate::setup::{block_on, prepare_server, until_stopped};
-use crate::store::{Connected, Rule, Servers, check, connect};
+use crate::store::{Access, Location, OpenedStore};
 
 /// Locks that are looked at to find transactions: the oldest ones.
 const LOCKS_MAX: u64 = 100_000;
@@ -30,21 +30,19 @@ const NEVER: &str = "no transactions of Handfast were ever made on this server";
 const OF_HANDFAST: &str = "this server is a Handfast itself: its own transactions hold no locks here; with `serve --store`, name the \
                            server behind it";
 
+/// Without --store.
+const NO_STORE: &str = "--store: say on which server (mongodb://..); transactions in a data directory hold no locks";
+
 /// `handfast txns`.
 pub(crate) fn run(arguments: &TransactionsArguments) -> Result<Exit> {
     let (configuration, console) = prepare_server(arguments.store())?;
     block_on(until_stopped(async {
         let settings = &configuration.settings;
-        let servers = Servers::of(settings).ok_or_else(|| {
-            Usage(
-                "--store: say on which server (mongodb://..); transactions in a data directory hold no locks"
-                    .to_owned(),
-            )
-        })?;
+        let stores = settings.store.as_ref().ok_or_else(|| Usage(NO_STORE.to_owned()))?;
         let sources = Sources::system().context("the operating system gives no randomness")?;
-        check(&configuration)?;
-        let (store, connected) = connect(&servers, sources.clone(), Rule::Look).await?;
-        if connected.iter().any(Connected::is_handfast) {
+        let location = Location::of(&configuration)?;
+        let opened = OpenedStore::open(&location, Access::Inspection, sources.clone()).await?;
+        if opened.is_on_handfast() {
             console.remark(OF_HANDFAST);
         }
         // How long outcomes are kept is for the servers to say.
@@ -55,7 +53,7 @@ pub(crate) fn run(arguments: &TransactionsArguments) -> Result<Exit> {
             ..PercolatorOptions::default()
         };
         let operator =
-            Operator { engine: Percolator::new(store, sources, options)?, address: servers.stores.to_string() };
+            Operator { engine: Percolator::new(opened.documents(), sources, options)?, address: stores.to_string() };
         let exit = operator.run(arguments, console).await;
         operator.engine.idle().await;
         exit

@@ -28,7 +28,7 @@ use crate::command::two_phase::settings::{not_recorded, say_accounts};
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Usage;
-use crate::store::{Opened, Plain, ensure_there, must_exist, namespace};
+use crate::store::{Directory, OpenedDatabase, SingleDocumentStore, ensure_there, namespace};
 
 /// The name under which transfers are worked on: the same after a restart, which then goes on with them.
 const APPLICATION: &str = "handfast transfer";
@@ -60,16 +60,16 @@ pub(super) enum Mechanism {
     Ledger(Arc<ByLedger>),
 }
 
-/// What is open.
-enum Place {
-    Database(Opened),
-    Plain(Plain),
+/// The store that is open.
+enum Opened {
+    Database(OpenedDatabase),
+    SingleDocuments(SingleDocumentStore),
 }
 
 /// A mechanism over a store that is open.
 pub(super) struct Applier {
     pub(super) mechanism: Mechanism,
-    place: Place,
+    opened: Opened,
     workers: usize,
 }
 
@@ -119,28 +119,28 @@ impl Applier {
         let workers = arguments.workers.map_or(1, usize::from);
         if mechanism == TransferMechanism::Transaction {
             if configuration.settings.store.is_none() {
-                must_exist(&configuration.settings)?;
+                Directory::of(&configuration.settings).ensure_exists()?;
             }
-            let opened = Opened::open(configuration, sources).await?;
-            let result = match opened.handfast() {
+            let opened = OpenedDatabase::open(configuration, sources).await?;
+            let result = match opened.handfast_server() {
                 Some(server) => Err(has_its_own(server)),
                 None => by_transaction(arguments, &opened).await,
             };
             return match result {
-                Ok(mechanism) => Ok(Applier { mechanism, place: Place::Database(opened), workers }),
+                Ok(mechanism) => Ok(Applier { mechanism, opened: Opened::Database(opened), workers }),
                 Err(error) => opened.close().await.and(Err(error)),
             };
         }
-        let plain = Plain::open(configuration, sources.clone()).await?;
+        let store = SingleDocumentStore::open(configuration, sources.clone()).await?;
         let result = match mechanism {
-            TransferMechanism::Ledger => by_ledger(arguments, &plain, sources).await,
+            TransferMechanism::Ledger => by_ledger(arguments, &store, sources).await,
             TransferMechanism::TwoPhase | TransferMechanism::Transaction => {
-                by_two_phase(arguments, &plain, sources).await
+                by_two_phase(arguments, &store, sources).await
             }
         };
         match result {
-            Ok(mechanism) => Ok(Applier { mechanism, place: Place::Plain(plain), workers }),
-            Err(error) => plain.close().await.and(Err(error)),
+            Ok(mechanism) => Ok(Applier { mechanism, opened: Opened::SingleDocuments(store), workers }),
+            Err(error) => store.close().await.and(Err(error)),
         }
     }
 
@@ -172,9 +172,9 @@ impl Applier {
 
     pub(super) async fn close(self) -> Result<()> {
         drop(self.mechanism);
-        match self.place {
-            Place::Database(opened) => opened.close().await,
-            Place::Plain(plain) => plain.close().await,
+        match self.opened {
+            Opened::Database(opened) => opened.close().await,
+            Opened::SingleDocuments(store) => store.close().await,
         }
     }
 }
@@ -189,7 +189,7 @@ fn has_its_own(server: &Server) -> anyhow::Error {
     Usage(text).into()
 }
 
-async fn by_transaction(arguments: &TransferArguments, opened: &Opened) -> Result<Mechanism> {
+async fn by_transaction(arguments: &TransferArguments, opened: &OpenedDatabase) -> Result<Mechanism> {
     let database = &arguments.open.database;
     let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transfers = namespace(database, arguments.collection.as_deref().unwrap_or("transfers"), "--collection")?;
@@ -208,30 +208,34 @@ async fn by_transaction(arguments: &TransferArguments, opened: &Opened) -> Resul
     }))
 }
 
-async fn by_two_phase(arguments: &TransferArguments, plain: &Plain, sources: Sources) -> Result<Mechanism> {
+async fn by_two_phase(
+    arguments: &TransferArguments,
+    store: &SingleDocumentStore,
+    sources: Sources,
+) -> Result<Mechanism> {
     let database = &arguments.open.database;
     let place = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transactions = namespace(database, arguments.collection.as_deref().unwrap_or("transactions"), "--collection")?;
     ensure!(place != transactions, Usage("--accounts and --collection are the same".to_owned()));
-    let mut options = match TwoPhaseOptions::recorded(plain.store.clone(), &transactions, APPLICATION).await? {
+    let mut options = match TwoPhaseOptions::recorded(store.store.clone(), &transactions, APPLICATION).await? {
         Some(recorded) => recorded,
-        None if plain.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {
+        None if store.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {
             return Err(not_recorded(&transactions).into());
         }
         None => TwoPhaseOptions::new(APPLICATION, place),
     };
     say_accounts(&mut options.accounts, &transactions, &arguments.accounts)?;
     rename(&mut options.fields, &arguments.open.fields)?;
-    ensure_there(&*plain.store, &options.accounts.namespace, "--accounts").await?;
+    ensure_there(&*store.store, &options.accounts.namespace, "--accounts").await?;
     let accounts = options.accounts.clone();
-    let two_phase = TwoPhase::open(plain.store.clone(), transactions, sources, options).await?;
+    let two_phase = TwoPhase::open(store.store.clone(), transactions, sources, options).await?;
     Ok(Mechanism::TwoPhase(Arc::new(ByTwoPhase { two_phase, accounts })))
 }
 
-async fn by_ledger(arguments: &TransferArguments, plain: &Plain, sources: Sources) -> Result<Mechanism> {
+async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, sources: Sources) -> Result<Mechanism> {
     let database = &arguments.open.database;
     let entries = namespace(database, arguments.collection.as_deref().unwrap_or("tx"), "--collection")?;
-    let known = LedgerOptions::recorded(plain.store.clone(), &entries).await?.unwrap_or_default();
+    let known = LedgerOptions::recorded(store.store.clone(), &entries).await?.unwrap_or_default();
     let mut options = LedgerOptions {
         accounts: arguments.accounts.accounts.clone().unwrap_or(known.accounts),
         holds: arguments.holds.clone().unwrap_or(known.holds),
@@ -239,8 +243,8 @@ async fn by_ledger(arguments: &TransferArguments, plain: &Plain, sources: Source
     };
     rename(&mut options.fields, &arguments.open.fields)?;
     let accounts = namespace(database, &options.accounts, "--accounts")?;
-    ensure_there(&*plain.store, &accounts, "--accounts").await?;
-    let ledger = Ledger::open(plain.store.clone(), entries, sources, options).await?;
+    ensure_there(&*store.store, &accounts, "--accounts").await?;
+    let ledger = Ledger::open(store.store.clone(), entries, sources, options).await?;
     Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
 }
 

@@ -17,7 +17,7 @@ use self::arguments::{PasswordFlags, UserArguments, UserFlags};
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
-use crate::store;
+use crate::store::{self, Directory};
 
 /// A file or an input of more than this holds no password.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -32,7 +32,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
             let password = read_password(&arguments.password, &name)?;
             let sources = Sources::system().context("the operating system gives no randomness")?;
             // The first user may well be there before the directory is.
-            let embedded = store::open(settings, sources).await?;
+            let embedded = store::open_directory(settings, sources).await?;
             let users = Users::new(Arc::new(embedded.clone()));
             users.add(name.clone(), password, roles, None).await?;
             embedded.close().await?;
@@ -40,7 +40,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
         }
         UserArguments::Password(arguments) => {
             let name = name(&arguments.user)?;
-            store::must_exist(settings)?;
+            Directory::of(settings).ensure_exists()?;
             let password = Some(read_password(&arguments.password, &name)?);
             let (embedded, users) = open(settings).await?;
             users.change(&name, Change { password, ..Change::default() }).await?;
@@ -65,7 +65,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
 }
 
 async fn open(settings: &Settings) -> anyhow::Result<(handfast_embedded::EmbeddedStore, Users)> {
-    let embedded = store::open_existing(settings, Sources::system()?).await?;
+    let embedded = Directory::of(settings).open_existing(Sources::system()?).await?;
     let users = Users::new(Arc::new(embedded.clone()));
     Ok((embedded, users))
 }

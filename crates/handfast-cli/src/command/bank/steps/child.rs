@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use handfast_mql::Code;
 use handfast_patterns::{CancellationToken, Error};
 use handfast_store::decorator::{Fault, Faulty, Plan};
@@ -22,17 +22,16 @@ use tokio::task::JoinSet;
 
 use super::mechanism::{ABANDONED, Moved, Steps};
 use super::{Kind, Run};
-use crate::command::bank::opened::Place;
-use crate::store::{self, Rule};
+use crate::store::{Access, Location, OpenedStore};
 
 /// Before a transfer is asked for again whose answer got lost, or that somebody else is at.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Moved at once: enough of what an account has that some transfers are refused.
 const AMOUNT_MAX: u64 = 40;
 
-pub(super) async fn work(run: &Run, kind: Kind, place: &Place, number: u32, sources: Sources) -> Result<()> {
-    let Place::Servers(servers) = place else { anyhow::bail!("workers without a server") };
-    let (store, _) = store::connect(servers, sources.clone(), Rule::Record).await?;
+pub(super) async fn work(run: &Run, kind: Kind, location: &Location, number: u32, sources: Sources) -> Result<()> {
+    ensure!(matches!(location, Location::Servers(_)), "workers without a server");
+    let store = OpenedStore::open(location, Access::Transactions, sources.clone()).await?.documents();
     let plan = Plan::seeded(run.seed ^ u64::from(number), run.lost_replies_per_thousand, [Fault::LoseReply]);
     let lossy = Arc::new(Faulty::new(store, plan.writes_only()));
     let shared: Arc<dyn DocumentStore> = lossy.clone();

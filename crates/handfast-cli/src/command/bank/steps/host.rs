@@ -1,19 +1,17 @@
 //! Where the documents are: on a server, or in a directory that this process serves to the workers over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use handfast_embedded::{EmbeddedStore, Options};
+use handfast_embedded::EmbeddedStore;
 use handfast_server::{Address, Listeners, Server, ShutdownHandle};
 use handfast_store::{DocumentStore, Sources};
 use handfast_txn::Database;
 use tokio::task::JoinHandle;
 
-use crate::command::bank::opened::Place;
 use crate::configuration::ConnectionString;
-use crate::store::{self, Rule};
+use crate::store::{Access, Directory, Location, OpenedStore};
 
 /// A store that several processes reach.
 pub(super) struct Host {
@@ -31,20 +29,20 @@ struct Serving {
 }
 
 impl Host {
-    pub(super) async fn open(place: &Place, sources: &Sources) -> Result<Self> {
-        match place {
-            Place::Servers(servers) => {
-                let (store, _) = store::connect(servers, sources.clone(), Rule::Record).await?;
-                Ok(Host { store, uri: servers.only()?.clone(), serving: None })
+    pub(super) async fn open(location: &Location, sources: &Sources) -> Result<Self> {
+        match location {
+            Location::Servers(servers) => {
+                let opened = OpenedStore::open(location, Access::Transactions, sources.clone()).await?;
+                Ok(Host { store: opened.documents(), uri: servers.only()?.clone(), serving: None })
             }
-            Place::Directory(path) => Host::serve(path, sources).await,
+            Location::Directory(directory) => Host::serve(directory, sources).await,
         }
     }
 
-    async fn serve(path: &Path, sources: &Sources) -> Result<Self> {
+    async fn serve(directory: &Directory, sources: &Sources) -> Result<Self> {
         let listen = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners::bind(&[listen]).await?;
-        let embedded = EmbeddedStore::open(path, sources.clone(), Options::default()).await?;
+        let embedded = directory.open(sources.clone()).await?;
         let database = Database::local(embedded.clone(), sources.clone());
         let server = Server::new(listeners, handfast_server::Options::default(), database.clone());
         let address = server.addresses().first().context("the server listens nowhere")?;

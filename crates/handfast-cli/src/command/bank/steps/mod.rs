@@ -28,9 +28,8 @@ use self::crew::Crew;
 use self::host::Host;
 use self::mechanism::{BALANCE, Steps};
 use self::report::Report;
-use super::opened::Place;
 use super::progress::Progress;
-use super::{Run, STORE_VARIABLE, place, plan};
+use super::{Run, STORE_VARIABLE, directory, location, plan};
 use crate::command::bank::arguments::{BankArguments, BankMechanism};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -108,15 +107,15 @@ impl Plan {
 pub(super) async fn run(arguments: &BankArguments, kind: Kind, sources: Sources) -> Result<Exit> {
     let run = plan(arguments, &sources)?;
     if let Some(number) = arguments.child {
-        let place = place(arguments)?.context("workers without a store")?;
-        child::work(&run, kind, &place, number, sources).await?;
+        let location = location(arguments)?.context("workers without a store")?;
+        child::work(&run, kind, &location, number, sources).await?;
         return Ok(Exit::Good);
     }
     let plan = Plan::new(arguments, kind, run)?;
-    let (console, there) = (Console::new(arguments.output), place(arguments)?);
+    let (console, location) = (Console::new(arguments.output), location(arguments)?);
     let scratch = Scratch::create(&arguments.directory, "bank")?;
-    let there = there.unwrap_or_else(|| Place::Directory(scratch.path.join("data")));
-    let host = Host::open(&there, &sources).await?;
+    let location = location.unwrap_or_else(|| directory(scratch.path.join("data")));
+    let host = Host::open(&location, &sources).await?;
     let progress = Arc::new(Progress::new(console.progress("bank", "transfers", plan.run.transfers))?);
     let result = tour(&plan, &host, &sources, &progress).await;
     progress.finish();
