@@ -10,7 +10,7 @@
 //! outside of the store.
 
 pub(super) mod arguments;
-mod csv;
+mod cells;
 mod lines;
 mod mechanism;
 mod name;

@@ -6,7 +6,7 @@ use handfast_patterns::ledger::VALUE_MAX;
 use serde_json::Value;
 
 use super::arguments::AccountIdType;
-use super::csv;
+use super::cells;
 use super::name::is_same_account;
 use crate::exit::Usage;
 use crate::flags::Renamed;
@@ -88,7 +88,7 @@ impl Header {
     /// # Errors
     /// The text says which column is missing, or there twice.
     pub(super) fn read(line: &str, columns: &Columns, account_ids: AccountIdType) -> Result<Self, String> {
-        let cells = csv::cells(line)?;
+        let cells = cells::split(line)?;
         let find = |name: &String| {
             let mut found = cells.iter().enumerate().filter(|(_, cell)| cell.trim() == name).map(|(place, _)| place);
             match (found.next(), found.next()) {
@@ -126,7 +126,7 @@ impl Header {
     /// # Errors
     /// The text says what is wrong with it.
     pub(super) fn row(&self, line: &str) -> Result<Row, String> {
-        let cells = csv::cells(line)?;
+        let cells = cells::split(line)?;
         if cells.len() != self.cells {
             return Err(format!("it has {} cells, the header has {}", cells.len(), self.cells));
         }
