@@ -1,4 +1,4 @@
-//! The accounts, and what is done with them: transfers and audits, each attempt an entry of the history.
+//! The accounts with their transfers and audits; each attempt is an entry of the history.
 
 use std::sync::Arc;
 
@@ -9,36 +9,37 @@ use handfast_mongodb::TransactionError;
 use handfast_store::{Error as StoreError, Namespace};
 use handfast_txn::{Database, Error, OnRetry, Outcome, Transaction, TransactionId, TransactionOptions};
 
-use super::doubts::Told;
+use super::MoneyTransfer;
+use super::attempts::Attempts;
+use super::lost_answers::CommitOutcome;
 use super::mechanism::Mechanism;
+use super::open_transaction::OpenTransaction;
 use super::record::Recorder;
-use super::runs::Runs;
-use super::server_side::{OnServer, ServerSide};
-use super::work::Work;
+use super::server_side::{ServerSide, ServerTransaction};
 
-/// How often an audit is begun, or an outcome asked for, until there is an answer: half of them may get lost.
+/// How often an audit is begun, or an outcome asked for, until there is an answer: half of the answers may get lost.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What each account holds at first.
+/// The first balance of each account.
 const BALANCE: i64 = 100;
 
 /// The accounts of the bank.
 #[derive(Clone)]
 pub(super) struct Accounts {
-    /// One in each store: account N is in the collection N modulo their number.
+    /// One collection in each store: account N is in the collection N modulo their number.
     namespaces: Vec<Namespace>,
     count: u32,
 }
 
 /// How a transfer ended.
 pub(super) enum Transferred {
-    /// It is done, says the library.
-    Told,
-    /// The library could not say, and what became of it was asked for by id.
-    Asked(Told),
+    /// The commit was acknowledged.
+    Acknowledged,
+    /// The answer to the commit was lost; the worker has asked for the outcome.
+    Asked(CommitOutcome),
 }
 
-/// One account as it was read.
+/// An account as it was read.
 struct Account {
     number: u32,
     balance: i64,
@@ -46,34 +47,33 @@ struct Account {
 }
 
 impl Accounts {
-    /// So many, shared out among so many stores.
+    /// Returns `count` accounts, spread over `stores` stores.
     pub(super) fn new(count: u32, stores: u32) -> Result<Self> {
         let namespaces = (0..stores as usize).map(Accounts::namespace_in).collect::<Result<_, _>>()?;
         Ok(Accounts { namespaces, count })
     }
 
-    /// Where those of a store are, by its place.
+    /// Returns the collection of accounts in the store with this index.
     pub(super) fn namespace_in(store: usize) -> handfast_store::Result<Namespace> {
         let name = if store == 0 { "accounts".to_owned() } else { format!("accounts_{}", store + 1) };
         Namespace::new("handfast_bank", name)
     }
 
-    /// Where they are.
     pub(super) fn namespaces(&self) -> &[Namespace] {
         &self.namespaces
     }
 
-    /// Where an account is.
+    /// Returns the collection that holds an account.
     fn namespace_of(&self, number: u32) -> &Namespace {
         &self.namespaces[number as usize % self.namespaces.len()]
     }
 
-    /// The money that is there.
+    /// Returns the sum of all first balances.
     pub(super) fn total(accounts: u32) -> i64 {
         i64::from(accounts) * BALANCE
     }
 
-    /// Puts the money in, in one transaction.
+    /// Opens all accounts with their first balance, in one transaction.
     pub(super) async fn fill(&self, mechanism: &Mechanism, recorder: &Recorder) -> Result<()> {
         for namespace in &self.namespaces {
             mechanism.drop_collection(namespace).await?;
@@ -89,15 +89,15 @@ impl Accounts {
         recorder.record(EventKind::Ok, 0, writes, None)
     }
 
-    async fn open<W: Work>(&self, mut work: W, accounts: &[Account]) -> Result<(), W::Error> {
+    async fn open<T: OpenTransaction>(&self, mut tx: T, accounts: &[Account]) -> Result<(), T::Error> {
         for account in accounts {
-            work.open(self.namespace_of(account.number), account.document()).await?;
+            tx.insert_account(self.namespace_of(account.number), account.document()).await?;
         }
-        work.commit().await
+        tx.commit().await
     }
 
-    /// Reads all accounts of one snapshot, and returns the sum; none if it was refused. What happens `meanwhile`, after the
-    /// snapshot was taken, it must not see.
+    /// Reads all accounts in one snapshot, and returns their sum; none if the transaction was refused. The snapshot must not contain
+    /// what happens `meanwhile`, after it was taken.
     pub(super) async fn audit(
         &self,
         mechanism: &Mechanism,
@@ -108,8 +108,8 @@ impl Accounts {
         let planned: Vec<MicroOp> = (0..self.count).map(|number| read(number, Seen::Nothing, None)).collect();
         recorder.record(EventKind::Invoke, process, planned.clone(), None)?;
         let found = match mechanism {
-            Mechanism::Library(database, _) => self.look(begin(database).await?, meanwhile).await?,
-            Mechanism::Server(server) => self.look(server.begin(recorder).await?, meanwhile).await?,
+            Mechanism::Library(database, _) => self.read_all(begin(database).await?, meanwhile).await?,
+            Mechanism::Server(server) => self.read_all(server.begin(recorder).await?, meanwhile).await?,
         };
         let documents = match found {
             Err(conflict) => {
@@ -123,30 +123,30 @@ impl Accounts {
         Ok(Some(accounts.iter().map(|account| account.balance).sum()))
     }
 
-    /// All accounts of one snapshot, or what was in the way.
-    async fn look<W: Work>(
+    /// Returns all accounts of one snapshot, or the conflict.
+    async fn read_all<T: OpenTransaction>(
         &self,
-        mut work: W,
+        mut tx: T,
         meanwhile: impl Future<Output = Result<()>> + Send,
     ) -> Result<Result<Vec<RawDocumentBuf>, StoreError>> {
-        // The snapshot of a server's transaction is that of its first look.
-        let first = work.look(self.namespace_of(0), 0).await;
+        // A server takes the snapshot of a transaction at its first read.
+        let first = tx.find_account(self.namespace_of(0), 0).await;
         meanwhile.await?;
         let found = match first {
-            Ok(_) => self.look_at_all(&mut work).await,
+            Ok(_) => self.find_all_accounts(&mut tx).await,
             Err(error) => Err(error),
         };
         let ended = match found {
-            Ok(documents) => work.commit().await.map(|()| documents),
+            Ok(documents) => tx.commit().await.map(|()| documents),
             Err(error) => Err(error),
         };
-        ended.map_or_else(|error| Ok(Err(W::conflict(error).map_err(Into::into)?)), |documents| Ok(Ok(documents)))
+        ended.map_or_else(|error| Ok(Err(T::conflict(error).map_err(Into::into)?)), |documents| Ok(Ok(documents)))
     }
 
-    async fn look_at_all<W: Work>(&self, work: &mut W) -> Result<Vec<RawDocumentBuf>, W::Error> {
+    async fn find_all_accounts<T: OpenTransaction>(&self, tx: &mut T) -> Result<Vec<RawDocumentBuf>, T::Error> {
         let mut all = Vec::new();
         for namespace in &self.namespaces {
-            all.extend(work.look_at_all(namespace).await?);
+            all.extend(tx.find_all_accounts(namespace).await?);
         }
         Ok(all)
     }
@@ -158,64 +158,64 @@ impl Accounts {
         options: TransactionOptions,
         recorder: &Arc<Recorder>,
         process: i64,
-        (from, to, amount): (u32, u32, i64),
+        transfer: MoneyTransfer,
     ) -> Result<Transferred> {
         match mechanism {
             Mechanism::Library(database, _) => {
-                self.transfer_by_library(database, options, recorder, process, (from, to, amount)).await
+                self.transfer_by_library(database, options, recorder, process, transfer).await
             }
-            Mechanism::Server(server) => self.transfer_by_server(server, recorder, process, (from, to, amount)).await,
+            Mechanism::Server(server) => self.transfer_by_server(server, recorder, process, transfer).await,
         }
     }
 
-    /// In the closure form, which runs it again by itself.
+    /// Makes a transfer in the closure form, which repeats it by itself.
     async fn transfer_by_library(
         &self,
         database: &Database,
         options: TransactionOptions,
         recorder: &Arc<Recorder>,
         process: i64,
-        (from, to, amount): (u32, u32, i64),
+        transfer: MoneyTransfer,
     ) -> Result<Transferred> {
-        let runs = Runs::begin(Arc::clone(recorder), process, [from, to])?;
-        let listening = Arc::clone(&runs);
-        let options = TransactionOptions { on_retry: OnRetry::new(move |why| listening.again(why)), ..options };
+        let attempts = Attempts::begin(Arc::clone(recorder), process, [transfer.from, transfer.to])?;
+        let on_retry = Arc::clone(&attempts);
+        let options = TransactionOptions { on_retry: OnRetry::new(move |why| on_retry.retry(why)), ..options };
         let run = |mut tx: Transaction| {
-            let runs = &runs;
+            let attempts = &attempts;
             async move {
-                // Whoever may have to ask for the outcome has the name before the commit.
+                // The outcome can be asked for by an id that is known before the commit.
                 let _ = tx.id();
-                runs.did(self.moved(&mut tx, from, to, amount, runs.marks()).await?);
+                attempts.set_operations(self.move_money(&mut tx, transfer, attempts.marks()).await?);
                 Ok(())
             }
         };
         match database.transaction_with(options, run).await {
-            Ok(()) => runs.end(EventKind::Ok, None).map(|()| Transferred::Told),
-            Err(Error::CommitUnknown { id, .. }) => ask(database, id, &runs).await.map(Transferred::Asked),
+            Ok(()) => attempts.end(EventKind::Ok, None).map(|()| Transferred::Acknowledged),
+            Err(Error::CommitUnknown { id, .. }) => ask_outcome(database, id, &attempts).await.map(Transferred::Asked),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// As drivers do it: the whole transaction again after a conflict, the commit alone after a lost answer.
+    /// Makes a transfer as drivers do: repeats the transaction after a conflict, and the commit alone after a lost answer.
     async fn transfer_by_server(
         &self,
         server: &Arc<ServerSide>,
         recorder: &Arc<Recorder>,
         process: i64,
-        (from, to, amount): (u32, u32, i64),
+        transfer: MoneyTransfer,
     ) -> Result<Transferred> {
-        let runs = Runs::begin(Arc::clone(recorder), process, [from, to])?;
+        let attempts = Attempts::begin(Arc::clone(recorder), process, [transfer.from, transfer.to])?;
         let mut attempt = 0;
         loop {
-            match self.attempt(server, recorder, (from, to, amount), &runs).await {
-                Ok(()) => return runs.end(EventKind::Ok, None).map(|()| Transferred::Told),
+            match self.attempt(server, recorder, transfer, &attempts).await {
+                Ok(()) => return attempts.end(EventKind::Ok, None).map(|()| Transferred::Acknowledged),
                 Err(TransactionError::Transient(why)) => {
-                    server.note_conflict();
-                    runs.again(&why);
+                    server.count_conflict();
+                    attempts.retry(&why);
                 }
                 Err(TransactionError::Unknown(error)) => {
-                    runs.end(EventKind::Info, Some(error.to_string()))?;
-                    return Ok(Transferred::Asked(Told::Unknown));
+                    attempts.end(EventKind::Info, Some(error.to_string()))?;
+                    return Ok(Transferred::Asked(CommitOutcome::Unknown));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -228,13 +228,13 @@ impl Accounts {
         &self,
         server: &Arc<ServerSide>,
         recorder: &Recorder,
-        (from, to, amount): (u32, u32, i64),
-        runs: &Runs,
+        transfer: MoneyTransfer,
+        attempts: &Attempts,
     ) -> Result<(), TransactionError> {
         let mut tx = server.begin(recorder).await?;
-        match self.moved(&mut tx, from, to, amount, runs.marks()).await {
+        match self.move_money(&mut tx, transfer, attempts.marks()).await {
             Ok(moved) => {
-                runs.did(moved);
+                attempts.set_operations(moved);
                 tx.commit().await
             }
             Err(error) => {
@@ -244,11 +244,11 @@ impl Accounts {
         }
     }
 
-    /// How many accounts cannot be written to on the server, because an open transaction has written to them.
+    /// Returns how many accounts cannot be written to on the server, because an open transaction has written to them.
     pub(super) async fn locked(&self, server: &Arc<ServerSide>, recorder: &Recorder) -> Result<u64> {
         let mut locked = 0;
         for number in 0..self.count {
-            let mut tx: OnServer = server.begin(recorder).await?;
+            let mut tx: ServerTransaction = server.begin(recorder).await?;
             let touched = tx.touch(self.namespace_of(number), number).await;
             tx.roll_back().await;
             match touched {
@@ -259,18 +259,17 @@ impl Accounts {
         Ok(locked)
     }
 
-    async fn moved<W: Work>(
+    /// Reads and writes both accounts; returns the operations for the history.
+    async fn move_money<T: OpenTransaction>(
         &self,
-        work: &mut W,
-        from: u32,
-        to: u32,
-        amount: i64,
+        tx: &mut T,
+        MoneyTransfer { from, to, amount }: MoneyTransfer,
         marks: [i64; 2],
-    ) -> Result<Vec<MicroOp>, W::Error> {
+    ) -> Result<Vec<MicroOp>, T::Error> {
         let mut operations = Vec::with_capacity(4);
         let mut written = Vec::with_capacity(2);
         for ((number, change), mark) in [(from, -amount), (to, amount)].into_iter().zip(marks) {
-            let found = work.look(self.namespace_of(number), number).await?;
+            let found = tx.find_account(self.namespace_of(number), number).await?;
             let account = found.as_ref().map(Account::read).transpose().ok().flatten();
             let Some(account) = account else {
                 let text = format!("account {number} of {} is missing or damaged", self.namespace_of(number));
@@ -280,36 +279,38 @@ impl Accounts {
             written.push(Account { number, balance: account.balance + change, mark });
         }
         for account in written {
-            work.set(self.namespace_of(account.number), account.number, account.balance, account.mark).await?;
+            tx.set_balance(self.namespace_of(account.number), account.number, account.balance, account.mark).await?;
             operations.push(account.write());
         }
         Ok(operations)
     }
 }
 
-/// The answer to a commit got lost, and the library's own question too: what became of it?
-async fn ask(database: &Database, id: TransactionId, runs: &Runs) -> Result<Told> {
+/// Asks for the outcome of a commit whose answer was lost, as was the answer to the library's own question.
+async fn ask_outcome(database: &Database, id: TransactionId, attempts: &Attempts) -> Result<CommitOutcome> {
     let note = |what: &str| Some(format!("its answer was lost; asked for by id, it {what}"));
-    let mut attempts = 1;
+    let mut asked = 1;
     loop {
         match database.outcome(id).await {
             Ok(Outcome::Committed(_)) => {
-                return runs.end(EventKind::Ok, note("had committed")).map(|()| Told::Committed);
+                return attempts.end(EventKind::Ok, note("had committed")).map(|()| CommitOutcome::Committed);
             }
             Ok(Outcome::RolledBack) => {
-                return runs.end(EventKind::Fail, note("was rolled back")).map(|()| Told::RolledBack);
+                return attempts.end(EventKind::Fail, note("was rolled back")).map(|()| CommitOutcome::RolledBack);
             }
             // Outcomes are not forgotten while the bank is open.
             Ok(Outcome::Forgotten) => {
-                return runs.end(EventKind::Info, note("was forgotten")).map(|()| Told::Unknown);
+                return attempts.end(EventKind::Info, note("was forgotten")).map(|()| CommitOutcome::Unknown);
             }
-            Err(_) if attempts < ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return runs.end(EventKind::Info, Some(error.to_string())).map(|()| Told::Unknown),
+            Err(_) if asked < ATTEMPTS_MAX => asked += 1,
+            Err(error) => {
+                return attempts.end(EventKind::Info, Some(error.to_string())).map(|()| CommitOutcome::Unknown);
+            }
         }
     }
 }
 
-/// Begins an audit, which is no closure: what goes by beneath its snapshot is to happen once. Where timestamps come from far away, an answer may get lost on the way: then it is asked for again.
+/// Begins an audit. It is no closure, because the transfer beside it is to happen once; a begin whose answer was lost is repeated here.
 async fn begin(database: &Database) -> Result<Transaction, Error> {
     let mut attempts = 1;
     loop {

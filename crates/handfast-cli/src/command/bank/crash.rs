@@ -1,12 +1,12 @@
-//! The workers in a process of their own, which is killed and started again; or in several, at the same time on one store.
+//! The workers in a child process that is killed and started again, or in several at the same time on one store.
 //!
 //! ```text
 //! parent   start ── read events ── SIGKILL ── read what is left ── start again ── .. ── close its input ── last events
-//! child             begin .. commit .. x      (what was begun and has no end: nobody knows)
+//! child             begin .. commit .. x      (begun without an end: the outcome is unknown)
 //! ```
 //!
-//! The child writes each event to its standard output as it happens, before it goes on: so whatever it did, the parent
-//! has read that it was begun. It ends when its standard input does, also when the parent dies.
+//! The child writes each event to its standard output before it goes on: so the parent has read the beginning of all that it
+//! did. It ends when its standard input does, also when the parent dies.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Write};
@@ -24,33 +24,33 @@ use tokio::task::JoinSet;
 
 use super::accounts::Accounts;
 use super::arguments::BankMechanism;
-use super::doubts::Doubts;
+use super::lost_answers::LostAnswers;
 use super::mechanism::Mechanism;
 use super::progress::Progress;
-use super::record::{Aside, Recorder, aside_of};
+use super::record::{Recorder, SideMessage, side_message_of};
 use super::workers::{PROCESSES, Workers};
-use super::{OpenedBank, Run, STORE_VARIABLE, Work};
+use super::{OpenedBank, Run, RunResult, STORE_VARIABLE};
 use crate::store::Location;
 
-/// A child lives at least and at most so long before it is killed.
-const LIFE: std::ops::Range<u64> = 150..900;
+/// The shortest and longest life of a child before it is killed, in milliseconds.
+const LIFE_MILLIS: std::ops::Range<u64> = 150..900;
 /// Marks that one child may use.
 const MARKS: i64 = 1 << 40;
 
 /// The child: works until its standard input ends.
 pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: Sources) -> Result<()> {
-    // What happens to one is not to happen to the next again.
+    // Each child makes other choices.
     let run = &Run { seed: run.seed.wrapping_add(u64::from(first)), ..run.clone() };
     let opened = OpenedBank::open(run, location, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
-    let witness = opened.witness();
-    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).telling(Arc::clone(&witness)));
+    let outcomes = opened.outcomes();
+    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).reporting_to_parent(Arc::clone(&outcomes)));
     let first = i64::from(first) * PROCESSES;
     let accounts = Accounts::new(run.accounts, location.store_count())?;
-    let workers = Workers::new(run, accounts, opened.mechanism.clone(), recorder, witness, sources, first)?;
+    let workers = Workers::new(run, accounts, opened.mechanism.clone(), recorder, outcomes, sources, first)?;
     let ended = async {
         let mut nothing = [0];
-        // An error means the same: nobody is there.
+        // An error means the same: the parent is gone.
         let _ = tokio::io::stdin().read(&mut nothing).await;
     };
     tokio::select! {
@@ -60,7 +60,7 @@ pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: S
     opened.close().await.map(|_| ())
 }
 
-/// Standard output, one write a call: an event is with the parent once it is written.
+/// Standard output without a buffer: the parent has an event once it is written.
 struct Unbuffered;
 
 impl Write for Unbuffered {
@@ -73,14 +73,15 @@ impl Write for Unbuffered {
     }
 }
 
-/// The parent: kills and restarts until enough was killed and enough was moved. Each of several processes is killed its share.
+/// Runs the parent: kills and restarts children until there were enough kills and enough transfers. Each of several slots has its share
+/// of the kills.
 pub(super) async fn run(
     run: &Run,
     location: &Location,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     progress: &Arc<Progress>,
-) -> Result<Work> {
+) -> Result<RunResult> {
     let began = sources.clock.elapsed();
     let shared = Arc::new(Shared {
         run: run.clone(),
@@ -91,56 +92,57 @@ pub(super) async fn run(
         last: AtomicU32::new(0),
         committed: Arc::default(),
     });
-    let mut seats = JoinSet::new();
-    for seat in 0..run.processes {
-        seats.spawn(Arc::clone(&shared).one_after_the_other(seat));
+    let mut slots = JoinSet::new();
+    for slot in 0..run.processes {
+        slots.spawn(Arc::clone(&shared).run_children(slot));
     }
-    let mut work = Work::default();
-    while let Some(done) = seats.join_next().await {
+    let mut work = RunResult::default();
+    while let Some(done) = slots.join_next().await {
         let done = done??;
         work.committed += done.committed;
         work.conflicts += done.conflicts;
         work.under_way += done.under_way;
-        work.doubts += done.doubts;
+        work.lost_answers += done.lost_answers;
         work.kills += done.kills;
     }
     work.took = sources.clock.elapsed().saturating_sub(began);
     Ok(work)
 }
 
-/// What those have in common who kill and restart.
+/// The state that all slots share.
 struct Shared {
     run: Run,
     location: Location,
     sources: Sources,
     recorder: Arc<Recorder>,
     progress: Arc<Progress>,
-    /// The number of the process that was started last.
+    /// The number of the child that was started last.
     last: AtomicU32,
-    /// Transfers of all of them.
+    /// Transfers of all children.
     committed: Arc<AtomicU64>,
 }
 
 impl Shared {
-    /// One process after the other in the same seat, until it was killed its share and all of them have moved enough.
-    async fn one_after_the_other(self: Arc<Self>, seat: u32) -> Result<Work> {
+    /// Runs one child after another in a slot, until the slot had its share of kills and all children together made enough transfers.
+    async fn run_children(self: Arc<Self>, slot: u32) -> Result<RunResult> {
         let Shared { run, location, sources, recorder, progress, .. } = &*self;
-        let random = SeededRandom::new(run.seed.wrapping_add(u64::from(seat)) ^ 0x006b_696c_6c73);
-        let (kills, workers) = (share(run.kills, seat, run.processes), share(run.workers, seat, run.processes));
-        let mut work = Work::default();
+        let random = SeededRandom::new(run.seed.wrapping_add(u64::from(slot)) ^ 0x006b_696c_6c73);
+        let (kills, workers) = (share(run.kills, slot, run.processes), share(run.workers, slot, run.processes));
+        let mut work = RunResult::default();
         loop {
             let last = work.kills >= kills;
-            let incarnation = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            let child_number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
             let (recorder, progress) = (Arc::clone(recorder), Arc::clone(progress));
             let all = Arc::clone(&self.committed);
-            let killed = Lifetime { run, location, incarnation, workers, recorder, progress, all };
-            let life = Duration::from_millis(LIFE.start + random.next_u64() % (LIFE.end - LIFE.start));
-            let tally = killed.live(if last { None } else { Some(life) }).await?;
+            let child = ChildRun { run, location, child_number, workers, recorder, progress, all };
+            let life =
+                Duration::from_millis(LIFE_MILLIS.start + random.next_u64() % (LIFE_MILLIS.end - LIFE_MILLIS.start));
+            let tally = child.run(if last { None } else { Some(life) }).await?;
             work.committed += tally.committed;
-            work.conflicts += tally.followed.failed;
+            work.conflicts += tally.events.failed;
             work.under_way += tally.open;
-            work.doubts += tally.followed.doubts;
-            end_sessions(run, location, sources, &tally.followed.sessions).await?;
+            work.lost_answers += tally.events.lost_answers;
+            end_sessions(run, location, sources, &tally.events.sessions).await?;
             if last {
                 return Ok(work);
             }
@@ -150,16 +152,15 @@ impl Shared {
     }
 }
 
-/// What one of several has of something that is shared out.
-fn share(all: u32, seat: u32, seats: u32) -> u32 {
-    all / seats + u32::from(seat < all % seats)
+/// Returns the share of a slot in a number that is divided among all.
+fn share(all: u32, slot: u32, slots: u32) -> u32 {
+    all / slots + u32::from(slot < all % slots)
 }
 
-/// Ends what a process that is no more has left open on the server; otherwise it would be in the others' way until its time is
-/// over.
+/// Ends the sessions of a killed child on the server: otherwise their open transactions would block others until their time is over.
 async fn end_sessions(run: &Run, location: &Location, sources: &Sources, sessions: &[[u8; 16]]) -> Result<()> {
     if run.mechanism == BankMechanism::Transaction {
-        // Whoever meets a lock of a dead process takes it away.
+        // Other transactions resolve the locks of a killed child.
         return Ok(());
     }
     let opened = OpenedBank::open(run, location, sources).await?;
@@ -169,10 +170,10 @@ async fn end_sessions(run: &Run, location: &Location, sources: &Sources, session
     opened.close().await.map(|_| ())
 }
 
-struct Lifetime<'a> {
+struct ChildRun<'a> {
     run: &'a Run,
     location: &'a Location,
-    incarnation: u32,
+    child_number: u32,
     workers: u32,
     recorder: Arc<Recorder>,
     progress: Arc<Progress>,
@@ -180,24 +181,24 @@ struct Lifetime<'a> {
     all: Arc<AtomicU64>,
 }
 
-/// What one child did, as far as it came to tell.
+/// What a child did, as far as it has reported it.
 #[derive(Default)]
-struct Tally {
+struct ChildTally {
     committed: u64,
-    /// Begun without an end.
+    /// Transactions that were begun and have no end.
     open: u64,
-    followed: Followed,
+    events: ChildEvents,
 }
 
-impl Lifetime<'_> {
-    /// One child's life, until it is killed, or until enough was moved if it is not to be killed.
-    async fn live(self, life: Option<Duration>) -> Result<Tally> {
+impl ChildRun<'_> {
+    /// Runs a child until it is killed after `life`; without `life`, until all children together made enough transfers.
+    async fn run(self, life: Option<Duration>) -> Result<ChildTally> {
         let mut child = self.start()?;
         let output = child.stdout.take().context("the child has no output")?;
         let (committed, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicI64::new(0)));
-        let (told, begun) = ([Arc::clone(&committed), Arc::clone(&self.all)], Arc::clone(&open));
+        let (counters, begun) = ([Arc::clone(&committed), Arc::clone(&self.all)], Arc::clone(&open));
         let (recorder, progress) = (Arc::clone(&self.recorder), Arc::clone(&self.progress));
-        let reading = tokio::task::spawn_blocking(move || follow(output, &recorder, &progress, &told, &begun));
+        let reading = tokio::task::spawn_blocking(move || follow(output, &recorder, &progress, &counters, &begun));
         match life {
             Some(life) => {
                 tokio::time::sleep(life).await;
@@ -211,11 +212,11 @@ impl Lifetime<'_> {
                 drop(child.stdin.take());
             }
         }
-        let followed = reading.await??;
+        let events = reading.await??;
         let status = tokio::task::spawn_blocking(move || child.wait()).await??;
         ensure!(life.is_some() || status.success(), "the workers ended with {status}");
         let open = u64::try_from(open.load(Ordering::Relaxed)).unwrap_or(0);
-        Ok(Tally { committed: committed.load(Ordering::Relaxed), open, followed })
+        Ok(ChildTally { committed: committed.load(Ordering::Relaxed), open, events })
     }
 
     fn start(&self) -> Result<Child> {
@@ -242,53 +243,53 @@ impl Lifetime<'_> {
         command.args(["--accounts", &run.accounts.to_string(), "--workers", &self.workers.to_string()]);
         command.args(["--isolation", isolation, "--seed", &run.seed.to_string()]);
         let lost_percent = f64::from(run.lost_replies_per_thousand) / 10.0;
-        command.args(["--lost-replies", &lost_percent.to_string(), "--child", &self.incarnation.to_string()]);
+        command.args(["--lost-replies", &lost_percent.to_string(), "--child", &self.child_number.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command.spawn().context("the workers cannot be started")
     }
 }
 
-/// What a child has told once it is gone.
+/// Counts over the events of a child.
 #[derive(Default)]
-struct Followed {
-    /// Runs that were rolled back.
+struct ChildEvents {
+    /// Attempts that were rolled back.
     failed: u64,
-    doubts: Doubts,
-    /// Of the server, that it has used.
+    lost_answers: LostAnswers,
+    /// Sessions of the server that the child has used.
     sessions: Vec<[u8; 16]>,
 }
 
-/// Takes over what a child records, up to its end.
+/// Copies the events of a child into the history, up to the end of its output.
 fn follow(
     output: impl std::io::Read,
     recorder: &Recorder,
     progress: &Progress,
     committed: &[Arc<AtomicU64>],
     open: &AtomicI64,
-) -> Result<Followed> {
+) -> Result<ChildEvents> {
     let mut reader = HistoryReader::new(BufReader::new(output));
-    let mut followed = Followed::default();
-    // When the first run of a process's transfer began.
+    let mut events = ChildEvents::default();
+    // When the first attempt of a transfer began, by the process of the history.
     let mut begun: HashMap<i64, i64> = HashMap::new();
     loop {
         let event = match reader.next_item() {
             Ok(Some(Item::Event(event))) => event,
             Ok(Some(Item::Header(_))) => continue,
-            Ok(None) => return Ok(followed),
-            // The line that was being written when the child died: what it tells was not yet to be relied on.
+            Ok(None) => return Ok(events),
+            // The line that was being written when the child was killed.
             Err(handfast_history::Error::Line { .. }) if reader.next_item().is_ok_and(|rest| rest.is_none()) => {
-                return Ok(followed);
+                return Ok(events);
             }
             Err(error) => bail!("the workers recorded something that is no history: {error}"),
         };
-        match aside_of(&event)? {
+        match side_message_of(&event)? {
             None => {}
-            Some(Aside::Doubts(doubts)) => {
-                followed.doubts = doubts;
+            Some(SideMessage::LostAnswers(lost_answers)) => {
+                events.lost_answers = lost_answers;
                 continue;
             }
-            Some(Aside::Session(id)) => {
-                followed.sessions.push(id);
+            Some(SideMessage::Session(id)) => {
+                events.sessions.push(id);
                 continue;
             }
         }
@@ -301,7 +302,7 @@ fn follow(
             }
             EventKind::Ok | EventKind::Fail | EventKind::Info => {
                 open.fetch_sub(1, Ordering::Relaxed);
-                followed.failed += u64::from(event.kind == EventKind::Fail);
+                events.failed += u64::from(event.kind == EventKind::Fail);
                 let first = if event.kind == EventKind::Fail { None } else { begun.remove(&event.process) };
                 if event.kind == EventKind::Ok && is_transfer {
                     for count in committed {

@@ -1,4 +1,4 @@
-//! How money is moved: by transactions of the library, or by those that a server has itself.
+//! The two kinds of transactions that move money: those of the library, and those of a server.
 
 use std::sync::Arc;
 
@@ -7,29 +7,27 @@ use bson::rawdoc;
 use handfast_store::{DocumentStore, Namespace, StoreExt, Ticket, ticket};
 use handfast_txn::Database;
 
-use super::doubts::LostAnswers;
+use super::lost_answers::LossCounter;
 use super::server_side::ServerSide;
 
-/// By whose transactions.
 #[derive(Clone)]
 pub(super) enum Mechanism {
-    /// Those of the library, over a store that may lose answers.
-    Library(Database, LostAnswers),
-    /// Those of a server.
+    /// Transactions of the library, over a store that may lose answers.
+    Library(Database, LossCounter),
+    /// Transactions of a server.
     Server(Arc<ServerSide>),
 }
 
-/// What became of transactions in this process so far.
+/// Counts of transactions in this process so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     /// Neither committed nor rolled back.
     pub(super) open: u64,
     /// Rolled back because of another one.
     pub(super) conflicts: u64,
-    /// Answers that got lost.
     pub(super) answers_lost: u64,
     /// Commits whose answer was lost, and that were found to be done.
-    pub(super) settled: u64,
+    pub(super) found_committed: u64,
 }
 
 impl Mechanism {
@@ -37,8 +35,12 @@ impl Mechanism {
         match self {
             Mechanism::Library(database, lost_answers) => {
                 let counts = database.counts();
-                let (open, conflicts, settled) = (counts.open(), counts.conflicts, counts.settled);
-                Tally { open, conflicts, answers_lost: lost_answers(), settled }
+                Tally {
+                    open: counts.open(),
+                    conflicts: counts.conflicts,
+                    answers_lost: lost_answers(),
+                    found_committed: counts.settled,
+                }
             }
             Mechanism::Server(server) => server.tally(),
         }
@@ -51,7 +53,7 @@ impl Mechanism {
         }
     }
 
-    /// Records of outcomes that are there.
+    /// Returns how many records of outcomes the store holds.
     pub(super) async fn records(&self) -> Result<u64> {
         let records = Ticket::namespace()?;
         match self {

@@ -2,8 +2,8 @@
 //! money is there, nothing is half done, and the recorded history is one that snapshot isolation (or serializability) allows.
 //!
 //! ```text
-//! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: who reads it says whose write it saw
-//! transfer  read two accounts, write both, commit   `Database::transaction_with`; one history entry a run of the closure
+//! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: a read of it names the write that it saw
+//! transfer  read two accounts, write both, commit   `Database::transaction_with`; one history entry for each attempt
 //! audit     read all accounts of one snapshot       the sum must be the money that was put in
 //! ```
 //!
@@ -15,18 +15,18 @@
 
 mod accounts;
 pub(super) mod arguments;
+mod attempts;
 mod crash;
-mod doubts;
+mod lost_answers;
 mod mechanism;
+mod open_transaction;
 mod opened;
 mod progress;
 mod record;
 mod report;
-mod runs;
 mod server_side;
 mod steps;
 mod totals;
-mod work;
 mod workers;
 
 use std::fs::File;
@@ -40,12 +40,12 @@ use handfast_history::event::Bank;
 use handfast_history::{Header, Model, Order};
 use handfast_mongodb::SELECTION_TIMEOUT;
 use handfast_store::routed::{Route, Routing, Scope};
-use handfast_store::{Clock, Sources};
+use handfast_store::{Clock, Random, Sources};
 use handfast_txn::Isolation;
 
 use self::accounts::Accounts;
 use self::arguments::{BankArguments, BankMechanism};
-use self::doubts::Doubts;
+use self::lost_answers::LostAnswers;
 use self::opened::OpenedBank;
 use self::progress::Progress;
 use self::record::Recorder;
@@ -59,16 +59,15 @@ use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 use crate::store::{Directory, Location, Servers};
 
-/// What names a server where no flag does; a child is told so, because others can see a command line.
+/// Names the servers where no flag does, and for child processes, because others can see a command line.
 const STORE_VARIABLE: &str = "HANDFAST_STORE";
 
-/// What a run is about.
 #[derive(Clone, Debug)]
 struct Run {
     mechanism: BankMechanism,
     accounts: u32,
     workers: u32,
-    /// Of the program, which have the workers between them.
+    /// Processes of the program, which share the workers.
     processes: u32,
     transfers: u64,
     isolation: Isolation,
@@ -77,14 +76,33 @@ struct Run {
     seed: u64,
 }
 
-/// What a run came to, before it is judged.
+/// A transfer that a worker makes.
+#[derive(Clone, Copy)]
+struct MoneyTransfer {
+    from: u32,
+    to: u32,
+    amount: i64,
+}
+
+impl MoneyTransfer {
+    /// Returns a transfer of 1 to `amount_max` between two different accounts.
+    fn random(random: &dyn Random, accounts: u32, amount_max: u64) -> Self {
+        let count = u64::from(accounts);
+        let from = random.next_u64() % count;
+        let to = (from + 1 + random.next_u64() % (count - 1)) % count;
+        let amount = 1 + (random.next_u64() % amount_max) as i64;
+        MoneyTransfer { from: from as u32, to: to as u32, amount }
+    }
+}
+
+/// The counts of a run, before its history is judged.
 #[derive(Default)]
-struct Work {
+struct RunResult {
     committed: u64,
     conflicts: u64,
-    doubts: Doubts,
+    lost_answers: LostAnswers,
     kills: u32,
-    /// Begun when a kill came.
+    /// Transfers that were under way at kills.
     under_way: u64,
     took: Duration,
 }
@@ -115,7 +133,7 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     let header = Header {
         model: Some(Model::RwRegister),
         isolation: Some(expected(run.isolation)),
-        // What several processes tell is read as it comes, not as it happened.
+        // Events of several processes are read in the order in which they arrive, not in which they happened.
         order: Some(if run.processes > 1 { Order::Session } else { Order::RealTime }),
         bank: Some(Bank { total: Accounts::total(run.accounts), accounts: u64::from(run.accounts) }),
     };
@@ -138,7 +156,7 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-/// Several processes need a store that takes several.
+/// Refuses several processes on a store that takes only one.
 fn check_processes(run: &Run, location: Option<&Location>) -> Result<()> {
     let why = match location {
         _ if run.processes == 1 => return Ok(()),
@@ -187,7 +205,7 @@ fn directory(path: PathBuf) -> Location {
     Location::Directory(Directory { path, options: handfast_embedded::Options::default() })
 }
 
-/// The first of several stores has the rest beside its accounts, each other one its accounts alone.
+/// Routes the accounts of each store; the first store has all other collections, too.
 fn routes(stores: &Stores) -> handfast_store::Result<Vec<Route>> {
     let names: Vec<&str> = stores.0.iter().filter_map(|store| store.name.as_deref()).collect();
     let [_, _, ..] = stores.0.as_slice() else { return Ok(Vec::new()) };
@@ -238,7 +256,7 @@ fn expected(isolation: Isolation) -> handfast_history::Isolation {
     }
 }
 
-/// Puts the money in. Says how many records of outcomes were there before.
+/// Opens the accounts with their money, and returns how many records of outcomes were there before.
 async fn prepare(
     run: &Run,
     location: &Location,
@@ -260,44 +278,44 @@ async fn prepare(
     Ok(records)
 }
 
-/// All workers in this process.
+/// Runs all workers in this process.
 async fn work_here(
     run: &Run,
     location: &Location,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     progress: &Arc<Progress>,
-) -> Result<Work> {
+) -> Result<RunResult> {
     let opened = OpenedBank::open(run, location, sources).await?;
     let began = sources.clock.elapsed();
-    let witness = opened.witness();
+    let outcomes = opened.outcomes();
     let accounts = Accounts::new(run.accounts, location.store_count())?;
     let workers = Workers::new(
         run,
         accounts,
         opened.mechanism.clone(),
         Arc::clone(recorder),
-        Arc::clone(&witness),
+        Arc::clone(&outcomes),
         sources.clone(),
         1,
     )?;
     let progress = Arc::clone(progress);
     let committed = workers.run(run.transfers, move |took| progress.transferred(took)).await?;
     let took = sources.clock.elapsed().saturating_sub(began);
-    let doubts = witness.doubts();
-    drop(witness);
+    let lost_answers = outcomes.lost_answers();
+    drop(outcomes);
     let tally = opened.close().await?;
     ensure!(tally.open == 0, "{} transactions were left open", tally.open);
-    Ok(Work { committed, conflicts: tally.conflicts, doubts, kills: 0, under_way: 0, took })
+    Ok(RunResult { committed, conflicts: tally.conflicts, lost_answers, kills: 0, under_way: 0, took })
 }
 
-/// What is there at the end, opened anew.
-struct End {
+/// The store at the end, opened anew.
+struct FinalState {
     total: i64,
     expected: i64,
     /// Records of outcomes that are there and were not before.
     records: u64,
-    /// They are to stay for their time, whoever wants them gone.
+    /// The store keeps the records for their retention time.
     records_stay: bool,
     locks: u64,
 }
@@ -308,7 +326,7 @@ async fn audit(
     sources: &Sources,
     recorder: &Arc<Recorder>,
     records_before: u64,
-) -> Result<End> {
+) -> Result<FinalState> {
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
     let opened = OpenedBank::open(&quiet, location, sources).await?;
     let accounts = Accounts::new(run.accounts, location.store_count())?;
@@ -320,7 +338,7 @@ async fn audit(
     let records = opened.mechanism.records().await?.saturating_sub(records_due);
     let locks = opened.locks(&accounts, recorder).await?;
     opened.close().await?;
-    Ok(End { total, expected: Accounts::total(run.accounts), records, records_stay: !are_forgotten, locks })
+    Ok(FinalState { total, expected: Accounts::total(run.accounts), records, records_stay: !are_forgotten, locks })
 }
 
 fn judge(history: &Path) -> Result<handfast_history::Verdict> {
@@ -328,7 +346,7 @@ fn judge(history: &Path) -> Result<handfast_history::Verdict> {
     Ok(handfast_history::judge(BufReader::new(file), None, None)?)
 }
 
-/// Time since the recorder began, for the history.
+/// Returns the time since the recorder began, for the history.
 fn nanoseconds(clock: &dyn Clock) -> Option<i64> {
     i64::try_from(clock.elapsed().as_nanos()).ok()
 }

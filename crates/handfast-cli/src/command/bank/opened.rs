@@ -12,13 +12,13 @@ use handfast_txn::{Database, PercolatorOptions};
 use super::Run;
 use super::accounts::Accounts;
 use super::arguments::BankMechanism;
-use super::doubts::{LostAnswers, Witness};
+use super::lost_answers::{LossCounter, OutcomeCounter};
 use super::mechanism::{Mechanism, Tally};
 use super::record::Recorder;
 use super::server_side::ServerSide;
 use crate::store::{Access, Location, OpenedStore};
 
-/// How often the end of what goes on in the background is asked for.
+/// How often a flush is repeated whose answer is lost.
 const FLUSHES_MAX: u32 = 10;
 
 /// The accounts' store with what makes transactions over it; with `--lost-replies` the store loses answers.
@@ -29,7 +29,7 @@ pub(super) struct OpenedBank {
 }
 
 /// Returns a counter of the faults that a store has met, if it is one that does.
-fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> LostAnswers {
+fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> LossCounter {
     Arc::new(move || faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64))
 }
 
@@ -77,13 +77,12 @@ impl OpenedBank {
         self.store.as_ref().is_some_and(OpenedStore::is_on_handfast)
     }
 
-    /// Who counts what became of lost answers.
-    pub(super) fn witness(&self) -> Arc<Witness> {
-        Arc::new(Witness::new(self.mechanism.clone()))
+    pub(super) fn outcomes(&self) -> Arc<OutcomeCounter> {
+        Arc::new(OutcomeCounter::new(self.mechanism.clone()))
     }
 
-    /// Forgets the outcomes of all transactions, and says so; on a server they stay for their time, whoever wants them gone, as a
-    /// late request may still look for one.
+    /// Forgets the outcomes of all transactions, and returns whether it did: a server keeps them for their retention time, because a
+    /// late request may look for one.
     pub(super) async fn forget_outcomes(&self) -> Result<bool> {
         match (&self.store, &self.mechanism) {
             (Some(OpenedStore::Directory { .. }), Mechanism::Library(database, _)) => {
@@ -94,7 +93,7 @@ impl OpenedBank {
         }
     }
 
-    /// Locks that transactions have left on accounts.
+    /// Returns how many locks transactions have left on accounts.
     pub(super) async fn locks(&self, accounts: &Accounts, recorder: &Recorder) -> Result<u64> {
         match (&self.store, &self.mechanism) {
             (Some(OpenedStore::Servers { store, .. }), Mechanism::Library(database, _)) => {
@@ -107,7 +106,7 @@ impl OpenedBank {
                 Ok(locks)
             }
             (_, Mechanism::Server(server)) => accounts.locked(server, recorder).await,
-            // There are none: who commits finds out by comparing.
+            // A directory has no locks: commits compare versions.
             (_, Mechanism::Library(..)) => Ok(0),
         }
     }
@@ -126,7 +125,7 @@ impl OpenedBank {
     }
 }
 
-/// Waits for what goes on in the background; asks again if the answer is one of those that get lost.
+/// Waits for the end of background work, again where the answer is lost.
 async fn flush(database: &Database) -> Result<()> {
     for _ in 0..FLUSHES_MAX {
         match database.flush().await {

@@ -1,4 +1,4 @@
-//! What people see while it runs: transfers, their rate, and how long they take.
+//! The progress bar of a run: transfers, their rate, and their durations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,9 @@ use indicatif::ProgressBar;
 /// Latencies in microseconds, up to a minute.
 pub(super) type Latencies = Histogram<u64>;
 
-/// The text is made anew after so many transfers: a quantile is a walk through a thousand numbers.
+/// The text is renewed after so many transfers: a quantile is a walk through a thousand numbers.
 const TEXT_EVERY: u64 = 32;
 
-/// Transfers as they are done.
 pub(super) struct Progress {
     bar: ProgressBar,
     latencies: Mutex<Latencies>,
@@ -28,7 +27,7 @@ impl Progress {
         Ok(Progress { bar, latencies, done: AtomicU64::new(0), kills: AtomicU32::new(0) })
     }
 
-    /// A transfer is done; from its first attempt on it took so long.
+    /// Counts a transfer, which took so long from its first attempt on.
     pub(super) fn transferred(&self, took: Duration) {
         let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         latencies.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
@@ -42,7 +41,7 @@ impl Progress {
         self.kills.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the bar away, and returns how long all of them took.
+    /// Removes the bar, and returns the durations of all transfers.
     pub(super) fn finish(&self) -> Latencies {
         self.bar.finish_and_clear();
         self.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! Records what the workers saw, in the order in which they saw it.
+//! Records what the workers saw, in their order.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,7 +9,7 @@ use handfast_history::{Event, EventKind, Header, HistoryWriter, MicroOp};
 use handfast_store::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::doubts::{Doubts, Witness};
+use super::lost_answers::{LostAnswers, OutcomeCounter};
 
 type Output = Box<dyn Write + Send>;
 
@@ -18,60 +18,61 @@ pub(super) struct Recorder {
     writer: Mutex<HistoryWriter<Output>>,
     clock: Arc<dyn Clock>,
     last_mark: AtomicI64,
-    told: Option<Told>,
+    parent: Option<Parent>,
 }
 
-/// Whoever started this process hears more than the history.
-struct Told {
-    witness: Arc<Witness>,
-    /// The doubts that were told last.
-    last: Mutex<Doubts>,
+/// Counts for the process that started this one.
+struct Parent {
+    outcomes: Arc<OutcomeCounter>,
+    /// The counts that were reported last.
+    last: Mutex<LostAnswers>,
 }
 
-/// The process that says it; no worker has this number.
-const TELLER: i64 = -1;
+/// The process number of side messages; no worker has it.
+const SIDE_MESSAGE_PROCESS: i64 = -1;
 
-/// What a process says to the one that started it, between the events of its history.
+/// A message of a process to its parent, between the events of its history.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Aside {
-    /// Of lost answers up to here.
-    Doubts(Doubts),
-    /// A session of the server is used for the first time.
+pub(super) enum SideMessage {
+    /// The counts of lost answers up to here.
+    LostAnswers(LostAnswers),
+    /// A session of the server that is used for the first time.
     Session([u8; 16]),
 }
 
-/// What an event says beside the history, if that is what it is for.
-pub(super) fn aside_of(event: &Event) -> Result<Option<Aside>> {
-    let text = event.error.as_deref().filter(|_| event.process == TELLER);
-    text.map(|text| serde_json::from_str(text).context("the workers told nonsense beside the history")).transpose()
+/// Returns the message that an event carries beside the history, if it is one.
+pub(super) fn side_message_of(event: &Event) -> Result<Option<SideMessage>> {
+    let text = event.error.as_deref().filter(|_| event.process == SIDE_MESSAGE_PROCESS);
+    text.map(|text| serde_json::from_str(text).context("the workers sent an unreadable message beside the history"))
+        .transpose()
 }
 
 impl Recorder {
     pub(super) fn new(output: impl Write + Send + 'static, header: &Header, clock: Arc<dyn Clock>) -> Result<Self> {
         let output: Output = Box::new(output);
         let writer = Mutex::new(HistoryWriter::new(output, header)?);
-        Ok(Recorder { writer, clock, last_mark: AtomicI64::new(0), told: None })
+        Ok(Recorder { writer, clock, last_mark: AtomicI64::new(0), parent: None })
     }
 
-    /// Marks from here on are above this: those of an earlier process are below it.
+    /// Starts the marks above this one: the marks of earlier processes are below it.
     pub(super) fn marks_above(self, mark: i64) -> Self {
         self.last_mark.store(mark, Ordering::Relaxed);
         self
     }
 
-    /// Says beside the events what [`aside_of`] reads; what became of lost answers before the end of a transaction, so that what
-    /// is known to have ended is told of whole.
-    pub(super) fn telling(self, witness: Arc<Witness>) -> Self {
-        Recorder { told: Some(Told { witness, last: Mutex::default() }), ..self }
+    /// Says beside the events what [`side_message_of`] reads; what became of lost answers before the end of a transaction, so that what
+    /// is known to have ended is parent of whole.
+    pub(super) fn reporting_to_parent(self, outcomes: Arc<OutcomeCounter>) -> Self {
+        Recorder { parent: Some(Parent { outcomes, last: Mutex::default() }), ..self }
     }
 
-    /// A value that nobody else writes.
+    /// Returns a value that no other write has.
     pub(super) fn mark(&self) -> i64 {
         self.last_mark.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Records that something begins or ended.
+    /// Records that a transaction begins or has ended.
     pub(super) fn record(
         &self,
         kind: EventKind,
@@ -80,34 +81,41 @@ impl Recorder {
         error: Option<String>,
     ) -> Result<()> {
         if kind != EventKind::Invoke {
-            self.tell_doubts()?;
+            self.report_lost_answers()?;
         }
         let nanoseconds = super::nanoseconds(&*self.clock);
         self.write(&Event { kind, process, transaction: None, operations, nanoseconds, error })
     }
 
-    /// Says something to whoever started this process, if anybody did.
-    pub(super) fn tell(&self, aside: &Aside) -> Result<()> {
-        if self.told.is_none() {
+    /// Sends a message to the parent process, if there is one.
+    pub(super) fn send_to_parent(&self, message: &SideMessage) -> Result<()> {
+        if self.parent.is_none() {
             return Ok(());
         }
-        let error = Some(serde_json::to_string(aside)?);
+        let error = Some(serde_json::to_string(message)?);
         let (transaction, operations, nanoseconds) = (None, Vec::new(), None);
-        self.write(&Event { kind: EventKind::Info, process: TELLER, transaction, operations, nanoseconds, error })
+        self.write(&Event {
+            kind: EventKind::Info,
+            process: SIDE_MESSAGE_PROCESS,
+            transaction,
+            operations,
+            nanoseconds,
+            error,
+        })
     }
 
-    fn tell_doubts(&self) -> Result<()> {
-        let Some(told) = &self.told else { return Ok(()) };
-        let mut last = told.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let doubts = told.witness.doubts();
-        if *last == doubts {
+    fn report_lost_answers(&self) -> Result<()> {
+        let Some(parent) = &self.parent else { return Ok(()) };
+        let mut last = parent.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost_answers = parent.outcomes.lost_answers();
+        if *last == lost_answers {
             return Ok(());
         }
-        *last = doubts;
-        self.tell(&Aside::Doubts(doubts))
+        *last = lost_answers;
+        self.send_to_parent(&SideMessage::LostAnswers(lost_answers))
     }
 
-    /// Writes an event that somebody else recorded.
+    /// Writes an event that another process has recorded.
     pub(super) fn write(&self, event: &Event) -> Result<()> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write(event).context("the history cannot be written")

@@ -1,4 +1,4 @@
-//! What a run is reported as.
+//! The report of a run.
 
 use handfast_history::{Anomaly, Verdict};
 use serde::Serialize;
@@ -6,12 +6,11 @@ use serde::Serialize;
 use super::arguments::BankMechanism;
 use super::progress::Latencies;
 use super::totals::Totals;
-use super::{Doubts, End, Run, Work};
+use super::{FinalState, LostAnswers, Run, RunResult};
 
-/// A run, judged.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Whether everything that was promised held.
+    /// Whether every promise held.
     pub(super) holds: bool,
     #[serde(flatten)]
     totals: Totals,
@@ -19,7 +18,7 @@ pub(super) struct Report {
     conflicts: u64,
     under_way_at_kills: u64,
     #[serde(flatten)]
-    doubts: Doubts,
+    lost_answers: LostAnswers,
     records_left: u64,
     #[serde(skip)]
     records_stay: bool,
@@ -30,9 +29,9 @@ pub(super) struct Report {
     old_version_reads: u64,
 }
 
-/// What became of lost answers, if any were.
-fn told_of(doubts: &Doubts) -> Option<String> {
-    let Doubts { answers_lost, settled_by_library, asked_committed, asked_rolled_back, unknown } = doubts;
+/// Returns the line about lost answers, if there were any.
+fn lost_answers_line(lost_answers: &LostAnswers) -> Option<String> {
+    let LostAnswers { answers_lost, settled_by_library, asked_committed, asked_rolled_back, unknown } = lost_answers;
     let asked = asked_committed + asked_rolled_back + unknown;
     (*answers_lost > 0).then(|| {
         format!(
@@ -43,13 +42,13 @@ fn told_of(doubts: &Doubts) -> Option<String> {
     })
 }
 
-/// Whether so many transfers were made, or may have been.
-fn is_enough(committed: u64, doubts: &Doubts, asked_for: u64) -> bool {
-    committed + doubts.unknown >= asked_for
+/// Returns whether as many transfers as asked for were made, or may have been.
+fn made_enough(committed: u64, lost_answers: &LostAnswers, asked_for: u64) -> bool {
+    committed + lost_answers.unknown >= asked_for
 }
 
 impl Report {
-    pub(super) fn new(run: &Run, work: &Work, latencies: &Latencies, end: &End, verdict: &Verdict) -> Self {
+    pub(super) fn new(run: &Run, work: &RunResult, latencies: &Latencies, end: &FinalState, verdict: &Verdict) -> Self {
         let mut anomalies: Vec<String> = verdict.report.anomalies.iter().map(Anomaly::to_string).collect();
         anomalies.extend(verdict.second.explanations.iter().cloned());
         anomalies.extend(verdict.disagreement());
@@ -61,7 +60,7 @@ impl Report {
         let mut totals = Totals::new(run, mechanism, end.expected);
         (totals.money_out, totals.transfers, totals.kills) = (end.total, work.committed, work.kills);
         totals.finish(work.committed, work.took, latencies);
-        let enough = is_enough(work.committed, &work.doubts, run.transfers);
+        let enough = made_enough(work.committed, &work.lost_answers, run.transfers);
         let nothing_left = end.locks == 0 && (end.records == 0 || end.records_stay);
         Report {
             holds: history_clean && totals.all_the_money_is_there() && nothing_left && enough,
@@ -69,7 +68,7 @@ impl Report {
             transfers_asked_for: run.transfers,
             conflicts: work.conflicts,
             under_way_at_kills: work.under_way,
-            doubts: work.doubts,
+            lost_answers: work.lost_answers,
             records_left: end.records,
             records_stay: end.records_stay,
             locks_left: end.locks,
@@ -97,7 +96,7 @@ impl Report {
             let under_way = self.under_way_at_kills;
             lines.push(format!("{kills} kills; {under_way} transactions were under way when it happened"));
         }
-        lines.extend(told_of(&self.doubts));
+        lines.extend(lost_answers_line(&self.lost_answers));
         let isolation = match self.isolation {
             handfast_history::Isolation::Snapshot => "snapshot isolation",
             handfast_history::Isolation::Serializable => "serializability",
@@ -108,7 +107,7 @@ impl Report {
             lines.push(format!("the history breaks {isolation}:"));
             lines.extend(self.anomalies.iter().cloned());
         }
-        if !is_enough(transfers, &self.doubts, self.transfers_asked_for) {
+        if !made_enough(transfers, &self.lost_answers, self.transfers_asked_for) {
             lines.push(format!("{} transfers were asked for, and there are {transfers}", self.transfers_asked_for));
         }
         if self.records_left > 0 {

@@ -1,4 +1,4 @@
-//! What the report of every mechanism begins with.
+//! The beginning of the report of every mechanism.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::Run;
 use super::progress::Latencies;
 
-/// Who moved how much money, and how fast.
 #[derive(Debug, Serialize)]
 pub(super) struct Totals {
     mechanism: &'static str,
@@ -19,7 +18,7 @@ pub(super) struct Totals {
     seed: u64,
     money_in: i64,
     pub(super) money_out: i64,
-    /// As the store says.
+    /// Counted in the store.
     pub(super) transfers: u64,
     pub(super) kills: u32,
     seconds: f64,
@@ -27,7 +26,7 @@ pub(super) struct Totals {
     latency_micros: Percentiles,
 }
 
-/// How long transfers took, from their first attempt on.
+/// Durations of transfers, from their first attempt on.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Percentiles {
     p50: u64,
@@ -36,7 +35,7 @@ struct Percentiles {
 }
 
 impl Totals {
-    /// Of a run that has not begun.
+    /// Returns the totals of a run that has not begun.
     pub(super) fn new(run: &Run, mechanism: &'static str, money_in: i64) -> Self {
         Totals {
             mechanism,
@@ -53,7 +52,7 @@ impl Totals {
         }
     }
 
-    /// Notes how long it took, and how long each of the transfers that were acknowledged.
+    /// Notes the duration of the run, and of each acknowledged transfer.
     pub(super) fn finish(&mut self, acknowledged: u64, took: Duration, latencies: &Latencies) {
         self.seconds = took.as_secs_f64();
         self.transfers_per_second = if self.seconds > 0.0 { acknowledged as f64 / self.seconds } else { 0.0 };
@@ -72,8 +71,8 @@ impl Totals {
         self.mechanism
     }
 
-    /// The lines for people, of which the mechanism's own come between. `holds` is the verdict over the whole run: money may be lost by
-    /// one account and made by another, and the sum says nothing of that.
+    /// Returns the line about the sum. `holds` is the verdict over the whole run: one account may lose what another gains, which no sum
+    /// shows.
     pub(super) fn money(&self, holds: bool) -> String {
         let verdict = match (self.all_the_money_is_there(), holds) {
             (true, true) => "nothing is lost or made",

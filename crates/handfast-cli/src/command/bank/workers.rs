@@ -1,36 +1,38 @@
-//! The workers: each moves money again and again. Now and then it looks at all accounts, as they were before its transfer.
+//! The workers: each makes transfers one after another, and now and then audits all accounts as they were before a transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use handfast_store::{Random, SeededRandom, Sources};
+use handfast_store::{SeededRandom, Sources};
 use handfast_txn::TransactionOptions;
 use tokio::task::JoinSet;
 
-use super::Run;
 use super::accounts::{Accounts, Transferred};
-use super::doubts::{Told, Witness};
+use super::lost_answers::{CommitOutcome, OutcomeCounter};
 use super::mechanism::Mechanism;
 use super::record::Recorder;
+use super::{MoneyTransfer, Run};
 
-/// One audit in so many transfers of a worker.
+/// The largest amount of a transfer.
+const AMOUNT_MAX: u64 = 10;
+/// A worker makes one audit in so many transfers.
 const AUDIT_EVERY: u64 = 50;
 /// Processes of the history that one process of the program may use: its workers are numbered from the first one, and
 /// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
 
-/// What hears of each transfer, and how long it took.
-type Tell = Arc<dyn Fn(Duration) + Send + Sync>;
+/// Called after each transfer with its duration.
+type OnTransfer = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// What the workers of this process are to do.
+/// The workers of this process.
 pub(super) struct Workers {
     run: Run,
     accounts: Accounts,
     mechanism: Mechanism,
     recorder: Arc<Recorder>,
-    witness: Arc<Witness>,
+    outcomes: Arc<OutcomeCounter>,
     sources: Sources,
     /// The number of the first one in the history.
     first: i64,
@@ -42,22 +44,26 @@ impl Workers {
         accounts: Accounts,
         mechanism: Mechanism,
         recorder: Arc<Recorder>,
-        witness: Arc<Witness>,
+        outcomes: Arc<OutcomeCounter>,
         sources: Sources,
         first: i64,
     ) -> Result<Self> {
-        Ok(Workers { run: run.clone(), accounts, mechanism, recorder, witness, sources, first })
+        Ok(Workers { run: run.clone(), accounts, mechanism, recorder, outcomes, sources, first })
     }
 
-    /// Makes so many transfers, all workers together; each is told of with the time from its first attempt on. Returns how
-    /// many have committed for certain.
-    pub(super) async fn run(self, transfers: u64, tell: impl Fn(Duration) + Send + Sync + 'static) -> Result<u64> {
+    /// Makes so many transfers, all workers together, and calls `on_transfer` after each with the time from its first attempt on.
+    /// Returns how many have certainly committed.
+    pub(super) async fn run(
+        self,
+        transfers: u64,
+        on_transfer: impl Fn(Duration) + Send + Sync + 'static,
+    ) -> Result<u64> {
         let shared = Arc::new(self);
         let left = Arc::new(AtomicU64::new(transfers));
-        let tell: Tell = Arc::new(tell);
+        let on_transfer: OnTransfer = Arc::new(on_transfer);
         let mut tasks = JoinSet::new();
         for worker in 0..shared.run.workers {
-            tasks.spawn(shared.clone().work(worker, Arc::clone(&left), Arc::clone(&tell)));
+            tasks.spawn(shared.clone().work(worker, Arc::clone(&left), Arc::clone(&on_transfer)));
         }
         let mut committed = 0;
         while let Some(done) = tasks.join_next().await {
@@ -66,18 +72,18 @@ impl Workers {
         Ok(committed)
     }
 
-    async fn work(self: Arc<Self>, worker: u32, left: Arc<AtomicU64>, tell: Tell) -> Result<u64> {
+    async fn work(self: Arc<Self>, worker: u32, left: Arc<AtomicU64>, on_transfer: OnTransfer) -> Result<u64> {
         let process = self.first + i64::from(worker);
         let seed = self.run.seed.wrapping_add(u64::from(worker)).wrapping_add((self.first as u64) << 20);
         let random = SeededRandom::new(seed);
         let mut committed = 0;
         while take_one(&left) {
             if committed % AUDIT_EVERY == AUDIT_EVERY / 2 {
-                // Its own transfer goes by beneath its snapshot: so there always is an old version to be read.
-                let transfer = self.timed_transfer(process, &random, &tell, &mut committed);
+                // Its own transfer commits after its snapshot: so there is always an old version to read.
+                let transfer = self.timed_transfer(process, &random, &on_transfer, &mut committed);
                 self.accounts.audit(&self.mechanism, &self.recorder, process + PROCESSES / 2, transfer).await?;
             } else {
-                self.timed_transfer(process, &random, &tell, &mut committed).await?;
+                self.timed_transfer(process, &random, &on_transfer, &mut committed).await?;
             }
         }
         Ok(committed)
@@ -87,44 +93,35 @@ impl Workers {
         &self,
         process: i64,
         random: &SeededRandom,
-        tell: &Tell,
+        on_transfer: &OnTransfer,
         committed: &mut u64,
     ) -> Result<()> {
         let began = self.sources.clock.elapsed();
         *committed += u64::from(self.transfer(process, random).await?);
-        tell(self.sources.clock.elapsed().saturating_sub(began));
+        on_transfer(self.sources.clock.elapsed().saturating_sub(began));
         Ok(())
     }
 
-    /// Moves money once, however often it takes. False if nobody knows whether it did.
+    /// Makes one transfer, in as many attempts as it takes. Returns false if its outcome stays unknown.
     async fn transfer(&self, process: i64, random: &SeededRandom) -> Result<bool> {
-        let (from, to, amount) = self.choose(random);
+        let transfer = MoneyTransfer::random(random, self.run.accounts, AMOUNT_MAX);
         loop {
             let options = TransactionOptions { isolation: self.run.isolation, ..TransactionOptions::default() };
-            let transfer =
-                self.accounts.transfer(&self.mechanism, options, &self.recorder, process, (from, to, amount));
-            let told = match transfer.await? {
-                Transferred::Told => Told::Committed,
-                Transferred::Asked(told) => {
-                    self.witness.note(told);
-                    told
+            let ended = self.accounts.transfer(&self.mechanism, options, &self.recorder, process, transfer).await?;
+            let outcome = match ended {
+                Transferred::Acknowledged => CommitOutcome::Committed,
+                Transferred::Asked(outcome) => {
+                    self.outcomes.count(outcome);
+                    outcome
                 }
             };
-            match told {
-                Told::Committed => return Ok(true),
-                Told::RolledBack => {}
-                // To try again might move the money twice.
-                Told::Unknown => return Ok(false),
+            match outcome {
+                CommitOutcome::Committed => return Ok(true),
+                CommitOutcome::RolledBack => {}
+                // Another attempt might move the money twice.
+                CommitOutcome::Unknown => return Ok(false),
             }
         }
-    }
-
-    fn choose(&self, random: &SeededRandom) -> (u32, u32, i64) {
-        let count = u64::from(self.run.accounts);
-        let from = random.next_u64() % count;
-        let to = (from + 1 + random.next_u64() % (count - 1)) % count;
-        let amount = 1 + (random.next_u64() % 10) as i64;
-        (from as u32, to as u32, amount)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the books say at a moment when nobody works: each balance is counted anew, from the first transfer on.
+//! Counts each balance anew from the first transfer on, while no worker works.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,33 +10,31 @@ use handfast_patterns::ledger::EntryState;
 use handfast_patterns::two_phase::State;
 use handfast_store::{BatchLimit, Find};
 
-use super::mechanism::{ACCOUNTS, BALANCE, BATCH, Block, CASH, ENTRIES, Steps, TRANSACTIONS, place};
+use super::mechanism::{ACCOUNTS, BALANCE, BATCH, CASH, ENTRIES, Pattern, PatternBank, TRANSACTIONS, namespace};
 
-/// Findings that are told.
-const TOLD_MAX: usize = 5;
+/// Findings in a message.
+const FINDINGS_SHOWN_MAX: usize = 5;
 
-/// What is there.
+/// The accounts and transfers as counted.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// In all accounts.
+    /// The sum of all balances.
     pub(super) total: i64,
     /// Transfers that are made.
     pub(super) made: HashSet<ObjectId>,
-    /// Transfers that were begun and are not at their end.
     half_done: u64,
-    /// What is not as it must be, in words.
     findings: Vec<String>,
 }
 
-/// What transfers add to each account.
+/// The sum that transfers add to each account.
 type Changes = BTreeMap<i64, i64>;
 
-impl Steps {
-    /// Counts everything. What is wrong stays as it is.
+impl PatternBank {
+    /// Counts everything, and mends nothing.
     pub(super) async fn books(&self) -> Result<Books> {
         let mut books = Books::default();
-        match &self.block {
-            Block::TwoPhase(two_phase) => {
+        match &self.pattern {
+            Pattern::TwoPhase(two_phase) => {
                 let status = two_phase.status().await?;
                 let half_done = status.states.iter().filter(|state| !state.state.is_final());
                 books.half_done = half_done.map(|state| state.count).sum();
@@ -44,13 +42,13 @@ impl Steps {
                 books.findings.extend(verified.findings.iter().map(ToString::to_string));
                 self.count_accounts(&mut books).await?;
             }
-            Block::Ledger(ledger) => self.count_ledger(ledger, &mut books).await?,
-            Block::Unprotected => self.count_accounts(&mut books).await?,
+            Pattern::Ledger(ledger) => self.count_ledger(ledger, &mut books).await?,
+            Pattern::Unprotected => self.count_accounts(&mut books).await?,
         }
         Ok(books)
     }
 
-    /// Each balance must be what the transfers that are done have made of it.
+    /// Checks that each balance is the sum of the transfers that are done.
     async fn count_accounts(&self, books: &mut Books) -> Result<()> {
         let (mut changes, mut made) = (Changes::new(), HashSet::new());
         let done = doc! { "state": State::Done.name() };
@@ -74,7 +72,7 @@ impl Steps {
         .await
     }
 
-    /// Each balance that is cached must be what its entries add up to. A process that was killed may have left the cache of an
+    /// Checks that each cached balance is the sum of its entries. A process that was killed may have left the cache of an
     /// account behind, but never a wrong one: what is verified is brought up to date before it is read.
     async fn count_ledger(&self, ledger: &Ledger, books: &mut Books) -> Result<()> {
         books.half_done = ledger.status().await?.uncommitted;
@@ -113,19 +111,19 @@ impl Steps {
         }
     }
 
-    /// All documents of a collection that match.
+    /// Calls a function with each document of a collection that matches.
     async fn each(
         &self,
         collection: &str,
         filter: &Document,
-        mut look: impl FnMut(Document) -> Result<()>,
+        mut visit: impl FnMut(Document) -> Result<()>,
     ) -> Result<()> {
-        let find = Find::new(place(collection)?, RawDocumentBuf::try_from(filter)?);
+        let find = Find::new(namespace(collection)?, RawDocumentBuf::try_from(filter)?);
         let mut cursor = self.store.find(find).await?;
         loop {
             let page = cursor.next_page(BatchLimit::REPLY).await?;
             for document in page.documents {
-                look(Document::try_from(&*document)?)?;
+                visit(Document::try_from(&*document)?)?;
             }
             if page.exhausted {
                 return Ok(());
@@ -135,9 +133,9 @@ impl Steps {
 }
 
 impl Books {
-    fn balance(&mut self, account: i64, balance: i64, at_first: i64, changes: &Changes) {
+    fn balance(&mut self, account: i64, balance: i64, first_balance: i64, changes: &Changes) {
         self.total += balance;
-        let expected = at_first + changes.get(&account).copied().unwrap_or(0);
+        let expected = first_balance + changes.get(&account).copied().unwrap_or(0);
         if balance != expected {
             self.findings.push(format!("account {account} has {balance}, its transfers add up to {expected}"));
         }
@@ -146,12 +144,12 @@ impl Books {
         }
     }
 
-    /// That all is as it must be, and nothing that was acknowledged is missing.
+    /// Fails if a count is wrong, or an acknowledged transfer is missing.
     pub(super) fn check(&self, total: i64, acknowledged: &HashSet<ObjectId>) -> Result<()> {
         ensure!(self.total == total, "{total} was put in, and {} is there", self.total);
         ensure!(self.half_done == 0, "{} transfers are half done", self.half_done);
-        let (count, told) = (self.findings.len(), &self.findings[..self.findings.len().min(TOLD_MAX)]);
-        ensure!(count == 0, "{count} findings, such as: {}", told.join("; "));
+        let (count, shown) = (self.findings.len(), &self.findings[..self.findings.len().min(FINDINGS_SHOWN_MAX)]);
+        ensure!(count == 0, "{count} findings, such as: {}", shown.join("; "));
         let lost = acknowledged.difference(&self.made).count();
         ensure!(lost == 0, "{lost} transfers that were acknowledged are not there");
         Ok(())

@@ -1,10 +1,10 @@
-//! Workers in a process of their own, which works when it is told to and rests when it is told to.
+//! Workers in a process of their own, which works and pauses at the order of its parent.
 //!
 //! ```text
 //! standard input    go, pause; its end asks to stop
-//! standard output   paused N    nobody works, N answers were lost so far
-//!                   made ID 900 a transfer has been acknowledged, after so many microseconds
-//!                   refused     one was not made, for want of money
+//! standard output   paused N    no worker works, N answers were lost so far
+//!                   made ID 900 a transfer was acknowledged after so many microseconds
+//!                   refused     a transfer was not made, for want of money
 //! ```
 
 use std::io::Write;
@@ -15,18 +15,18 @@ use anyhow::{Result, ensure};
 use handfast_mql::Code;
 use handfast_patterns::{CancellationToken, Error};
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, ErrorClass, Random, SeededRandom, Sources};
+use handfast_store::{DocumentStore, ErrorClass, SeededRandom, Sources};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinSet;
 
-use super::mechanism::{ABANDONED, Moved, Steps};
-use super::{Kind, Run};
+use super::mechanism::{ABANDONED, Moved, PatternBank};
+use super::{Kind, MoneyTransfer, Run};
 use crate::store::{Access, Location, OpenedStore};
 
-/// Before a transfer is asked for again whose answer got lost, or that somebody else is at.
+/// The time before a transfer is asked for again whose answer got lost, or that another process works on.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Moved at once: enough of what an account has that some transfers are refused.
+/// The largest amount of a transfer: so much of a balance that some transfers are refused.
 const AMOUNT_MAX: u64 = 40;
 
 pub(super) async fn work(run: &Run, kind: Kind, location: &Location, number: u32, sources: Sources) -> Result<()> {
@@ -35,15 +35,15 @@ pub(super) async fn work(run: &Run, kind: Kind, location: &Location, number: u32
     let plan = Plan::seeded(run.seed ^ u64::from(number), run.lost_replies_per_thousand, [Fault::LoseReply]);
     let lossy = Arc::new(Faulty::new(store, plan.writes_only()));
     let shared: Arc<dyn DocumentStore> = lossy.clone();
-    let steps = open(kind, shared, &sources, number).await?;
+    let bank = open(kind, shared, &sources, number).await?;
     let (cancel, gate) = (CancellationToken::new(), Arc::new(RwLock::new(())));
-    let mut rest = Some(pause(&gate, &lossy).await?);
-    let _runner = steps.spawn(&cancel)?;
+    let mut paused = Some(pause(&gate, &lossy).await?);
+    let _runner = bank.spawn(&cancel)?;
     let mut workers = JoinSet::new();
     for worker in 0..run.workers {
         let seed = run.seed.wrapping_add(u64::from(number) << 16).wrapping_add(u64::from(worker));
-        workers.spawn(transfers(
-            steps.clone(),
+        workers.spawn(make_transfers(
+            bank.clone(),
             Arc::clone(&gate),
             sources.clone(),
             SeededRandom::new(seed),
@@ -54,37 +54,37 @@ pub(super) async fn work(run: &Run, kind: Kind, location: &Location, number: u32
     loop {
         tokio::select! {
             order = orders.next_line() => match order?.as_deref() {
-                Some("go") => rest = None,
-                Some("pause") => rest = Some(pause(&gate, &lossy).await?),
-                // Its end, or that of whoever gives orders.
+                Some("go") => paused = None,
+                Some("pause") => paused = Some(pause(&gate, &lossy).await?),
+                // The end of the input is the end of the parent.
                 _ => break,
             },
             Some(ended) = workers.join_next() => ended??,
         }
     }
-    drop(rest);
+    drop(paused);
     Ok(())
 }
 
-/// Opens the building block; an answer of that may be lost, too.
-async fn open(kind: Kind, store: Arc<dyn DocumentStore>, sources: &Sources, number: u32) -> Result<Steps> {
+/// Opens the pattern; answers to this may be lost, too.
+async fn open(kind: Kind, store: Arc<dyn DocumentStore>, sources: &Sources, number: u32) -> Result<PatternBank> {
     loop {
-        match Steps::open(kind, store.clone(), sources.clone(), &format!("worker {number}"), ABANDONED).await {
+        match PatternBank::open(kind, store.clone(), sources.clone(), &format!("worker {number}"), ABANDONED).await {
             Err(error) if error.downcast_ref::<Error>().is_some_and(can_be_repeated) => {}
             opened => return opened,
         }
     }
 }
 
-/// Waits until nobody works, and says so.
+/// Waits until no worker works, and reports it.
 async fn pause(gate: &Arc<RwLock<()>>, lossy: &Faulty<dyn DocumentStore>) -> Result<OwnedRwLockWriteGuard<()>> {
-    let rest = Arc::clone(gate).write_owned().await;
+    let paused = Arc::clone(gate).write_owned().await;
     say(&format!("paused {}", lossy.injected().len()))?;
-    Ok(rest)
+    Ok(paused)
 }
 
-async fn transfers(
-    steps: Steps,
+async fn make_transfers(
+    bank: PatternBank,
     gate: Arc<RwLock<()>>,
     sources: Sources,
     random: SeededRandom,
@@ -92,13 +92,10 @@ async fn transfers(
 ) -> Result<()> {
     loop {
         let _working = gate.read().await;
-        let count = u64::from(accounts);
-        let from = random.next_u64() % count;
-        let to = (from + 1 + random.next_u64() % (count - 1)) % count;
-        let amount = 1 + (random.next_u64() % AMOUNT_MAX) as i64;
+        let transfer = MoneyTransfer::random(&random, accounts, AMOUNT_MAX);
         let id = sources.ids.object_id();
         let began = sources.clock.elapsed();
-        match one(&steps, id, (from as u32, to as u32, amount)).await? {
+        match make_transfer(&bank, id, transfer).await? {
             Moved::Made => {
                 let took = sources.clock.elapsed().saturating_sub(began);
                 say(&format!("made {} {}", id.to_hex(), took.as_micros()))?;
@@ -108,10 +105,10 @@ async fn transfers(
     }
 }
 
-/// Asks until there is an answer.
-async fn one(steps: &Steps, id: bson::oid::ObjectId, (from, to, amount): (u32, u32, i64)) -> Result<Moved> {
+/// Makes a transfer, again until there is an answer.
+async fn make_transfer(bank: &PatternBank, id: bson::oid::ObjectId, transfer: MoneyTransfer) -> Result<Moved> {
     loop {
-        match steps.transfer(id, from, to, amount).await {
+        match bank.transfer(id, transfer).await {
             Ok(Moved::UnderWay) => {}
             Ok(moved) => return Ok(moved),
             Err(error) if can_be_repeated(&error) => {}
@@ -133,7 +130,7 @@ fn can_be_repeated(error: &Error) -> bool {
     }
 }
 
-/// One write a line: what is said is with the parent.
+/// Writes a line in one call, so that the parent has it.
 fn say(line: &str) -> Result<()> {
     Ok(std::io::stdout().lock().write_all(format!("{line}\n").as_bytes())?)
 }

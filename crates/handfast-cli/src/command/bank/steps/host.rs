@@ -1,4 +1,4 @@
-//! Where the documents are: on a server, or in a directory that this process serves to the workers over loopback.
+//! The store of the worker processes: a server, or a directory that this process serves to them over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::store::{Access, Directory, Location, OpenedStore};
 
 /// A store that several processes reach.
 pub(super) struct Host {
-    /// For this process.
+    /// The store as this process uses it.
     pub(super) store: Arc<dyn DocumentStore>,
-    /// For the workers.
+    /// The address that the workers connect to.
     pub(super) uri: ConnectionString,
     serving: Option<Serving>,
 }

@@ -1,4 +1,4 @@
-//! How money moves step by step.
+//! The patterns that move money step by step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use handfast_patterns::two_phase::{Outcome, State, Transfer};
 use handfast_patterns::{CancellationToken, Ledger, Runner, RunnerOptions, TwoPhase, TwoPhaseOptions};
 use handfast_store::{DocumentStore, Namespace, Sources, StoreExt};
 
-use super::Kind;
+use super::{Kind, MoneyTransfer};
 
-/// What each account holds at first.
+/// The first balance of each account.
 pub(super) const BALANCE: i64 = 100;
 
 const DATABASE: &str = "handfast_bank";
@@ -28,36 +28,36 @@ pub(super) const CASH: &str = "cash";
 const FILLED: usize = 50;
 /// Items of one round of a recovery, and documents of a page.
 pub(super) const BATCH: u32 = 500;
-/// A transaction that was left alone for so long is taken over: far less than in earnest, so that there is something to see.
+/// A transaction that rests for so long is taken over: far less than in production, so that a short run shows it.
 pub(super) const ABANDONED: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What became of a transfer.
+/// The outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     Made,
     /// The payer has too little.
     Refused,
-    /// Somebody else brings it to its end: ask again.
+    /// Another process finishes it: ask again.
     UnderWay,
 }
 
-/// The building block that moves money.
+/// Accounts between which a pattern moves money.
 #[derive(Clone)]
-pub(super) struct Steps {
+pub(super) struct PatternBank {
     pub(super) store: Arc<dyn DocumentStore>,
-    pub(super) block: Block,
+    pub(super) pattern: Pattern,
 }
 
 #[derive(Clone)]
-pub(super) enum Block {
+pub(super) enum Pattern {
     TwoPhase(TwoPhase),
     Ledger(Ledger),
-    /// One update and another one, to see what is lost then.
+    /// Two updates with nothing around them.
     Unprotected,
 }
 
-impl Steps {
+impl PatternBank {
     /// `application` is the name of this process.
     pub(super) async fn open(
         kind: Kind,
@@ -66,36 +66,36 @@ impl Steps {
         application: &str,
         abandoned_after: Duration,
     ) -> Result<Self> {
-        let block = match kind {
+        let pattern = match kind {
             Kind::TwoPhase => {
                 let options =
-                    TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new(application, place(ACCOUNTS)?) };
-                Block::TwoPhase(TwoPhase::open(store.clone(), place(TRANSACTIONS)?, sources, options).await?)
+                    TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new(application, namespace(ACCOUNTS)?) };
+                Pattern::TwoPhase(TwoPhase::open(store.clone(), namespace(TRANSACTIONS)?, sources, options).await?)
             }
             Kind::Ledger => {
-                Block::Ledger(Ledger::open(store.clone(), place(ENTRIES)?, sources, Default::default()).await?)
+                Pattern::Ledger(Ledger::open(store.clone(), namespace(ENTRIES)?, sources, Default::default()).await?)
             }
-            Kind::Unprotected => Block::Unprotected,
+            Kind::Unprotected => Pattern::Unprotected,
         };
-        Ok(Steps { store, block })
+        Ok(PatternBank { store, pattern })
     }
 
-    /// Removes what an earlier run has left.
+    /// Drops the database of an earlier run.
     pub(super) async fn clear(store: &dyn DocumentStore) -> Result<()> {
         store.drop_database(DATABASE).await?;
         Ok(())
     }
 
-    /// Puts the money in.
+    /// Opens the accounts with their first balance.
     pub(super) async fn fill(&self, accounts: u32) -> Result<()> {
-        match &self.block {
-            Block::TwoPhase(_) | Block::Unprotected => {
+        match &self.pattern {
+            Pattern::TwoPhase(_) | Pattern::Unprotected => {
                 for number in 0..accounts {
                     let account = rawdoc! { "_id": i64::from(number), "balance": BALANCE };
-                    self.store.insert_one(&place(ACCOUNTS)?, account).await?;
+                    self.store.insert_one(&namespace(ACCOUNTS)?, account).await?;
                 }
             }
-            Block::Ledger(ledger) => {
+            Pattern::Ledger(ledger) => {
                 let numbers: Vec<_> = (0..accounts).map(i64::from).collect();
                 for number in &numbers {
                     ledger.open_account(NewAccount::new(*number, ASSET).with_minimum(0)).await?;
@@ -111,17 +111,11 @@ impl Steps {
         Ok(())
     }
 
-    /// Moves money, once for an id, however often it is asked for.
-    pub(super) async fn transfer(
-        &self,
-        id: ObjectId,
-        from: u32,
-        to: u32,
-        amount: i64,
-    ) -> handfast_patterns::Result<Moved> {
-        let (from, to) = (i64::from(from), i64::from(to));
-        match &self.block {
-            Block::TwoPhase(two_phase) => {
+    /// Moves money; a repetition with the same id moves nothing more.
+    pub(super) async fn transfer(&self, id: ObjectId, transfer: MoneyTransfer) -> handfast_patterns::Result<Moved> {
+        let (from, to, amount) = (i64::from(transfer.from), i64::from(transfer.to), transfer.amount);
+        match &self.pattern {
+            Pattern::TwoPhase(two_phase) => {
                 two_phase.begin(id, Transfer::new(from, to, amount)).await?;
                 Ok(match two_phase.run(id).await? {
                     Outcome::Done => Moved::Made,
@@ -129,17 +123,17 @@ impl Steps {
                     Outcome::TakenOver { .. } | Outcome::Missing => Moved::UnderWay,
                 })
             }
-            Block::Ledger(ledger) => {
+            Pattern::Ledger(ledger) => {
                 Ok(match ledger.post(NewEntry::transfer(from, to, amount, ASSET).with_id(id)).await? {
                     Posting::Posted(_) | Posting::AlreadyPosted(_) => Moved::Made,
                     Posting::Refused(_) => Moved::Refused,
                 })
             }
-            Block::Unprotected => Ok(self.transfer_unprotected(id, from, to, amount).await?),
+            Pattern::Unprotected => Ok(self.transfer_unprotected(id, from, to, amount).await?),
         }
     }
 
-    /// What many programs do: the payer's update, the payee's, a note that it is done. Nothing says how far it came.
+    /// Updates the payer, then the payee, then notes the transfer; nothing records how far it came.
     async fn transfer_unprotected(
         &self,
         id: ObjectId,
@@ -162,31 +156,31 @@ impl Steps {
         }
     }
 
-    /// Finishes in the background what others left behind.
+    /// Starts the task that finishes in the background what other processes have left.
     pub(super) fn spawn(&self, cancel: &CancellationToken) -> Result<Option<Runner>> {
         let options = RunnerOptions { interval: INTERVAL, ..RunnerOptions::default() };
-        Ok(match &self.block {
-            Block::TwoPhase(two_phase) => Some(two_phase.spawn_recovery(options, cancel)?),
-            Block::Ledger(ledger) => Some(ledger.spawn_committer(options, cancel)?),
-            Block::Unprotected => None,
+        Ok(match &self.pattern {
+            Pattern::TwoPhase(two_phase) => Some(two_phase.spawn_recovery(options, cancel)?),
+            Pattern::Ledger(ledger) => Some(ledger.spawn_committer(options, cancel)?),
+            Pattern::Unprotected => None,
         })
     }
 
-    /// Brings to its end whatever was begun, when nobody else works.
-    pub(super) async fn settle(&self) -> Result<()> {
-        match &self.block {
-            Block::TwoPhase(two_phase) => {
+    /// Finishes all transfers that were begun; no worker may work meanwhile.
+    pub(super) async fn finish_begun(&self) -> Result<()> {
+        match &self.pattern {
+            Pattern::TwoPhase(two_phase) => {
                 while two_phase.recover(BATCH).await?.done > 0 {}
                 while two_phase.run_next().await?.is_some() {}
                 two_phase.repair(BATCH).await?;
             }
-            Block::Ledger(ledger) => while ledger.commit(BATCH).await?.done > 0 {},
-            Block::Unprotected => {}
+            Pattern::Ledger(ledger) => while ledger.commit(BATCH).await?.done > 0 {},
+            Pattern::Unprotected => {}
         }
         Ok(())
     }
 }
 
-pub(super) fn place(collection: &str) -> Result<Namespace> {
+pub(super) fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new(DATABASE, collection)?)
 }

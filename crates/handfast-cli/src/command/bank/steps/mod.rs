@@ -2,21 +2,21 @@
 //! they are killed and answers get lost.
 //!
 //! ```text
-//! parent   go ── work ── kill one, start another ── pause ── settle, count ── go ── ..
+//! parent   go ── work ── kill one, start another ── pause ── finish, count ── go ── ..
 //! child      transfer, transfer, x       (what it had begun is found by the others, or by the parent)
 //! child      transfer, transfer ── ── ── ── ── ── ── rests
 //! ```
 //!
-//! There is no isolation to be judged: in between, others see money on its way. What holds is said of every moment when nobody works:
+//! There is no isolation to judge: in between, others see money on its way. The promises are about each moment when no worker works:
 //! all the money is there, nothing is half done, the balances are what the transfers have made of them, counted anew from the first one on,
 //! and every transfer that was acknowledged is among them.
 
 mod books;
 mod child;
-mod crew;
 mod host;
 mod mechanism;
 mod report;
+mod worker_processes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,36 +24,35 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use handfast_store::{Random, SeededRandom, Sources};
 
-use self::crew::Crew;
 use self::host::Host;
-use self::mechanism::{BALANCE, Steps};
+use self::mechanism::{BALANCE, PatternBank};
 use self::report::Report;
+use self::worker_processes::WorkerProcesses;
 use super::progress::Progress;
-use super::{Run, STORE_VARIABLE, directory, location, plan};
+use super::{MoneyTransfer, Run, STORE_VARIABLE, directory, location, plan};
 use crate::command::bank::arguments::{BankArguments, BankMechanism};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 
-/// Processes at once, unless somebody says so.
+/// Processes at once by default.
 const PROCESSES: u16 = 3;
-/// The workers work at least and at most so long before the books are looked at.
+/// The workers work at least and at most so long before the books are checked.
 const LIFE_MILLIS: std::ops::Range<u64> = 150..900;
-/// How often the books are looked at before what is found is believed: a request of a process that was killed may still arrive.
-const LOOKS_MAX: u32 = 20;
-/// Between two looks.
+/// Checks of the books before a finding counts: a request of a process that was killed may still arrive.
+const ATTEMPTS_MAX: u32 = 20;
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Which building block moves the money.
+/// The pattern that moves the money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     TwoPhase,
     Ledger,
-    /// None.
     Unprotected,
 }
 
-/// What the processes are to do.
+/// The task of all processes.
 #[derive(Clone, Debug)]
 struct Plan {
     run: Run,
@@ -62,7 +61,7 @@ struct Plan {
 }
 
 impl Kind {
-    /// None for transactions.
+    /// Returns none for transactions.
     pub(super) fn of(mechanism: BankMechanism) -> Option<Self> {
         match mechanism {
             BankMechanism::Transaction | BankMechanism::ServerSide => None,
@@ -96,10 +95,10 @@ impl Plan {
         Ok(Plan { run, kind, processes })
     }
 
-    /// The workers of one of the processes.
-    fn workers_of(&self, seat: u32) -> u32 {
+    /// Returns how many workers the process in a slot has.
+    fn workers_of(&self, slot: u32) -> u32 {
         let (all, processes) = (self.run.workers, self.processes);
-        all / processes + u32::from(seat < all % processes)
+        all / processes + u32::from(slot < all % processes)
     }
 }
 
@@ -117,7 +116,7 @@ pub(super) async fn run(arguments: &BankArguments, kind: Kind, sources: Sources)
     let location = location.unwrap_or_else(|| directory(scratch.path.join("data")));
     let host = Host::open(&location, &sources).await?;
     let progress = Arc::new(Progress::new(console.progress("bank", "transfers", plan.run.transfers))?);
-    let result = tour(&plan, &host, &sources, &progress).await;
+    let result = run_rounds(&plan, &host, &sources, &progress).await;
     progress.finish();
     host.close().await?;
     let report = result?;
@@ -125,54 +124,59 @@ pub(super) async fn run(arguments: &BankArguments, kind: Kind, sources: Sources)
     Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-async fn tour(plan: &Plan, host: &Host, sources: &Sources, progress: &Arc<Progress>) -> Result<Report> {
+async fn run_rounds(plan: &Plan, host: &Host, sources: &Sources, progress: &Arc<Progress>) -> Result<Report> {
     let Run { accounts, transfers, kills, seed, .. } = plan.run;
-    Steps::clear(&*host.store).await?;
-    let patience = Duration::ZERO;
-    let steps = Steps::open(plan.kind, Arc::clone(&host.store), sources.clone(), "the bank", patience).await?;
-    steps.fill(accounts).await?;
+    PatternBank::clear(&*host.store).await?;
+    let bank =
+        PatternBank::open(plan.kind, Arc::clone(&host.store), sources.clone(), "the bank", Duration::ZERO).await?;
+    bank.fill(accounts).await?;
     let total = i64::from(accounts) * BALANCE;
     let mut report = Report::new(plan, total);
     let began = sources.clock.elapsed();
     let random = SeededRandom::new(seed ^ 0x0062_616e_6b73);
-    let mut crew = Crew::start(plan, host.uri.clone(), Arc::clone(progress)).await?;
+    let mut processes = WorkerProcesses::start(plan, host.uri.clone(), Arc::clone(progress)).await?;
     loop {
-        crew.go()?;
+        processes.go()?;
         let enough = if report.totals.kills < kills { u64::MAX } else { transfers };
         let life = LIFE_MILLIS.start + random.next_u64() % (LIFE_MILLIS.end - LIFE_MILLIS.start);
-        crew.work(Duration::from_millis(life), enough).await?;
+        processes.work(Duration::from_millis(life), enough).await?;
         if report.totals.kills < kills {
-            crew.kill_one(&random).await?;
+            processes.kill_one(&random).await?;
             report.totals.kills += 1;
         }
-        crew.pause().await?;
-        let wrong = look(&steps, total, &crew, &mut report).await?;
+        processes.pause().await?;
+        let wrong = check_books(&bank, total, &processes, &mut report).await?;
         report.moments += 1;
         if let Some(wrong) = wrong {
             report.wrong = Some(wrong.to_string());
             break;
         }
-        if report.totals.kills >= kills && crew.acknowledged.len() as u64 >= transfers {
+        if report.totals.kills >= kills && processes.acknowledged.len() as u64 >= transfers {
             break;
         }
     }
-    report.finish(&crew, sources.clock.elapsed().saturating_sub(began), &progress.finish());
-    crew.dismiss().await?;
+    report.finish(&processes, sources.clock.elapsed().saturating_sub(began), &progress.finish());
+    processes.stop().await?;
     Ok(report)
 }
 
-/// Counts everything while nobody works; says what is wrong, if that stays so.
-async fn look(steps: &Steps, total: i64, crew: &Crew, report: &mut Report) -> Result<Option<anyhow::Error>> {
-    for looks in 1.. {
-        steps.settle().await?;
-        let books = steps.books().await?;
+/// Counts everything while no worker works; returns what is wrong, if it stays so.
+async fn check_books(
+    bank: &PatternBank,
+    total: i64,
+    processes: &WorkerProcesses,
+    report: &mut Report,
+) -> Result<Option<anyhow::Error>> {
+    for attempt in 1.. {
+        bank.finish_begun().await?;
+        let books = bank.books().await?;
         (report.totals.money_out, report.totals.transfers) = (books.total, books.made.len() as u64);
-        match books.check(total, &crew.acknowledged) {
+        match books.check(total, &processes.acknowledged) {
             Ok(()) => return Ok(None),
-            Err(wrong) if looks >= LOOKS_MAX => return Ok(Some(wrong)),
+            Err(wrong) if attempt >= ATTEMPTS_MAX => return Ok(Some(wrong)),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
-    ensure!(false, "the books are looked at a bounded number of times");
+    ensure!(false, "the books are checked a bounded number of times");
     Ok(None)
 }

@@ -1,27 +1,25 @@
-//! What a run is reported as.
+//! The report of a run.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Plan;
-use super::crew::Crew;
+use super::worker_processes::WorkerProcesses;
 use crate::command::bank::progress::Latencies;
 use crate::command::bank::totals::Totals;
 
-/// A run, counted.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Whether everything that was promised held.
+    /// Whether every promise held.
     pub(super) holds: bool,
     #[serde(flatten)]
     pub(super) totals: Totals,
     processes: u32,
-    /// As the workers were told.
     acknowledged: u64,
     refused: u64,
     answers_lost: u64,
-    /// Moments when nobody worked, at which everything was counted.
+    /// Moments without work at which everything was counted.
     pub(super) moments: u32,
     pub(super) wrong: Option<String>,
 }
@@ -40,12 +38,12 @@ impl Report {
         }
     }
 
-    /// Takes over what the processes have counted.
-    pub(super) fn finish(&mut self, crew: &Crew, took: Duration, latencies: &Latencies) {
+    /// Takes over the counts of the processes.
+    pub(super) fn finish(&mut self, processes: &WorkerProcesses, took: Duration, latencies: &Latencies) {
         self.holds = self.wrong.is_none();
-        self.acknowledged = crew.acknowledged.len() as u64;
-        self.refused = crew.refused;
-        self.answers_lost = crew.answers_lost();
+        self.acknowledged = processes.acknowledged.len() as u64;
+        self.refused = processes.refused;
+        self.answers_lost = processes.answers_lost();
         self.totals.finish(self.acknowledged, took, latencies);
     }
 

@@ -1,4 +1,4 @@
-//! What is done inside of a transaction, whoever runs it: the library, or the server through a session of its driver.
+//! The operations inside a transaction, of the library or of the server through a session of its driver.
 
 use async_trait::async_trait;
 use bson::{RawDocumentBuf, doc, rawdoc};
@@ -6,53 +6,54 @@ use handfast_mongodb::TransactionError;
 use handfast_store::{Error as StoreError, Find, Namespace, StoreExt};
 use handfast_txn::{Error, Transaction};
 
-use super::server_side::OnServer;
+use super::server_side::ServerTransaction;
 
-/// An open transaction. Dropped, it is rolled back.
+/// An open transaction, which is rolled back when it is dropped.
 #[async_trait]
-pub(super) trait Work: Send + Sync {
-    /// Why it does not go on.
+pub(super) trait OpenTransaction: Send + Sync {
     type Error: From<StoreError> + Into<anyhow::Error> + Send;
 
-    /// A new account.
-    async fn open(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), Self::Error>;
+    async fn insert_account(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), Self::Error>;
 
-    /// An account, if it is there.
-    async fn look(&mut self, accounts: &Namespace, number: u32) -> Result<Option<RawDocumentBuf>, Self::Error>;
+    async fn find_account(&mut self, accounts: &Namespace, number: u32) -> Result<Option<RawDocumentBuf>, Self::Error>;
 
-    /// All accounts.
-    async fn look_at_all(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, Self::Error>;
+    async fn find_all_accounts(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, Self::Error>;
 
-    /// What an account holds from now on, and by which write.
-    async fn set(&mut self, accounts: &Namespace, number: u32, balance: i64, mark: i64) -> Result<(), Self::Error>;
+    /// Sets the balance of an account, and the mark of the write.
+    async fn set_balance(
+        &mut self,
+        accounts: &Namespace,
+        number: u32,
+        balance: i64,
+        mark: i64,
+    ) -> Result<(), Self::Error>;
 
-    /// Commits what was done.
     async fn commit(self) -> Result<(), Self::Error>
     where
         Self: Sized;
 
-    /// Why another transaction was in the way, if that is what an error says.
+    /// Returns the conflict with another transaction, if the error is one; otherwise the error.
     fn conflict(error: Self::Error) -> Result<StoreError, Self::Error>;
 }
 
 #[async_trait]
-impl Work for Transaction {
+impl OpenTransaction for Transaction {
     type Error = Error;
 
-    async fn open(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), Error> {
+    async fn insert_account(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), Error> {
         self.insert_one(accounts, account).await?;
         Ok(())
     }
 
-    async fn look(&mut self, accounts: &Namespace, number: u32) -> Result<Option<RawDocumentBuf>, Error> {
+    async fn find_account(&mut self, accounts: &Namespace, number: u32) -> Result<Option<RawDocumentBuf>, Error> {
         Ok(self.find_one(accounts, rawdoc! { "_id": i64::from(number) }).await?)
     }
 
-    async fn look_at_all(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, Error> {
+    async fn find_all_accounts(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, Error> {
         Ok(self.find_all(Find::new(accounts.clone(), rawdoc! {})).await?)
     }
 
-    async fn set(&mut self, accounts: &Namespace, number: u32, balance: i64, mark: i64) -> Result<(), Error> {
+    async fn set_balance(&mut self, accounts: &Namespace, number: u32, balance: i64, mark: i64) -> Result<(), Error> {
         let change = rawdoc! { "$set": { "balance": balance, "mark": mark } };
         self.update_one(accounts, rawdoc! { "_id": i64::from(number) }, change).await?;
         Ok(())
@@ -71,22 +72,26 @@ impl Work for Transaction {
 }
 
 #[async_trait]
-impl Work for OnServer {
+impl OpenTransaction for ServerTransaction {
     type Error = TransactionError;
 
-    async fn open(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), TransactionError> {
+    async fn insert_account(&mut self, accounts: &Namespace, account: RawDocumentBuf) -> Result<(), TransactionError> {
         self.session.insert_one(accounts, account).await
     }
 
-    async fn look(&mut self, accounts: &Namespace, number: u32) -> Result<Option<RawDocumentBuf>, TransactionError> {
+    async fn find_account(
+        &mut self,
+        accounts: &Namespace,
+        number: u32,
+    ) -> Result<Option<RawDocumentBuf>, TransactionError> {
         self.session.find_one(accounts, doc! { "_id": i64::from(number) }).await
     }
 
-    async fn look_at_all(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, TransactionError> {
+    async fn find_all_accounts(&mut self, accounts: &Namespace) -> Result<Vec<RawDocumentBuf>, TransactionError> {
         self.session.find_all(accounts).await
     }
 
-    async fn set(
+    async fn set_balance(
         &mut self,
         accounts: &Namespace,
         number: u32,
@@ -98,7 +103,7 @@ impl Work for OnServer {
     }
 
     async fn commit(self) -> Result<(), TransactionError> {
-        OnServer::commit(self).await
+        ServerTransaction::commit(self).await
     }
 
     fn conflict(error: TransactionError) -> Result<StoreError, TransactionError> {

@@ -1,8 +1,8 @@
-//! A transfer's runs: the closure form may run it several times, and each run is an entry of the history.
+//! The attempts of a transfer: the closure form may make several, and each is an entry of the history.
 //!
 //! ```text
-//! begin    invoke (marks 1, 2)                 before the transaction is begun: what was acknowledged by then it must see
-//! again    fail, invoke (marks 3, 4)           in between: the closure form says so before it begins anew
+//! begin    invoke (marks 1, 2)                 before the transaction is begun: it must see what was acknowledged by then
+//! retry    fail, invoke (marks 3, 4)           before the closure form begins anew
 //! end      ok / fail / info
 //! ```
 
@@ -15,8 +15,8 @@ use handfast_store::Error as StoreError;
 use super::accounts::{read, write};
 use super::record::Recorder;
 
-/// The runs of one transfer.
-pub(super) struct Runs {
+/// The attempts of one transfer.
+pub(super) struct Attempts {
     recorder: Arc<Recorder>,
     process: i64,
     accounts: [u32; 2],
@@ -25,24 +25,24 @@ pub(super) struct Runs {
 
 struct Current {
     marks: [i64; 2],
-    /// What it has done.
-    moved: Vec<MicroOp>,
-    /// Why the history could not be written on.
-    broken: Option<anyhow::Error>,
+    /// The operations of the attempt.
+    operations: Vec<MicroOp>,
+    /// The error on which the history ended.
+    history_error: Option<anyhow::Error>,
 }
 
-impl Runs {
-    /// Records that the first one begins.
+impl Attempts {
+    /// Records that the first attempt begins.
     pub(super) fn begin(recorder: Arc<Recorder>, process: i64, accounts: [u32; 2]) -> Result<Arc<Self>> {
         let marks = [recorder.mark(), recorder.mark()];
-        let current = Mutex::new(Current { marks, moved: Vec::new(), broken: None });
-        let runs = Runs { recorder, process, accounts, current };
-        runs.recorder.record(EventKind::Invoke, process, runs.planned(marks), None)?;
-        Ok(Arc::new(runs))
+        let current = Mutex::new(Current { marks, operations: Vec::new(), history_error: None });
+        let attempts = Attempts { recorder, process, accounts, current };
+        attempts.recorder.record(EventKind::Invoke, process, attempts.planned(marks), None)?;
+        Ok(Arc::new(attempts))
     }
 
-    /// Records that a run was rolled back, and that the next one begins.
-    pub(super) fn again(&self, why: &StoreError) {
+    /// Records that the attempt was rolled back, and that the next one begins.
+    pub(super) fn retry(&self, why: &StoreError) {
         let mut current = self.current();
         let marks = [self.recorder.mark(), self.recorder.mark()];
         let failed = self.planned(std::mem::replace(&mut current.marks, marks));
@@ -51,28 +51,28 @@ impl Runs {
             .record(EventKind::Fail, self.process, failed, Some(why.to_string()))
             .and_then(|()| self.recorder.record(EventKind::Invoke, self.process, self.planned(marks), None));
         if let Err(error) = recorded {
-            current.broken.get_or_insert(error);
+            current.history_error.get_or_insert(error);
         }
     }
 
-    /// The marks of the run that is under way.
+    /// Returns the marks of the current attempt.
     pub(super) fn marks(&self) -> [i64; 2] {
         self.current().marks
     }
 
-    /// What the run that is under way has done.
-    pub(super) fn did(&self, moved: Vec<MicroOp>) {
-        self.current().moved = moved;
+    /// Notes the operations of the current attempt.
+    pub(super) fn set_operations(&self, operations: Vec<MicroOp>) {
+        self.current().operations = operations;
     }
 
-    /// Records how the last one ended.
+    /// Records how the last attempt ended.
     pub(super) fn end(&self, kind: EventKind, note: Option<String>) -> Result<()> {
         let mut current = self.current();
-        if let Some(error) = current.broken.take() {
+        if let Some(error) = current.history_error.take() {
             return Err(error);
         }
         let operations = match kind {
-            EventKind::Ok => std::mem::take(&mut current.moved),
+            EventKind::Ok => std::mem::take(&mut current.operations),
             EventKind::Invoke | EventKind::Fail | EventKind::Info => self.planned(current.marks),
         };
         self.recorder.record(kind, self.process, operations, note)
@@ -89,7 +89,7 @@ impl Runs {
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
-        // Nothing that holds it can panic half way.
+        // No holder of the lock can panic half way.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

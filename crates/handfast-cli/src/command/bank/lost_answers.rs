@@ -1,4 +1,4 @@
-//! Answers that got lost, and who found out what had become of the commits that they were about.
+//! Counts lost answers, and the outcomes of the commits that they were about.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use super::mechanism::Mechanism;
 
-/// How many.
+/// Counts of lost answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Doubts {
+pub(super) struct LostAnswers {
     /// Answers of the store that got lost.
     pub(super) answers_lost: u64,
     /// Commits that the library found to be done, or that were sent again and had been.
     pub(super) settled_by_library: u64,
     /// Transactions that a worker asked for by id, and that had committed.
     pub(super) asked_committed: u64,
-    /// Likewise, and that had not.
+    /// Transactions that a worker asked for by id, and that had been rolled back.
     pub(super) asked_rolled_back: u64,
-    /// Likewise, and nobody could say.
+    /// Transactions that a worker asked for by id, and whose outcome stays unknown.
     pub(super) unknown: u64,
 }
 
-impl AddAssign for Doubts {
+impl AddAssign for LostAnswers {
     fn add_assign(&mut self, other: Self) {
         self.answers_lost += other.answers_lost;
         self.settled_by_library += other.settled_by_library;
@@ -33,47 +33,47 @@ impl AddAssign for Doubts {
     }
 }
 
-/// What a worker was told who asked.
+/// The outcome that a worker has asked for.
 #[derive(Clone, Copy)]
-pub(super) enum Told {
+pub(super) enum CommitOutcome {
     Committed,
     RolledBack,
     Unknown,
 }
 
-/// How many answers a store has lost so far.
-pub(super) type LostAnswers = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// Returns how many answers a store has lost so far.
+pub(super) type LossCounter = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Counts them while the workers are at it.
-pub(super) struct Witness {
+/// Counts outcomes while the workers run.
+pub(super) struct OutcomeCounter {
     mechanism: Mechanism,
     committed: AtomicU64,
     rolled_back: AtomicU64,
     unknown: AtomicU64,
 }
 
-impl Witness {
+impl OutcomeCounter {
     pub(super) fn new(mechanism: Mechanism) -> Self {
         let [committed, rolled_back, unknown] = Default::default();
-        Witness { mechanism, committed, rolled_back, unknown }
+        OutcomeCounter { mechanism, committed, rolled_back, unknown }
     }
 
-    /// A worker has asked.
-    pub(super) fn note(&self, told: Told) {
-        let counter = match told {
-            Told::Committed => &self.committed,
-            Told::RolledBack => &self.rolled_back,
-            Told::Unknown => &self.unknown,
+    /// Counts an outcome that a worker has asked for.
+    pub(super) fn count(&self, outcome: CommitOutcome) {
+        let counter = match outcome {
+            CommitOutcome::Committed => &self.committed,
+            CommitOutcome::RolledBack => &self.rolled_back,
+            CommitOutcome::Unknown => &self.unknown,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So far.
-    pub(super) fn doubts(&self) -> Doubts {
+    /// Returns the counts so far.
+    pub(super) fn lost_answers(&self) -> LostAnswers {
         let tally = self.mechanism.tally();
-        Doubts {
+        LostAnswers {
             answers_lost: tally.answers_lost,
-            settled_by_library: tally.settled,
+            settled_by_library: tally.found_committed,
             asked_committed: self.committed.load(Ordering::Relaxed),
             asked_rolled_back: self.rolled_back.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
