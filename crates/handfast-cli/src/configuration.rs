@@ -15,10 +15,10 @@
 //!
 //! Mistakes name their key and their source: the flag, the variable, or the line of the file.
 
+mod explicit;
 mod file;
-mod given;
-mod place;
 mod settings;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod unknown;
@@ -30,9 +30,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-pub(crate) use given::Given;
-pub(crate) use place::{NamedStore, Stores};
+pub(crate) use explicit::ExplicitSettings;
 pub(crate) use settings::{OPTIONAL, Settings};
+pub(crate) use stores::{NamedStore, Stores};
 pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// The file that is read, if it is there, when none is named.
@@ -125,7 +125,7 @@ impl Configuration {
     ///
     /// # Errors
     /// A named file that cannot be read; an unknown key; a value of the wrong kind or out of range.
-    pub(crate) fn load(file: Option<&Path>, mut given: Given) -> Result<Self, Mistake> {
+    pub(crate) fn load(file: Option<&Path>, mut given: ExplicitSettings) -> Result<Self, Mistake> {
         given.add_environment(|name| std::env::var_os(name))?;
         let flag = file.map(|path| (path.to_owned(), Origin::Flag("--config".to_owned())));
         let named = flag.or_else(|| {
@@ -143,7 +143,7 @@ impl Configuration {
     }
 
     /// The pure part of [`Configuration::load`].
-    fn lay(file: Option<(&Path, &str)>, given: Given) -> Result<Self, Mistake> {
+    fn lay(file: Option<(&Path, &str)>, given: ExplicitSettings) -> Result<Self, Mistake> {
         let defaults = table(&Settings::default());
         let mut values: BTreeMap<String, (Value, Origin)> =
             defaults.iter().map(|(key, value)| (key.clone(), (value.clone(), Origin::Default))).collect();

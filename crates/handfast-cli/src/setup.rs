@@ -4,7 +4,7 @@ use std::future::Future;
 
 use anyhow::Context;
 
-use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings, unknown_variables};
+use crate::configuration::{Configuration, ExplicitSettings, LogLevel, Mistake, Origin, Settings, unknown_variables};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::flags::{AnyStoreFlags, CommonFlags, OpenFlags, OutputFlags, ServerStoreFlags, SettingFlags};
@@ -22,7 +22,7 @@ pub(crate) fn remark_on_variables(output: OutputFlags) {
 pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
     remark_on_variables(common.output);
     let SettingFlags { store, remote, server, port, log } = flags;
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     given.add(store)?;
     given.add(remote)?;
     given.add(server)?;
@@ -37,7 +37,7 @@ pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Con
 
 /// The settings of a command that opens a data directory, and starts its log.
 pub(crate) fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake> {
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     given.add(&flags.store)?;
     given.add(&flags.log)?;
     let configuration = load_quietly(&flags.common, given)?;
@@ -46,7 +46,7 @@ pub(crate) fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake>
 
 /// The same for a command that opens a data directory or another server.
 pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Console), Mistake> {
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     given.add(&flags.store)?;
     given.add(&flags.remote)?;
     given.add(&flags.log)?;
@@ -56,7 +56,7 @@ pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Conso
 
 /// The same for a command that works on a server.
 pub(crate) fn prepare_server(flags: &ServerStoreFlags) -> Result<(Configuration, Console), Mistake> {
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     given.add(&flags.remote)?;
     given.add(&flags.log)?;
     let configuration = load_quietly(&flags.common, given)?;
@@ -65,7 +65,7 @@ pub(crate) fn prepare_server(flags: &ServerStoreFlags) -> Result<(Configuration,
 
 /// Reads the configuration and starts the log: of errors, unless somebody asked for more, because the command's own report is
 /// enough.
-fn load_quietly(common: &CommonFlags, given: Given) -> Result<Configuration, Mistake> {
+fn load_quietly(common: &CommonFlags, given: ExplicitSettings) -> Result<Configuration, Mistake> {
     remark_on_variables(common.output);
     let configuration = Configuration::load(common.config.as_deref(), given)?;
     let level = match configuration.origin("log-level") {

@@ -15,12 +15,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(crate) struct UnfinishedFile {
     /// Locked, so that no other process takes it for one that was left.
     out: Option<BufWriter<File>>,
-    passing: Passing,
+    paths: Paths,
 }
 
 /// Where it is until it is finished.
 #[derive(Debug)]
-struct Passing {
+struct Paths {
     target: PathBuf,
     /// None if the target is a pipe or a device, which is written to as it is.
     unfinished: Option<PathBuf>,
@@ -50,8 +50,8 @@ impl UnfinishedFile {
             }
             Ok(_) => {
                 let out = OpenOptions::new().write(true).open(target).with_context(|| at(target))?;
-                let passing = Passing { target: target.to_owned(), unfinished: None };
-                Ok(UnfinishedFile { out: Some(BufWriter::new(out)), passing })
+                let paths = Paths { target: target.to_owned(), unfinished: None };
+                Ok(UnfinishedFile { out: Some(BufWriter::new(out)), paths })
             }
             Err(_) => UnfinishedFile::begin(target.to_owned()),
         }
@@ -78,7 +78,7 @@ impl UnfinishedFile {
         ensure!(fs::symlink_metadata(&path).is_ok_and(is_ours), being_written());
         file.set_len(0).with_context(failed)?;
         let out = Some(BufWriter::new(file));
-        Ok(UnfinishedFile { out, passing: Passing { unfinished: Some(path), target } })
+        Ok(UnfinishedFile { out, paths: Paths { unfinished: Some(path), target } })
     }
 
     /// Makes what was written durable, and gives the file its name.
@@ -86,7 +86,7 @@ impl UnfinishedFile {
     /// # Errors
     /// A file system that fails.
     pub(crate) fn finish(mut self) -> Result<()> {
-        let Passing { target, unfinished } = &mut self.passing;
+        let Paths { target, unfinished } = &mut self.paths;
         let Some(out) = self.out.take() else { return Ok(()) };
         let failed = || at(target);
         let file = out.into_inner().map_err(IntoInnerError::into_error).with_context(failed)?;
@@ -112,7 +112,7 @@ impl Write for UnfinishedFile {
     }
 }
 
-impl Drop for Passing {
+impl Drop for Paths {
     fn drop(&mut self) {
         if let Some(unfinished) = &self.unfinished {
             // Nobody is left to tell; the name says what it is.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Routes, Stores};
+use super::stores::{Routes, Stores};
 use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// Everything that can be configured, in force. A field's name with dashes is its key in the file, its flag, and, in

@@ -82,19 +82,19 @@ impl Promises {
 }
 
 /// What every measurement needs: where, by which clock, and how it is told.
-struct Place {
+struct Workspace {
     console: Console,
     scratch: Scratch,
     sources: Sources,
     bar: ProgressBar,
 }
 
-impl Place {
+impl Workspace {
     fn make(flags: &SubjectFlags) -> Result<Self> {
         let console = Console::new(flags.output);
         let scratch = Scratch::create(&flags.directory, "bench")?;
         let sources = Sources::system().context("the operating system gives no randomness")?;
-        Ok(Place { console, scratch, sources, bar: console.progress("bench", "steps", 0) })
+        Ok(Workspace { console, scratch, sources, bar: console.progress("bench", "steps", 0) })
     }
 }
 
@@ -111,7 +111,7 @@ fn check_seconds(flags: &BenchFlags) -> Result<()> {
 
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     check_seconds(flags)?;
-    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let Workspace { console, scratch, sources, bar } = Workspace::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
     let embedded = Directory { path: scratch.path.join("store"), options }.open(sources.clone()).await?;
@@ -180,7 +180,7 @@ fn distant(sources: &Sources, delay: Duration) -> Arc<dyn DocumentStore> {
 
 async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
     check_seconds(&flags.bench)?;
-    let Place { console, scratch: _scratch, sources, bar } = Place::make(&flags.bench.subject)?;
+    let Workspace { console, scratch: _scratch, sources, bar } = Workspace::make(&flags.bench.subject)?;
     let progress = |step: &str| next(&bar, step);
     let clients = flags.bench.clients.unwrap_or(TRANSFER_CLIENTS_MAX);
     // Its one promise is of a single client's round trips, however many others are measured with.
@@ -205,7 +205,7 @@ async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
 
 async fn run_patterns(flags: &BenchFlags) -> Result<Exit> {
     check_seconds(flags)?;
-    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let Workspace { console, scratch, sources, bar } = Workspace::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
     let embedded = Directory { path: scratch.path.join("store"), options }.open(sources.clone()).await?;
@@ -221,7 +221,7 @@ async fn run_patterns(flags: &BenchFlags) -> Result<Exit> {
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
-    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let Workspace { console, scratch, sources, bar } = Workspace::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let plan = process::Plan {
         documents: flags.documents,

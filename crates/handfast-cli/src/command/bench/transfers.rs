@@ -43,7 +43,7 @@ type Store = Arc<Metered<Arc<dyn DocumentStore>>>;
 
 /// How money moves.
 #[derive(Clone)]
-enum Way {
+enum Method {
     /// One update, to know what a round trip takes.
     OneUpdate(Store),
     Unprotected(Store),
@@ -112,14 +112,14 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What a transfer takes in round trips: against one update, by a single client whom nobody is in the way of.
+    /// What a transfer takes in round trips: against one update, by a single client whom nobody is in the method of.
     ///
     /// # Errors
     /// Those of the store.
     pub(super) async fn round_trips(&self) -> Result<Comparison> {
         (self.progress)("transfers in round trips");
-        let transaction = Way::Transaction(self.database.clone());
-        let one_update = Way::OneUpdate(Arc::clone(&self.store));
+        let transaction = Method::Transaction(self.database.clone());
+        let one_update = Method::OneUpdate(Arc::clone(&self.store));
         let promised = Some(1.0 / ROUND_TRIPS_MAX);
         let mut measured = self.compare(1, self.plan.documents, &transaction, &one_update, promised).await?;
         let trips = measured.p50_us / measured.baseline_p50_us.max(f64::MIN_POSITIVE);
@@ -132,9 +132,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Those of the store.
     pub(super) async fn side_by_side(&self) -> Result<Vec<Comparison>> {
-        let transaction = Way::Transaction(self.database.clone());
-        let two_phase = Way::TwoPhase(Arc::clone(&self.two_phase));
-        let unprotected = Way::Unprotected(Arc::clone(&self.store));
+        let transaction = Method::Transaction(self.database.clone());
+        let two_phase = Method::TwoPhase(Arc::clone(&self.two_phase));
+        let unprotected = Method::Unprotected(Arc::clone(&self.store));
         let mut comparisons = Vec::new();
         for tasks in TASKS.into_iter().filter(|tasks| *tasks <= self.plan.tasks) {
             for accounts in [self.plan.documents, HOT_ACCOUNTS] {
@@ -164,8 +164,8 @@ impl<'a> Bench<'a> {
         &self,
         tasks: usize,
         accounts: u64,
-        subject: &Way,
-        baseline: &Way,
+        subject: &Method,
+        baseline: &Method,
         promised: Option<f64>,
     ) -> Result<Comparison> {
         let (mut of_subject, mut of_baseline, mut operations) = (Series::default(), Series::default(), 0);
@@ -186,20 +186,20 @@ impl<'a> Bench<'a> {
         Ok(comparison.with_note(format!("{:.1} store operations", operations as f64 / transfers.max(1) as f64)))
     }
 
-    /// What was asked of the store so far, for transfers of this way.
-    fn operations(&self, way: &Way) -> u64 {
-        let store = if matches!(way, Way::Transaction(_)) { &self.of_database } else { &self.store };
+    /// What was asked of the store so far, for transfers of this method.
+    fn operations(&self, method: &Method) -> u64 {
+        let store = if matches!(method, Method::Transaction(_)) { &self.of_database } else { &self.store };
         store.report().iter().map(|of| of.started).sum()
     }
 
-    async fn measured(&self, tasks: usize, accounts: u64, way: &Way) -> Result<Round> {
-        let shared = Arc::new((way.clone(), Arc::clone(&self.accounts), Arc::clone(&self.last_id)));
+    async fn measured(&self, tasks: usize, accounts: u64, method: &Method) -> Result<Round> {
+        let shared = Arc::new((method.clone(), Arc::clone(&self.accounts), Arc::clone(&self.last_id)));
         round(Arc::clone(&self.sources.clock), tasks, self.plan.round_duration(), move |task, step| {
             let shared = Arc::clone(&shared);
             async move {
                 let (from, to) = pair(task, step, accounts)?;
-                let (way, accounts, last_id) = &*shared;
-                way.transfer(accounts, from, to, last_id).await
+                let (method, accounts, last_id) = &*shared;
+                method.transfer(accounts, from, to, last_id).await
             }
         })
         .await
@@ -217,32 +217,32 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Way {
+impl Method {
     fn name(&self) -> &'static str {
         match self {
-            Way::OneUpdate(_) => "one update",
-            Way::Unprotected(_) => "two updates",
-            Way::TwoPhase(_) => "two-phase commit",
-            Way::Transaction(_) => "transaction",
+            Method::OneUpdate(_) => "one update",
+            Method::Unprotected(_) => "two updates",
+            Method::TwoPhase(_) => "two-phase commit",
+            Method::Transaction(_) => "transaction",
         }
     }
 
     async fn transfer(&self, accounts: &Namespace, from: i64, to: i64, last_id: &AtomicU64) -> Result<()> {
         match self {
-            Way::OneUpdate(store) => {
+            Method::OneUpdate(store) => {
                 store.update_one(accounts, rawdoc! { "_id": from }, by(0)).await?;
             }
-            Way::Unprotected(store) => {
+            Method::Unprotected(store) => {
                 store.update_one(accounts, rawdoc! { "_id": from }, by(-1)).await?;
                 store.update_one(accounts, rawdoc! { "_id": to }, by(1)).await?;
             }
-            Way::TwoPhase(two_phase) => {
+            Method::TwoPhase(two_phase) => {
                 let id = i64::try_from(last_id.fetch_add(1, Ordering::Relaxed))?;
                 two_phase.begin(id, Transfer::new(from, to, 1)).await?;
                 let outcome = two_phase.run(id).await?;
                 ensure!(outcome == Outcome::Done, "a transfer ended with {outcome:?}");
             }
-            Way::Transaction(database) => database.transaction(|tx| moved(tx, accounts, from, to)).await?,
+            Method::Transaction(database) => database.transaction(|tx| moved(tx, accounts, from, to)).await?,
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 << 20 };
 
 /// A database with those of its collections that are to be dumped.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedDatabase {
     database: String,
     collections: Vec<CollectionInfo>,
 }
@@ -33,7 +33,10 @@ pub(crate) struct Chosen {
 ///
 /// # Errors
 /// A database or a collection that is asked for by name and is not there; a store that fails.
-pub(crate) async fn find_collections(store: &dyn DocumentStore, selection: &Selection) -> Result<Vec<Chosen>> {
+pub(crate) async fn find_collections(
+    store: &dyn DocumentStore,
+    selection: &Selection,
+) -> Result<Vec<SelectedDatabase>> {
     let databases = store.list_databases().await?;
     if let Some(name) = &selection.database {
         ensure!(databases.contains(name), "there is no database '{name}'; {}", listed(&databases));
@@ -46,15 +49,15 @@ pub(crate) async fn find_collections(store: &dyn DocumentStore, selection: &Sele
             ensure!(names.contains(name), "there is no collection '{name}' in {database}; {}", listed(&names));
             collections.retain(|info| info.name == *name);
         }
-        chosen.push(Chosen { database, collections });
+        chosen.push(SelectedDatabase { database, collections });
     }
     Ok(chosen)
 }
 
 /// How many documents they have: for the progress, not for the dump.
-pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Chosen]) -> Result<u64> {
+pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[SelectedDatabase]) -> Result<u64> {
     let mut count = 0;
-    for Chosen { database, collections } in chosen {
+    for SelectedDatabase { database, collections } in chosen {
         for info in collections {
             count += store.collection_stats(&Namespace::new(database, &info.name)?).await?.count;
         }
@@ -81,12 +84,12 @@ pub(crate) async fn write_dump(
     damaged: Damaged<'_>,
     target: &Path,
     format: DumpFormat,
-    chosen: &[Chosen],
+    chosen: &[SelectedDatabase],
     progress: &ProgressBar,
 ) -> Result<Dumped> {
-    let unfinished = Unfinished::begin(target)?;
+    let unfinished = UnfinishedDirectory::begin(target)?;
     let mut dump = Dump { store, damaged, format, progress, dumped: Dumped::default() };
-    for (number, Chosen { database, collections }) in chosen.iter().enumerate() {
+    for (number, SelectedDatabase { database, collections }) in chosen.iter().enumerate() {
         let directory = unfinished.path.join(file_name(database, number));
         create_directory(&directory)?;
         for (number, info) in collections.iter().enumerate() {
@@ -128,8 +131,10 @@ impl Dump<'_> {
         let path = with_ending(file, ending(self.format));
         let mut out = BufWriter::new(File::create_new(&path).with_context(|| at(&path))?);
         let mut source = match self.damaged {
-            Damaged::Refuse => Source::All(self.store.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?),
-            Damaged::Skip(store) => Source::Rest(Box::new(store.salvage(namespace))),
+            Damaged::Refuse => {
+                DocumentSource::All(self.store.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?)
+            }
+            Damaged::Skip(store) => DocumentSource::Rest(Box::new(store.salvage(namespace))),
         };
         loop {
             let page = source.next_page().await?;
@@ -155,21 +160,21 @@ impl Dump<'_> {
 }
 
 /// Where the documents of a collection come from.
-enum Source {
+enum DocumentSource {
     /// From a reader that fails where it meets damage.
     All(Box<dyn Cursor>),
     /// From one that goes on behind it.
     Rest(Box<Salvage>),
 }
 
-impl Source {
+impl DocumentSource {
     async fn next_page(&mut self) -> Result<SalvagedPage> {
         Ok(match self {
-            Source::All(cursor) => {
+            DocumentSource::All(cursor) => {
                 let Page { documents, exhausted } = cursor.next_page(PAGE).await?;
                 SalvagedPage { documents, skipped: Vec::new(), exhausted }
             }
-            Source::Rest(salvage) => salvage.next_page(PAGE).await?,
+            DocumentSource::Rest(salvage) => salvage.next_page(PAGE).await?,
         })
     }
 }
@@ -196,14 +201,14 @@ pub(super) fn ending(format: DumpFormat) -> &'static str {
 
 /// A directory under a passing name, which is removed unless it is finished. What a dump that was killed has left of the same
 /// name is removed first.
-struct Unfinished {
+struct UnfinishedDirectory {
     path: PathBuf,
     /// Locked, so that nobody takes it for one that was left.
     _held: File,
     finished: bool,
 }
 
-impl Unfinished {
+impl UnfinishedDirectory {
     fn begin(target: &Path) -> Result<Self> {
         if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Usage(format!("{} is not empty; choose another directory with --to", target.display())).into());
@@ -217,7 +222,7 @@ impl Unfinished {
         }
         remove_left(&path)?;
         create_directory(&path)?;
-        Ok(Unfinished { _held: hold(&path)?, path, finished: false })
+        Ok(UnfinishedDirectory { _held: hold(&path)?, path, finished: false })
     }
 
     fn finish(mut self, target: &Path) -> Result<()> {
@@ -232,7 +237,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedDirectory {
     fn drop(&mut self) {
         if !self.finished {
             // Nobody is left to tell; the name says what it is.

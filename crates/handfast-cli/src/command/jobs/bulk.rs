@@ -23,42 +23,42 @@ const PAGE: u32 = 500;
 const TO_BE_CANCELED: &str = "to be canceled: its worker is silent, and `jobs recover` ends it";
 
 /// What became of a job.
-enum Fate {
+enum JobOutcome {
     Done(String),
     Skipped(String),
     Failed(String),
 }
 
 /// What became of several.
-struct Fates {
+struct JobOutcomes {
     listing: Listing,
     done: u64,
     skipped: u64,
     failed: u64,
 }
 
-impl Fates {
+impl JobOutcomes {
     fn new() -> Self {
-        Fates { listing: Listing::new(&["id", "outcome"]), done: 0, skipped: 0, failed: 0 }
+        JobOutcomes { listing: Listing::new(&["id", "outcome"]), done: 0, skipped: 0, failed: 0 }
     }
 
     /// A job that nothing could be done about is counted like the others: those after it are done all the same.
-    fn push(&mut self, id: &Bson, fate: handfast_patterns::Result<Fate>) {
-        let fate = fate.unwrap_or_else(|error| Fate::Failed(error.to_string()));
-        let is_done = matches!(fate, Fate::Done(_));
-        let (count, outcome) = match fate {
-            Fate::Done(outcome) => (&mut self.done, outcome),
-            Fate::Skipped(outcome) => (&mut self.skipped, outcome),
-            Fate::Failed(outcome) => (&mut self.failed, outcome),
+    fn push(&mut self, id: &Bson, result: handfast_patterns::Result<JobOutcome>) {
+        let outcome = result.unwrap_or_else(|error| JobOutcome::Failed(error.to_string()));
+        let is_done = matches!(outcome, JobOutcome::Done(_));
+        let (count, text) = match outcome {
+            JobOutcome::Done(text) => (&mut self.done, text),
+            JobOutcome::Skipped(text) => (&mut self.skipped, text),
+            JobOutcome::Failed(text) => (&mut self.failed, text),
         };
         *count += 1;
-        let line = json!({ "id": extended(id), "done": is_done, "outcome": outcome });
-        self.listing.push([shown(id), outcome], line);
+        let line = json!({ "id": extended(id), "done": is_done, "outcome": text });
+        self.listing.push([shown(id), text], line);
     }
 
     /// `did` says what was done to a job.
     fn report(&self, console: Console, did: &str, all: bool) -> Result<Exit> {
-        let Fates { listing, done, skipped, failed } = self;
+        let JobOutcomes { listing, done, skipped, failed } = self;
         console.list(listing)?;
         let text = || format!("{done} {did}, {skipped} skipped, {failed} failed");
         console.report(text, &json!({ "summary": { "done": done, "skipped": skipped, "failed": failed } }))?;
@@ -70,43 +70,43 @@ impl Fates {
 impl Queue {
     pub(super) async fn retry(&self, flags: &FailedFlags, console: Console) -> Result<Exit> {
         let queue = self.open().await?;
-        let fates = each(&queue, flags, console, async |id| retry_one(&queue, id).await).await?;
-        fates.report(console, "to be done again", flags.all)
+        let outcomes = each(&queue, flags, console, async |id| retry_one(&queue, id).await).await?;
+        outcomes.report(console, "to be done again", flags.all)
     }
 
     pub(super) async fn discard(&self, flags: &FailedFlags, console: Console) -> Result<Exit> {
         let queue = self.open().await?;
-        let fates = each(&queue, flags, console, async |id| discard_one(&queue, id).await).await?;
-        fates.report(console, "removed", flags.all)
+        let outcomes = each(&queue, flags, console, async |id| discard_one(&queue, id).await).await?;
+        outcomes.report(console, "removed", flags.all)
     }
 
     pub(super) async fn cancel(&self, ids: &[Id], console: Console) -> Result<Exit> {
         let queue = self.open().await?;
-        let mut fates = Fates::new();
+        let mut outcomes = JobOutcomes::new();
         for Id(id) in ids {
-            fates.push(id, self.cancel_one(&queue, id).await?);
+            outcomes.push(id, self.cancel_one(&queue, id).await?);
         }
-        fates.report(console, "canceled", false)
+        outcomes.report(console, "canceled", false)
     }
 
-    async fn cancel_one(&self, queue: &JobQueue, id: &Bson) -> Result<handfast_patterns::Result<Fate>> {
+    async fn cancel_one(&self, queue: &JobQueue, id: &Bson) -> Result<handfast_patterns::Result<JobOutcome>> {
         let canceled = match queue.cancel(id.clone()).await {
             Ok(canceled) => canceled,
             Err(error) => return Ok(Err(error)),
         };
         Ok(Ok(match queue.show(id.clone()).await {
-            Ok(None) => Fate::Skipped("is not there".to_owned()),
-            Ok(Some(job)) if canceled && queue.is_silent(&job) => Fate::Done(TO_BE_CANCELED.to_owned()),
+            Ok(None) => JobOutcome::Skipped("is not there".to_owned()),
+            Ok(Some(job)) if canceled && queue.is_silent(&job) => JobOutcome::Done(TO_BE_CANCELED.to_owned()),
             Ok(Some(job)) if canceled && job.state == JobState::Processing => {
-                Fate::Done("canceled; its worker stops at its next sign of life".to_owned())
+                JobOutcome::Done("canceled; its worker stops at its next sign of life".to_owned())
             }
-            Ok(Some(_)) if canceled => Fate::Done("canceled".to_owned()),
-            Ok(Some(_)) => Fate::Skipped("was over".to_owned()),
+            Ok(Some(_)) if canceled => JobOutcome::Done("canceled".to_owned()),
+            Ok(Some(_)) => JobOutcome::Skipped("was over".to_owned()),
             Err(odd @ Error::Damaged { .. }) if canceled => {
-                let document = self.subject.document(id).await?.unwrap_or_default();
+                let document = self.collection.document(id).await?.unwrap_or_default();
                 let state = document.get_str(&self.options.fields.state).unwrap_or_default();
                 let done = if state == JobState::Processing.name() { TO_BE_CANCELED } else { "canceled" };
-                Fate::Done(format!("{done}; {odd}"))
+                JobOutcome::Done(format!("{done}; {odd}"))
             }
             Err(error) => return Ok(Err(error)),
         }))
@@ -118,14 +118,14 @@ async fn each(
     queue: &JobQueue,
     flags: &FailedFlags,
     console: Console,
-    one: impl AsyncFn(&Bson) -> handfast_patterns::Result<Fate>,
-) -> Result<Fates> {
-    let mut fates = Fates::new();
+    one: impl AsyncFn(&Bson) -> handfast_patterns::Result<JobOutcome>,
+) -> Result<JobOutcomes> {
+    let mut outcomes = JobOutcomes::new();
     for Id(id) in &flags.ids {
-        fates.push(id, one(id).await);
+        outcomes.push(id, one(id).await);
     }
     if !flags.all {
-        return Ok(fates);
+        return Ok(outcomes);
     }
     let filter = JobFilter { kind: flags.kind.clone(), ..JobFilter::in_state(JobState::Failed) };
     let (mut left, mut after) = (flags.limit, None);
@@ -133,47 +133,47 @@ async fn each(
         let page = queue.page(&filter, after.as_ref(), left.min(PAGE)).await?;
         for job in &page.jobs {
             match job {
-                Ok(job) => fates.push(&job.id, one(&job.id).await),
+                Ok(job) => outcomes.push(&job.id, one(&job.id).await),
                 Err(odd) => {
                     write_error(&anyhow::Error::msg(odd.to_string()));
-                    fates.failed += 1;
+                    outcomes.failed += 1;
                 }
             }
         }
         left = left.saturating_sub(u32::try_from(page.jobs.len()).unwrap_or(u32::MAX));
         after = page.next;
         if after.is_none() {
-            return Ok(fates);
+            return Ok(outcomes);
         }
     }
     console.remark("there are more that failed: --limit says how many are looked for");
-    Ok(fates)
+    Ok(outcomes)
 }
 
-async fn retry_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<Fate> {
+async fn retry_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<JobOutcome> {
     match queue.retry(id.clone()).await {
-        Ok(true) => Ok(Fate::Done("to be done again".to_owned())),
+        Ok(true) => Ok(JobOutcome::Done("to be done again".to_owned())),
         Ok(false) => not_failed(queue, id).await,
         Err(error) if error.code() == handfast_mql::Code::DuplicateKey => {
-            Ok(Fate::Failed("another job has its unique key".to_owned()))
+            Ok(JobOutcome::Failed("another job has its unique key".to_owned()))
         }
         Err(error) => Err(error),
     }
 }
 
-async fn discard_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<Fate> {
+async fn discard_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<JobOutcome> {
     match queue.discard(id.clone()).await? {
-        true => Ok(Fate::Done("removed".to_owned())),
+        true => Ok(JobOutcome::Done("removed".to_owned())),
         false => not_failed(queue, id).await,
     }
 }
 
 /// Why a job is none that failed.
-async fn not_failed(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<Fate> {
+async fn not_failed(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<JobOutcome> {
     let why = match queue.show(id.clone()).await? {
         Some(job) if job.state == JobState::Canceled => "was canceled",
         Some(_) => "has not failed",
         None => "is not there",
     };
-    Ok(Fate::Skipped(why.to_owned()))
+    Ok(JobOutcome::Skipped(why.to_owned()))
 }

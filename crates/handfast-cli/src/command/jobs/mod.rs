@@ -14,7 +14,7 @@ use handfast_patterns::{Error, JobQueue, Round};
 use serde_json::{Value, json};
 
 use self::arguments::{JobsArguments, JobsFlags};
-use crate::command::pattern::{Subject, rename, report_rounds, rounds, with_collection};
+use crate::command::pattern::{OpenedCollection, rename, report_rounds, rounds, with_collection};
 use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
@@ -24,21 +24,21 @@ use crate::listing::{Listing, age};
 /// `handfast jobs`.
 pub(super) fn run(arguments: &JobsArguments) -> Result<Exit> {
     let queue = arguments.queue();
-    with_collection(&queue.open, &queue.collection, |subject, console| execute(subject, arguments, console))
+    with_collection(&queue.open, &queue.collection, |collection, console| execute(collection, arguments, console))
 }
 
-async fn execute(subject: Subject, arguments: &JobsArguments, console: Console) -> Result<Exit> {
-    let options = options(&subject, arguments).await?;
-    let queue = Queue { subject, options };
+async fn execute(collection: OpenedCollection, arguments: &JobsArguments, console: Console) -> Result<Exit> {
+    let options = options(&collection, arguments).await?;
+    let queue = Queue { collection, options };
     // A flag that contradicts the record is named before the jobs are looked for by it.
     queue.look().await?;
     let states: Vec<_> = JobState::ALL.into_iter().map(JobState::name).collect();
-    queue.subject.ensure_holds("jobs", doc! { &queue.options.fields.state: { "$in": states } }).await?;
+    queue.collection.ensure_holds("jobs", doc! { &queue.options.fields.state: { "$in": states } }).await?;
     match arguments {
         JobsArguments::Status { .. } => queue.status(console).await,
         JobsArguments::List { states, kind, older_than, after, limit, .. } => {
             let states: Vec<JobState> = states.iter().map(|state| (*state).into()).collect();
-            let before = older_than.map(|age| queue.subject.before(age.0));
+            let before = older_than.map(|age| queue.collection.before(age.0));
             let filters = |state: &JobState| JobFilter { state: *state, kind: kind.clone(), before };
             let filters: Vec<_> = if states.is_empty() { LISTED.iter() } else { states.iter() }.map(filters).collect();
             queue.list(&filters, after.as_ref().map(|id| &id.0), *limit, console).await
@@ -58,9 +58,10 @@ async fn execute(subject: Subject, arguments: &JobsArguments, console: Console) 
 const LISTED: [JobState; 3] = [JobState::Failed, JobState::Processing, JobState::Todo];
 
 /// The recorded settings, with what flags say. A flag that says something else than the record is refused by the queue.
-async fn options(subject: &Subject, arguments: &JobsArguments) -> Result<JobQueueOptions> {
+async fn options(collection: &OpenedCollection, arguments: &JobsArguments) -> Result<JobQueueOptions> {
     let flags = arguments.queue();
-    let mut options = JobQueueOptions::recorded(subject.store.clone(), &subject.namespace).await?.unwrap_or_default();
+    let mut options =
+        JobQueueOptions::recorded(collection.store.clone(), &collection.namespace).await?.unwrap_or_default();
     if let JobsArguments::Recover { crashes_max: Some(crashes_max), .. } = arguments {
         options.crashes_max = *crashes_max;
     }
@@ -73,14 +74,14 @@ async fn options(subject: &Subject, arguments: &JobsArguments) -> Result<JobQueu
 }
 
 struct Queue {
-    subject: Subject,
+    collection: OpenedCollection,
     options: JobQueueOptions,
 }
 
 impl Queue {
     /// To look at.
     async fn look(&self) -> Result<JobQueue> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
@@ -104,7 +105,7 @@ impl Queue {
         let queue = self.look().await?;
         let after = match after {
             None => None,
-            Some(id) => Some(queue.position_of(id.clone()).await?.with_context(|| self.subject.missing(id))?),
+            Some(id) => Some(queue.position_of(id.clone()).await?.with_context(|| self.collection.missing(id))?),
         };
         let mut listing = Listing::new(&["id", "state", "type", "age", "attempts", "crashes", "worker", "error"]);
         let mut exit = Exit::Good;
@@ -137,7 +138,7 @@ impl Queue {
             shown(&job.id),
             job.state.to_string(),
             job.kind.clone(),
-            age(self.subject.since(job.ts)),
+            age(self.collection.since(job.ts)),
             job.attempts.to_string(),
             job.crashes.to_string(),
             worker,
@@ -148,23 +149,23 @@ impl Queue {
     async fn show(&self, id: &Bson, console: Console) -> Result<Exit> {
         let queue = self.look().await?;
         let job = match queue.show(id.clone()).await {
-            Ok(job) => job.with_context(|| self.subject.missing(id))?,
+            Ok(job) => job.with_context(|| self.collection.missing(id))?,
             // Who is to put it right must see what it is.
             Err(odd @ Error::Damaged { .. }) => {
-                self.subject.show(console, id, None).await?;
+                self.collection.show(console, id, None).await?;
                 write_error(&odd.into());
                 return Ok(Exit::Failed);
             }
             Err(error) => return Err(error.into()),
         };
-        self.subject.show(console, id, Some(self.remark(&job, queue.is_silent(&job)))).await?;
+        self.collection.show(console, id, Some(self.remark(&job, queue.is_silent(&job)))).await?;
         Ok(Exit::Good)
     }
 
     async fn pause(&self, why: &str, console: Console) -> Result<Exit> {
         self.look().await?.pause(why).await?;
         console.report(
-            || format!("{} is paused: `jobs resume` ends it", self.subject.namespace),
+            || format!("{} is paused: `jobs resume` ends it", self.collection.namespace),
             &json!({ "paused": true }),
         )?;
         Ok(Exit::Good)
@@ -173,8 +174,8 @@ impl Queue {
     async fn resume(&self, console: Console) -> Result<Exit> {
         let was_paused = self.look().await?.resume().await?;
         let text = || match was_paused {
-            true => format!("{} is resumed", self.subject.namespace),
-            false => format!("{} was not paused", self.subject.namespace),
+            true => format!("{} is resumed", self.collection.namespace),
+            false => format!("{} was not paused", self.collection.namespace),
         };
         console.report(text, &json!({ "paused": false, "was_paused": was_paused }))?;
         Ok(Exit::Good)
@@ -182,20 +183,20 @@ impl Queue {
 
     /// What the state of a job means, and what can be done.
     fn remark(&self, job: &Job, silent: bool) -> String {
-        let now = self.subject.sources.clock.now();
+        let now = self.collection.sources.clock.now();
         match (job.state, &job.worker) {
             (JobState::Todo, _) if job.run_at > now => "waits for its time".to_owned(),
-            (JobState::Todo, _) => format!("due for {}, waits for a worker", age(self.subject.since(job.run_at))),
+            (JobState::Todo, _) => format!("due for {}, waits for a worker", age(self.collection.since(job.run_at))),
             (JobState::Processing, worker) if silent => {
                 let name = worker.as_ref().map_or("?", |worker| worker.name.as_str());
                 let recover = if job.cancel { "`jobs recover` cancels it" } else { "`jobs recover` returns it" };
                 match worker.as_ref().and_then(|worker| worker.ts) {
                     None => format!("its worker {name} has left no date of a sign of life: {recover}"),
                     Some(ts) if ts > now => {
-                        let ahead = self.subject.ago(ts);
+                        let ahead = self.collection.ago(ts);
                         format!("the last sign of life of its worker {name} is {ahead} of the clock: {recover}")
                     }
-                    Some(ts) => format!("its worker {name} is silent for {}: {recover}", self.subject.ago(ts)),
+                    Some(ts) => format!("its worker {name} is silent for {}: {recover}", self.collection.ago(ts)),
                 }
             }
             (JobState::Processing, worker) => {

@@ -22,7 +22,7 @@ impl Queue {
         let (known, unknown) = apart(queue.count_by_state().await?);
         let done = known.iter().find(|(state, _)| *state == JobState::Done).map_or(0, |(_, count)| *count);
         let text = || {
-            let mut text = vec![self.subject.namespace.to_string()];
+            let mut text = vec![self.collection.namespace.to_string()];
             let mut count = |state: &str, count: u64, remark: String| {
                 text.push(format!("  {state:<12}{count:>10}  {remark}").trim_end().to_owned());
             };
@@ -39,7 +39,7 @@ impl Queue {
         };
         let unknown_states = unknown.iter().map(|of| json!({ "state": extended(&of.state), "count": of.count }));
         let json = json!({
-            "collection": self.subject.namespace.to_string(),
+            "collection": self.collection.namespace.to_string(),
             "due": due,
             "oldest_due_seconds": oldest_due.map(|oldest| oldest.as_secs_f64()),
             "scheduled": scheduled,
@@ -61,7 +61,7 @@ impl Queue {
         let mut lines = Vec::new();
         if let Some(Pause { since, why }) = paused {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-            let since = age(self.subject.since(*since));
+            let since = age(self.collection.since(*since));
             lines.push(format!("paused for {since}{why}; nobody claims its jobs: `jobs resume` ends it"));
         }
         if !unknown.is_empty() {

@@ -14,7 +14,7 @@ use handfast_store::Namespace;
 use serde_json::json;
 
 use self::arguments::{LedgerArguments, LedgerFlags};
-use crate::command::pattern::{Fates, Subject, rename, report_rounds, rounds, with_collection};
+use crate::command::pattern::{ItemOutcomes, OpenedCollection, rename, report_rounds, rounds, with_collection};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
@@ -24,14 +24,14 @@ use crate::listing::{Listing, age};
 /// `handfast ledger`.
 pub(super) fn run(arguments: &LedgerArguments) -> Result<Exit> {
     let ledger = arguments.ledger();
-    with_collection(&ledger.open, &ledger.collection, |subject, console| execute(subject, arguments, console))
+    with_collection(&ledger.open, &ledger.collection, |collection, console| execute(collection, arguments, console))
 }
 
-async fn execute(subject: Subject, arguments: &LedgerArguments, console: Console) -> Result<Exit> {
-    let options = options(&subject, arguments).await?;
+async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, console: Console) -> Result<Exit> {
+    let options = options(&collection, arguments).await?;
     let states: Vec<_> = Proc::ALL.into_iter().map(Proc::name).collect();
-    subject.ensure_holds("entries of a ledger", doc! { &options.fields.proc: { "$in": states } }).await?;
-    let books = Books { subject, options };
+    collection.ensure_holds("entries of a ledger", doc! { &options.fields.proc: { "$in": states } }).await?;
+    let books = Books { collection, options };
     match arguments {
         LedgerArguments::Status { .. } => books.status(console).await,
         LedgerArguments::List { limit, .. } => books.list(*limit, console).await,
@@ -62,9 +62,9 @@ async fn execute(subject: Subject, arguments: &LedgerArguments, console: Console
 }
 
 /// The recorded settings, with what flags say. A flag that says something else than the record is refused by the ledger.
-async fn options(subject: &Subject, arguments: &LedgerArguments) -> Result<LedgerOptions> {
+async fn options(collection: &OpenedCollection, arguments: &LedgerArguments) -> Result<LedgerOptions> {
     let LedgerFlags { open, accounts, holds, .. } = arguments.ledger();
-    let known = LedgerOptions::recorded(subject.store.clone(), &subject.namespace).await?.unwrap_or_default();
+    let known = LedgerOptions::recorded(collection.store.clone(), &collection.namespace).await?.unwrap_or_default();
     let mut options = LedgerOptions {
         accounts: accounts.clone().unwrap_or(known.accounts),
         holds: holds.clone().unwrap_or(known.holds),
@@ -82,14 +82,14 @@ async fn options(subject: &Subject, arguments: &LedgerArguments) -> Result<Ledge
 }
 
 struct Books {
-    subject: Subject,
+    collection: OpenedCollection,
     options: LedgerOptions,
 }
 
 impl Books {
     /// To look at.
     async fn look(&self) -> Result<Ledger> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
@@ -102,10 +102,10 @@ impl Books {
 
     async fn status(&self, console: Console) -> Result<Exit> {
         let LedgerStatus { entries, uncommitted, oldest_uncommitted, expiring } = self.look().await?.status().await?;
-        let accounts = Namespace::new(self.subject.namespace.database(), self.options.accounts.as_str())?;
-        let accounts = self.subject.store.collection_stats(&accounts).await?.count;
+        let accounts = Namespace::new(self.collection.namespace.database(), self.options.accounts.as_str())?;
+        let accounts = self.collection.store.collection_stats(&accounts).await?.count;
         let mut text = vec![
-            self.subject.namespace.to_string(),
+            self.collection.namespace.to_string(),
             format!("  entries      {entries:>10}"),
             format!("  uncommitted  {uncommitted:>10}"),
             format!("  accounts     {accounts:>10}"),
@@ -118,7 +118,7 @@ impl Books {
             text.push("next: the committer of the application commits them, or `ledger reconcile`".to_owned());
         }
         let json = json!({
-            "collection": self.subject.namespace.to_string(),
+            "collection": self.collection.namespace.to_string(),
             "entries": entries,
             "uncommitted": uncommitted,
             "oldest_uncommitted_seconds": oldest_uncommitted.map(|oldest| oldest.as_secs_f64()),
@@ -133,7 +133,8 @@ impl Books {
         let mut listing = Listing::new(&["id", "age", "state", "changes"]);
         for entry in self.look().await?.uncommitted(limit.and_one()).await? {
             let Entry { ts, status, .. } = &entry;
-            let cells = [id(&entry.id), age(self.subject.since(*ts)), status.state.to_string(), shown::changes(&entry)];
+            let cells =
+                [id(&entry.id), age(self.collection.since(*ts)), status.state.to_string(), shown::changes(&entry)];
             listing.push(cells, shown::entry(&entry));
         }
         console.list(&listing.bounded(limit.limit))?;
@@ -161,13 +162,13 @@ impl Books {
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
         let entry =
-            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
-        self.subject.show(console, &wanted.0, Some(self.remark(&entry))).await?;
+            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
+        self.collection.show(console, &wanted.0, Some(self.remark(&entry))).await?;
         Ok(Exit::Good)
     }
 
     fn remark(&self, entry: &Entry) -> String {
-        let since = age(self.subject.since(entry.ts));
+        let since = age(self.collection.since(entry.ts));
         match (entry.counts(), entry.is_committed()) {
             (true, true) => "committed: it never changes; `ledger cancel` posts a reversal".to_owned(),
             (true, false) => {
@@ -219,7 +220,7 @@ impl Books {
 
     async fn cancel(&self, ids: &[Id], reason: &str, console: Console) -> Result<Exit> {
         let ledger = self.open().await?;
-        let mut fates = Fates::new();
+        let mut outcomes = ItemOutcomes::new();
         for Id(wanted) in ids {
             let (asked, outcome) = match ledger.cancel(wanted.clone(), reason).await? {
                 Cancel::Canceled => (true, "counts for nothing".to_owned()),
@@ -227,9 +228,9 @@ impl Books {
                 Cancel::Refused(refusal) => (false, refusal.to_string()),
                 Cancel::Missing => (false, "is not there".to_owned()),
             };
-            fates.push(wanted, asked, outcome);
+            outcomes.push(wanted, asked, outcome);
         }
-        fates.report(console)
+        outcomes.report(console)
     }
 }
 

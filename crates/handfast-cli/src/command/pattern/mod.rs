@@ -4,7 +4,7 @@
 //! something else, is refused before anything is done. Who only looks creates no indexes. What a command needs to know of the
 //! application (names of fields, leases) is said by flags.
 
-mod subject;
+mod opened_collection;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +14,7 @@ use std::future::Future;
 use handfast_patterns::{FieldNames, Round};
 use serde_json::json;
 
-pub(super) use self::subject::Subject;
+pub(super) use self::opened_collection::OpenedCollection;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::flags::{AnyStoreFlags, Renamed};
@@ -30,15 +30,15 @@ pub(super) const FINDINGS_SHOWN_MAX: usize = 20;
 pub(super) fn with_collection<F>(
     flags: &AnyStoreFlags,
     collection: &str,
-    work: impl FnOnce(Subject, Console) -> F,
+    work: impl FnOnce(OpenedCollection, Console) -> F,
 ) -> anyhow::Result<Exit>
 where
     F: Future<Output = anyhow::Result<Exit>>,
 {
     let (configuration, console) = prepare_any(flags)?;
     block_on(until_stopped(async {
-        let (subject, open) = Subject::open(&configuration, &flags.database, collection).await?;
-        let result = work(subject, console).await;
+        let (collection, open) = OpenedCollection::open(&configuration, &flags.database, collection).await?;
+        let result = work(collection, console).await;
         open.close().await?;
         result
     }))
@@ -103,14 +103,14 @@ pub(super) fn report_rounds(console: Console, did: &str, unit: &str, round: Roun
 }
 
 /// What became of each of several items; good if all of it was what was asked for.
-pub(super) struct Fates {
+pub(super) struct ItemOutcomes {
     listing: Listing,
     exit: Exit,
 }
 
-impl Fates {
+impl ItemOutcomes {
     pub(super) fn new() -> Self {
-        Fates { listing: Listing::new(&["id", "outcome"]), exit: Exit::Good }
+        ItemOutcomes { listing: Listing::new(&["id", "outcome"]), exit: Exit::Good }
     }
 
     /// `asked` says whether it is what was asked for.

@@ -1,17 +1,17 @@
 //! `handfast restore`: reads a dump into a data directory.
 
 pub(super) mod arguments;
+mod progress;
 mod read;
-mod restored;
+mod session_records;
 #[cfg(test)]
 mod tests;
-mod tickets;
 
 use handfast_store::Sources;
 
 use self::arguments::RestoreArguments;
+use self::progress::RestoreProgress;
 use self::read::{find_sources, read_dump};
-use self::restored::Restored;
 use super::dump::done;
 use crate::advice::Advised;
 use crate::configuration::Settings;
@@ -32,7 +32,7 @@ pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, conso
     let sources = find_sources(&arguments.from, &arguments.selection)?;
     let store = store::open_directory(settings, Sources::system()?).await?;
     let progress = console.progress("restore", "documents", 0);
-    let mut restored = UntilStopped(Some(Restored::default()));
+    let mut restored = UntilStopped(Some(RestoreProgress::default()));
     let result = read_dump(&store, &sources, arguments.drop, restored.get(), &progress).await;
     progress.finish_and_clear();
     let restored = restored.0.take().unwrap_or_default();
@@ -49,10 +49,10 @@ pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, conso
 }
 
 /// Says how far a restore is when it is dropped because somebody asked to stop.
-struct UntilStopped(Option<Restored>);
+struct UntilStopped(Option<RestoreProgress>);
 
 impl UntilStopped {
-    fn get(&mut self) -> &mut Restored {
+    fn get(&mut self) -> &mut RestoreProgress {
         self.0.get_or_insert_default()
     }
 }

@@ -14,8 +14,8 @@ use handfast_store::{
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::restored::Restored;
-use super::tickets;
+use super::progress::RestoreProgress;
+use super::session_records;
 use crate::command::dump::arguments::Selection;
 use crate::command::dump::layout::{METADATA, Metadata, decode_name};
 use crate::command::dump::{Totals, count};
@@ -33,7 +33,7 @@ const LINE_BYTES_MAX: u64 = 8 * DOCUMENT_BYTES_MAX as u64;
 
 /// A collection's files in a dump.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct DumpedCollection {
     namespace: Namespace,
     documents: PathBuf,
     metadata: Option<Metadata>,
@@ -57,9 +57,9 @@ struct Refused {
 /// Files that are no dump; a store that fails.
 pub(crate) async fn read_dump(
     store: &dyn DocumentStore,
-    sources: &[Source],
+    sources: &[DumpedCollection],
     drop_first: bool,
-    restored: &mut Restored,
+    restored: &mut RestoreProgress,
     progress: &ProgressBar,
 ) -> Result<Outcome> {
     let mut totals = Totals::default();
@@ -123,11 +123,11 @@ impl Outcome {
 
 async fn restore_collection(
     store: &dyn DocumentStore,
-    source: &Source,
+    source: &DumpedCollection,
     drop_first: bool,
     totals: &mut Totals,
     refused: &mut Refused,
-    restored: &mut Restored,
+    restored: &mut RestoreProgress,
     progress: &ProgressBar,
 ) -> Result<()> {
     if drop_first {
@@ -155,7 +155,11 @@ async fn restore_collection(
         let outcome = store.insert(insert).await?;
         count(totals, progress, outcome.inserted, bytes);
         restored.documents(outcome.inserted);
-        let errors = if are_tickets { tickets::settle(store, &records, outcome.errors).await? } else { outcome.errors };
+        let errors = if are_tickets {
+            session_records::replace_older(store, &records, outcome.errors).await?
+        } else {
+            outcome.errors
+        };
         refused.add(&source.namespace, &errors);
         tokio::task::yield_now().await;
     }
@@ -178,7 +182,7 @@ impl Refused {
 ///
 /// # Errors
 /// There are none; names and metadata that cannot be read.
-pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Source>> {
+pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<DumpedCollection>> {
     ensure!(
         !dump.is_file(),
         Usage(format!("--from: {} is a file: name the directory that `dump` wrote; {LAYOUT}", dump.display()))
@@ -203,7 +207,7 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Sou
             let collection = told.map_or_else(|| decode_name(stem), Ok)?;
             if selection.has_collection(&collection) {
                 let namespace = Namespace::new(&database, collection)?;
-                sources.push(Source { namespace, documents, metadata });
+                sources.push(DumpedCollection { namespace, documents, metadata });
             } else {
                 others.push(collection);
             }

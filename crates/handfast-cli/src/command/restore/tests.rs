@@ -67,10 +67,10 @@ mod with_a_store {
     use indicatif::ProgressBar;
 
     use crate::command::dump::arguments::{DumpFormat, Selection};
-    use crate::command::dump::write::{Chosen, Damaged, count_documents, find_collections, write_dump};
+    use crate::command::dump::write::{Damaged, SelectedDatabase, count_documents, find_collections, write_dump};
     use crate::command::dump::{Dumped, Totals};
-    use crate::command::restore::read::{Source, find_sources, read_dump};
-    use crate::command::restore::restored::Restored;
+    use crate::command::restore::progress::RestoreProgress;
+    use crate::command::restore::read::{DumpedCollection, find_sources, read_dump};
 
     const ALL: Selection = Selection { database: None, collection: None };
 
@@ -99,18 +99,22 @@ mod with_a_store {
         store: &MemoryStore,
         target: &std::path::Path,
         format: DumpFormat,
-        chosen: &[Chosen],
+        chosen: &[SelectedDatabase],
         bar: &ProgressBar,
     ) -> anyhow::Result<Dumped> {
         write_dump(store, Damaged::Refuse, target, format, chosen, bar).await
     }
 
-    async fn restore_all(store: &MemoryStore, sources: &[Source], drop_first: bool) -> anyhow::Result<Totals> {
+    async fn restore_all(
+        store: &MemoryStore,
+        sources: &[DumpedCollection],
+        drop_first: bool,
+    ) -> anyhow::Result<Totals> {
         let bar = ProgressBar::hidden();
-        read_dump(store, sources, drop_first, &mut Restored::default(), &bar).await?.totals()
+        read_dump(store, sources, drop_first, &mut RestoreProgress::default(), &bar).await?.totals()
     }
 
-    async fn everything(store: &MemoryStore) -> Vec<Chosen> {
+    async fn everything(store: &MemoryStore) -> Vec<SelectedDatabase> {
         find_collections(store, &ALL).await.unwrap()
     }
 
@@ -222,7 +226,7 @@ mod with_a_store {
 
     #[test]
     fn what_is_under_way_when_a_restore_is_stopped_may_be_in() {
-        let mut restored = Restored::default();
+        let mut restored = RestoreProgress::default();
         restored.begin(1);
         restored.collection(&namespace());
         restored.batch();

@@ -7,7 +7,7 @@ use handfast_patterns::{Link, OnDelete, SyncFlag};
 use handfast_store::Namespace;
 
 use super::arguments::{LinkOnDelete, LinkText};
-use crate::command::pattern::Subject;
+use crate::command::pattern::OpenedCollection;
 use crate::exit::{CannotSee, Usage};
 use crate::store::ensure_there;
 
@@ -25,12 +25,12 @@ pub(super) struct Links {
 ///
 /// # Errors
 /// Nothing is declared and not all is said; something else is said than is declared; a collection is not there.
-pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -> Result<Links> {
-    let recorded = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
+pub(super) async fn links(collection: &OpenedCollection, said: &[LinkText], changes: bool) -> Result<Links> {
+    let recorded = SyncFlag::declared(collection.store.clone(), &collection.namespace).await?;
     let declared = recorded.as_ref().map(|recorded| recorded.links.as_slice());
     let mut links = Vec::new();
     for text in said {
-        let link = read(subject, text, declared, changes).await?;
+        let link = read(collection, text, declared, changes).await?;
         if let Some(declared) = declared {
             compare(declared, &link, changes)?;
         }
@@ -40,8 +40,8 @@ pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -
         ensure_all_said(declared, &links)?;
     }
     if said.is_empty() {
-        links = all_declared(subject, declared, changes)?;
-        ensure_collections(subject, &links).await?;
+        links = all_declared(collection, declared, changes)?;
+        ensure_collections(collection, &links).await?;
     }
     let missed = declared.into_iter().flatten().flat_map(|declared| missed(declared, &links)).collect();
     Ok(Links { links, missed, recorded })
@@ -74,18 +74,18 @@ pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copie
 }
 
 /// That the collections of declared links are there: those that are said have been looked for.
-async fn ensure_collections(subject: &Subject, links: &[Link]) -> Result<()> {
+async fn ensure_collections(collection: &OpenedCollection, links: &[Link]) -> Result<()> {
     for link in links {
-        ensure_there(&*subject.store, link.target(), "in the declared links")
+        ensure_there(&*collection.store, link.target(), "in the declared links")
             .await
-            .map_err(|error| CannotSee(format!("copies of {} cannot be seen: {error}", subject.namespace)))?;
+            .map_err(|error| CannotSee(format!("copies of {} cannot be seen: {error}", collection.namespace)))?;
     }
     Ok(())
 }
 
-fn all_declared(subject: &Subject, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Vec<Link>> {
+fn all_declared(collection: &OpenedCollection, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Vec<Link>> {
     let Some(declared) = declared else {
-        return Err(usage(format!("the application has declared no links of {}: say them", subject.namespace)));
+        return Err(usage(format!("the application has declared no links of {}: say them", collection.namespace)));
     };
     match declared.iter().find_map(|link| link.functions().first()) {
         Some(function) if changes => Err(usage(format!(
@@ -159,14 +159,19 @@ fn ensure_all_said(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
     }
 }
 
-async fn read(subject: &Subject, text: &LinkText, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Link> {
-    let LinkText { collection, key, fields, computed, on_delete, version, syncing } = text;
-    let mut link = Link::new(subject.beside(collection, "--link").await?, key);
+async fn read(
+    collection: &OpenedCollection,
+    text: &LinkText,
+    declared: Option<&[DeclaredLink]>,
+    changes: bool,
+) -> Result<Link> {
+    let LinkText { collection: copies, key, fields, computed, on_delete, version, syncing } = text;
+    let mut link = Link::new(collection.sibling(copies, "--link").await?, key);
     for (main, copy) in fields {
         link = link.field(main, copy);
     }
     for (copy, expression) in computed {
-        let wrong = |error: &dyn std::fmt::Display| usage(format!("{copy} of {collection}: {error}"));
+        let wrong = |error: &dyn std::fmt::Display| usage(format!("{copy} of {copies}: {error}"));
         let expression = Bson::try_from(expression.clone()).map_err(|error| wrong(&error))?;
         link = link.expression(copy, expression).map_err(|error| wrong(&error))?;
     }
@@ -182,7 +187,7 @@ async fn read(subject: &Subject, text: &LinkText, declared: Option<&[DeclaredLin
         (None, Some(declared)) => seen_of(&link, &declared),
         (None, None) if changes && declared.is_none() => {
             return Err(usage(format!(
-                "the application has declared no links: say what becomes of {collection} when their main document is deleted \
+                "the application has declared no links: say what becomes of {copies} when their main document is deleted \
                  (\"onDelete\")"
             )));
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::arguments::SyncArguments;
 use self::links::Links;
-use crate::command::pattern::{FINDINGS_SHOWN_MAX, Subject, rename, report_rounds, rounds, with_collection};
+use crate::command::pattern::{FINDINGS_SHOWN_MAX, OpenedCollection, rename, report_rounds, rounds, with_collection};
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
@@ -24,12 +24,12 @@ const PAGE: u32 = 500;
 /// `handfast sync`.
 pub(super) fn run(arguments: &SyncArguments) -> Result<Exit> {
     let sync = arguments.sync();
-    with_collection(&sync.open, &sync.collection, |subject, console| execute(subject, arguments, console))
+    with_collection(&sync.open, &sync.collection, |collection, console| execute(collection, arguments, console))
 }
 
-async fn execute(subject: Subject, arguments: &SyncArguments, console: Console) -> Result<Exit> {
+async fn execute(collection: OpenedCollection, arguments: &SyncArguments, console: Console) -> Result<Exit> {
     let flags = arguments.sync();
-    let Links { links, missed, recorded } = links::links(&subject, &flags.links, arguments.changes()).await?;
+    let Links { links, missed, recorded } = links::links(&collection, &flags.links, arguments.changes()).await?;
     let mut options = SyncFlagOptions { abandoned_after: flags.abandoned_after.0, ..SyncFlagOptions::new(links) };
     if let Some(Declared { tokens_max, fields, .. }) = &recorded {
         options.tokens_max = tokens_max.unwrap_or(options.tokens_max);
@@ -39,7 +39,7 @@ async fn execute(subject: Subject, arguments: &SyncArguments, console: Console) 
     if let Some(recorded) = &recorded {
         recorded.ensure_fields(&options.fields)?;
     }
-    let (is_recorded, copies) = (recorded.is_some(), Copies { subject, options, missed });
+    let (is_recorded, copies) = (recorded.is_some(), Copies { collection, options, missed });
     links::ensure_seen(&copies.attach()?, is_recorded, arguments.judges_copies(), PAGE).await?;
     match arguments {
         SyncArguments::Status { .. } => copies.status(console).await,
@@ -53,7 +53,7 @@ async fn execute(subject: Subject, arguments: &SyncArguments, console: Console) 
 }
 
 struct Copies {
-    subject: Subject,
+    collection: OpenedCollection,
     options: SyncFlagOptions,
     /// What is declared and cannot be seen.
     missed: Vec<String>,
@@ -62,14 +62,14 @@ struct Copies {
 impl Copies {
     /// Indexes and declarations are the application's.
     fn attach(&self) -> Result<SyncFlag> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(SyncFlag::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
         let Staleness { mains, copies, oldest } = self.attach()?.staleness().await?;
         let mut text = vec![
-            self.subject.namespace.to_string(),
+            self.collection.namespace.to_string(),
             format!("  main documents not carried  {mains:>10}"),
             format!("  copies not settled          {copies:>10}"),
         ];
@@ -78,7 +78,7 @@ impl Copies {
             text.push("next: `sync list` shows them, `sync sweep` carries what was left behind".to_owned());
         }
         let json = json!({
-            "collection": self.subject.namespace.to_string(),
+            "collection": self.collection.namespace.to_string(),
             "mains": mains,
             "copies": copies,
             "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
@@ -98,7 +98,7 @@ impl Copies {
                     continue;
                 }
             };
-            let since = main.since.map(|since| self.subject.ago(since)).unwrap_or_default();
+            let since = main.since.map(|since| self.collection.ago(since)).unwrap_or_default();
             listing.push([id(&main.id), main.state.to_string(), since, main.version.to_string()], line(&main));
         }
         console.list(&listing.bounded(limit.limit))?;
@@ -106,8 +106,8 @@ impl Copies {
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
-        let main = self.attach()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
-        let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
+        let main = self.attach()?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
+        let since = main.since.map(|since| age(self.collection.since(since))).unwrap_or_default();
         let remark = match main.state {
             MainState::Settled | MainState::Gone => {
                 format!("version {}: every copy has it, or says that it may not", main.version)
@@ -115,7 +115,7 @@ impl Copies {
             MainState::Syncing => format!("version {} is being carried to its copies, for {since}", main.version),
             MainState::Deleting => format!("it is to be deleted, and its copies are being told, for {since}"),
         };
-        self.subject.show(console, &wanted.0, Some(remark)).await?;
+        self.collection.show(console, &wanted.0, Some(remark)).await?;
         Ok(Exit::Good)
     }
 

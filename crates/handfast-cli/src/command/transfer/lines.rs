@@ -17,12 +17,12 @@ pub(super) struct Line {
     /// From 1.
     pub(super) number: u64,
     /// Its text, or why it has none.
-    pub(super) text: Result<String, NoText>,
+    pub(super) text: Result<String, UnreadableLine>,
 }
 
 /// Why a line cannot be read as text.
 #[derive(Debug, PartialEq)]
-pub(super) struct NoText {
+pub(super) struct UnreadableLine {
     pub(super) reason: String,
     /// What of it can be shown.
     pub(super) shown: String,
@@ -52,14 +52,17 @@ impl<R: BufRead> Lines<R> {
             let number = self.number;
             if !whole {
                 let reason = format!("the line is longer than {LINE_BYTES_MAX} bytes");
-                return Ok(Some(Line { number, text: Err(NoText { reason, shown: shown(&bytes) }) }));
+                return Ok(Some(Line { number, text: Err(UnreadableLine { reason, shown: shown(&bytes) }) }));
             }
             let text = match String::from_utf8(bytes) {
                 Ok(text) => text,
                 Err(error) => {
                     let at = error.utf8_error().valid_up_to() + 1;
                     let reason = format!("the line is not UTF-8, from byte {at} on");
-                    return Ok(Some(Line { number, text: Err(NoText { reason, shown: shown(error.as_bytes()) }) }));
+                    return Ok(Some(Line {
+                        number,
+                        text: Err(UnreadableLine { reason, shown: shown(error.as_bytes()) }),
+                    }));
                 }
             };
             let text = text.strip_suffix('\r').unwrap_or(&text);

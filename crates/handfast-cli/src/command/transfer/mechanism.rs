@@ -24,7 +24,7 @@ use super::row::Row;
 use crate::command::pattern::rename;
 use crate::command::two_phase::ACCOUNTS;
 use crate::command::two_phase::arguments::AccountFlags;
-use crate::command::two_phase::settings::{not_recorded, say_accounts};
+use crate::command::two_phase::settings::{not_recorded, set_accounts};
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Usage;
@@ -35,18 +35,18 @@ const APPLICATION: &str = "handfast transfer";
 
 /// A row with its name.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct NamedRow {
     pub(super) name: Name,
     pub(super) row: Row,
 }
 
 /// What became of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Fate {
+pub(super) enum RowOutcome {
     /// Applied, now.
     Applied,
     /// It had been: by an earlier run, or by an earlier row of the same name.
-    Already,
+    AlreadyApplied,
     /// It cannot be applied: nothing was changed.
     Rejected(String),
     /// Somebody else is at it, or was faster each time: run the same command again.
@@ -148,16 +148,16 @@ impl Applier {
     ///
     /// # Errors
     /// Those of the store: the same rows may be applied again.
-    pub(super) async fn apply(&self, rows: Vec<Named>) -> Result<Vec<Fate>> {
+    pub(super) async fn apply(&self, rows: Vec<NamedRow>) -> Result<Vec<RowOutcome>> {
         match &self.mechanism {
             Mechanism::Transaction(by) => by.apply(&rows).await,
             Mechanism::TwoPhase(by) => {
                 each(by, rows, self.workers, |by, row| async move { by.apply(&row).await }).await
             }
             Mechanism::Ledger(by) => {
-                let fates = each(by, rows, self.workers, |by, row| async move { by.apply(&row).await }).await?;
+                let outcomes = each(by, rows, self.workers, |by, row| async move { by.apply(&row).await }).await?;
                 by.commit_some().await?;
-                Ok(fates)
+                Ok(outcomes)
             }
         }
     }
@@ -214,17 +214,17 @@ async fn by_two_phase(
     sources: Sources,
 ) -> Result<Mechanism> {
     let database = &arguments.open.database;
-    let place = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
+    let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transactions = namespace(database, arguments.collection.as_deref().unwrap_or("transactions"), "--collection")?;
-    ensure!(place != transactions, Usage("--accounts and --collection are the same".to_owned()));
+    ensure!(accounts != transactions, Usage("--accounts and --collection are the same".to_owned()));
     let mut options = match TwoPhaseOptions::recorded(store.store.clone(), &transactions, APPLICATION).await? {
         Some(recorded) => recorded,
         None if store.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {
             return Err(not_recorded(&transactions).into());
         }
-        None => TwoPhaseOptions::new(APPLICATION, place),
+        None => TwoPhaseOptions::new(APPLICATION, accounts),
     };
-    say_accounts(&mut options.accounts, &transactions, &arguments.accounts)?;
+    set_accounts(&mut options.accounts, &transactions, &arguments.accounts)?;
     rename(&mut options.fields, &arguments.open.fields)?;
     ensure_there(&*store.store, &options.accounts.namespace, "--accounts").await?;
     let accounts = options.accounts.clone();
@@ -249,28 +249,33 @@ async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, s
 }
 
 /// Applies rows one by one, so many at once; with one worker in their order.
-async fn each<B, F>(by: &Arc<B>, rows: Vec<Named>, workers: usize, apply: fn(Arc<B>, Named) -> F) -> Result<Vec<Fate>>
+async fn each<B, F>(
+    by: &Arc<B>,
+    rows: Vec<NamedRow>,
+    workers: usize,
+    apply: fn(Arc<B>, NamedRow) -> F,
+) -> Result<Vec<RowOutcome>>
 where
     B: Send + Sync + 'static,
-    F: Future<Output = Result<Fate>> + Send + 'static,
+    F: Future<Output = Result<RowOutcome>> + Send + 'static,
 {
     let (rows, next) = (Arc::new(rows), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..workers.min(rows.len()) {
         let (by, rows, next) = (Arc::clone(by), Arc::clone(&rows), Arc::clone(&next));
         tasks.spawn(async move {
-            let mut fates = Vec::new();
+            let mut outcomes = Vec::new();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(row) = rows.get(number) else { return Ok::<_, anyhow::Error>(fates) };
-                fates.push((number, apply(Arc::clone(&by), row.clone()).await?));
+                let Some(row) = rows.get(number) else { return Ok::<_, anyhow::Error>(outcomes) };
+                outcomes.push((number, apply(Arc::clone(&by), row.clone()).await?));
             }
         });
     }
-    let mut fates = Vec::with_capacity(rows.len());
+    let mut outcomes = Vec::with_capacity(rows.len());
     while let Some(done) = tasks.join_next().await {
-        fates.extend(done??);
+        outcomes.extend(done??);
     }
-    fates.sort_by_key(|(number, _)| *number);
-    Ok(fates.into_iter().map(|(_, fate)| fate).collect())
+    outcomes.sort_by_key(|(number, _)| *number);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }

@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use self::arguments::{AccountIdType, TransferArguments, TransferFormat};
 use self::lines::{Line, Lines};
-use self::mechanism::{Applier, Fate, Named};
+use self::mechanism::{Applier, NamedRow, RowOutcome};
 use self::name::Name;
 use self::names::Names;
 use self::report::Report;
@@ -53,7 +53,7 @@ struct Item {
     line: u64,
     /// The line, for whoever has to look into it.
     text: String,
-    row: Result<Named, String>,
+    row: Result<NamedRow, String>,
 }
 
 /// What is read at once.
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &TransferArguments) -> Result<Exit> {
 async fn transfer(arguments: &TransferArguments, configuration: &Configuration, console: Console) -> Result<Exit> {
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let mechanism = mechanism::chosen(arguments, configuration)?;
-    let reader = Reader::new(arguments)?;
+    let reader = Source::new(arguments)?;
     ensure_apart(&arguments.file, arguments.rejects.as_deref())?;
     // On a thread of its own: standard input may keep one waiting. What is no file of transfers is refused before anything is opened.
     let reader = tokio::task::spawn_blocking(move || reader.begin()).await??;
@@ -98,21 +98,21 @@ fn ensure_apart(file: &Path, rejects: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-async fn work(applier: &Applier, reader: Begun, mut report: Report, console: Console) -> (Report, Result<()>) {
+async fn work(applier: &Applier, reader: RowReader, mut report: Report, console: Console) -> (Report, Result<()>) {
     report.begin();
     let bar = console.progress("transfer", "bytes", reader.length);
     let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
     let reading = tokio::task::spawn_blocking(move || reader.read(&sender));
     let applied = async {
         while let Some(Chunk { items, bytes }) = chunks.recv().await {
-            let rows: Vec<Named> = items.iter().filter_map(|item| item.row.as_ref().ok().cloned()).collect();
-            let mut fates = applier.apply(rows).await?.into_iter();
+            let rows: Vec<NamedRow> = items.iter().filter_map(|item| item.row.as_ref().ok().cloned()).collect();
+            let mut outcomes = applier.apply(rows).await?.into_iter();
             for Item { line, text, row } in items {
-                let fate = match row {
-                    Ok(_) => fates.next().context("a row without an outcome")?,
-                    Err(why) => Fate::Rejected(why),
+                let outcome = match row {
+                    Ok(_) => outcomes.next().context("a row without an outcome")?,
+                    Err(why) => RowOutcome::Rejected(why),
                 };
-                report.count(line, &text, &fate)?;
+                report.count(line, &text, &outcome)?;
             }
             bar.set_position(bytes);
             bar.set_message(report.in_short());
@@ -133,7 +133,7 @@ async fn work(applier: &Applier, reader: Begun, mut report: Report, console: Con
 }
 
 /// An input of transfers, before anything of it is read.
-struct Reader {
+struct Source {
     input: Box<dyn BufRead + Send>,
     /// What the input is called.
     name: String,
@@ -146,7 +146,7 @@ struct Reader {
     has_batch: bool,
 }
 
-impl Reader {
+impl Source {
     fn new(arguments: &TransferArguments) -> Result<Self> {
         let TransferArguments { file, account_ids, batch, .. } = arguments;
         let format = format(arguments)?;
@@ -160,7 +160,7 @@ impl Reader {
         let (input, name, length) = open(file)?;
         let columns = Columns::new(&arguments.columns)?;
         let (names, has_batch) = (Names::new(batch.clone()), batch.is_some());
-        Ok(Reader { input, name, length, format, columns, account_ids: *account_ids, names, has_batch })
+        Ok(Source { input, name, length, format, columns, account_ids: *account_ids, names, has_batch })
     }
 
     /// Reads up to the first row.
@@ -168,11 +168,11 @@ impl Reader {
     /// # Errors
     /// An input that is empty or has nothing but empty lines, as what was cut off has; a header that does not say what is
     /// needed.
-    fn begin(mut self) -> Result<Begun> {
+    fn begin(mut self) -> Result<RowReader> {
         let unreadable = || format!("cannot read {}", self.name);
         let is_empty = self.input.fill_buf().with_context(unreadable)?.is_empty();
         ensure!(!is_empty, "{} is empty: not even a header is there, so it may have been cut off", self.name);
-        let Reader { input, name, length, format, columns, account_ids, names, has_batch } = self;
+        let Source { input, name, length, format, columns, account_ids, names, has_batch } = self;
         let mut lines = Lines::new(input);
         let first = lines.next().with_context(|| format!("cannot read {name}"))?;
         let Some(first) = first else { bail!("{name} has nothing but empty lines, so it may have been cut off") };
@@ -184,12 +184,12 @@ impl Reader {
                 (Some(header), None)
             }
         };
-        Ok(Begun { lines, first, name, length, header, columns, names })
+        Ok(RowReader { lines, first, name, length, header, columns, names })
     }
 }
 
 /// Reads rows, on a thread of its own.
-struct Begun {
+struct RowReader {
     lines: Lines<Box<dyn BufRead + Send>>,
     /// A row that was read already.
     first: Option<Line>,
@@ -201,10 +201,10 @@ struct Begun {
     names: Names,
 }
 
-impl Begun {
+impl RowReader {
     /// Sends chunks until the end, or until nobody listens any more.
     fn read(self, sender: &mpsc::Sender<Chunk>) -> Result<()> {
-        let Begun { mut lines, mut first, name, header, columns, mut names, .. } = self;
+        let RowReader { mut lines, mut first, name, header, columns, mut names, .. } = self;
         loop {
             let mut items = Vec::with_capacity(CHUNK);
             while items.len() < CHUNK {
@@ -228,20 +228,20 @@ fn item(line: Line, header: Option<&Header>, columns: &Columns, names: &mut Name
     let Line { number: line, text } = line;
     let text = match text {
         Ok(text) => text,
-        Err(no_text) => return Item { line, text: no_text.shown, row: Err(no_text.reason) },
+        Err(unreadable) => return Item { line, text: unreadable.shown, row: Err(unreadable.reason) },
     };
     let row = match header {
         Some(header) => header.row(&text),
         None => row::of_json(&text, columns),
     };
-    let row = row.and_then(|row| Ok(Named { name: Name::new(names.name(&row)?), row }));
+    let row = row.and_then(|row| Ok(NamedRow { name: Name::new(names.name(&row)?), row }));
     Item { line, text, row }
 }
 
 /// The header of a CSV file.
 fn header(first: Line, columns: &Columns, account_ids: AccountIdType, name: &str) -> Result<Header> {
     let Line { number, text } = first;
-    let read = text.map_err(|no_text| no_text.reason).and_then(|text| Header::read(&text, columns, account_ids));
+    let read = text.map_err(|unreadable| unreadable.reason).and_then(|text| Header::read(&text, columns, account_ids));
     read.map_err(|why| anyhow!("{name}, line {number}: {why}"))
 }
 

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::arguments::TransferMechanism;
-use super::mechanism::Fate;
+use super::mechanism::RowOutcome;
 use super::per_second;
 use crate::console::{Console, write_remark};
 use crate::unfinished::UnfinishedFile;
 
-/// Rejected rows that are told one by one; a file has them all.
+/// Rejected rows that are reported one by one; a file has them all.
 const SHOWN_MAX: u64 = 20;
 
 pub(super) struct Report {
@@ -23,16 +23,16 @@ pub(super) struct Report {
     already: u64,
     rejected: u64,
     unsettled: u64,
-    told: Told,
+    reported: Reported,
 }
 
 /// Whether the counts are known to who asked for the transfers.
 #[derive(PartialEq)]
-enum Told {
+enum Reported {
     /// Nothing was counted yet.
-    Nothing,
+    NothingYet,
     /// Rows are being applied: whoever stops that has to know how far it came.
-    NotYet,
+    Pending,
     /// They are.
     All,
 }
@@ -46,21 +46,29 @@ struct Rejects {
 impl Report {
     pub(super) fn new(rejects: Option<&Path>, mechanism: TransferMechanism) -> Result<Self> {
         let rejects = rejects.map(Rejects::create).transpose()?;
-        Ok(Report { mechanism, rejects, applied: 0, already: 0, rejected: 0, unsettled: 0, told: Told::Nothing })
+        Ok(Report {
+            mechanism,
+            rejects,
+            applied: 0,
+            already: 0,
+            rejected: 0,
+            unsettled: 0,
+            reported: Reported::NothingYet,
+        })
     }
 
     /// From here on rows are applied.
     pub(super) fn begin(&mut self) {
-        self.told = Told::NotYet;
+        self.reported = Reported::Pending;
     }
 
     /// Counts a row, and tells it if it was not applied.
-    pub(super) fn count(&mut self, line: u64, text: &str, fate: &Fate) -> Result<()> {
-        let (count, untold) = match fate {
-            Fate::Applied => (&mut self.applied, None),
-            Fate::Already => (&mut self.already, None),
-            Fate::Rejected(why) => (&mut self.rejected, Some(("rejected", why))),
-            Fate::Unsettled(why) => (&mut self.unsettled, Some(("unsettled", why))),
+    pub(super) fn count(&mut self, line: u64, text: &str, outcome: &RowOutcome) -> Result<()> {
+        let (count, untold) = match outcome {
+            RowOutcome::Applied => (&mut self.applied, None),
+            RowOutcome::AlreadyApplied => (&mut self.already, None),
+            RowOutcome::Rejected(why) => (&mut self.rejected, Some(("rejected", why))),
+            RowOutcome::Unsettled(why) => (&mut self.unsettled, Some(("unsettled", why))),
         };
         *count += 1;
         let Some((what, why)) = untold else { return Ok(()) };
@@ -89,7 +97,7 @@ impl Report {
 
     /// Tells the counts, also of a run that broke off.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
-        self.told = Told::All;
+        self.reported = Reported::All;
         if let Some(rejects) = self.rejects.take() {
             rejects.file.finish().context("--rejects")?;
         }
@@ -121,7 +129,7 @@ impl Report {
 impl Drop for Report {
     /// Somebody asked to stop.
     fn drop(&mut self) {
-        if self.told == Told::NotYet {
+        if self.reported == Reported::Pending {
             // Of the rows that were under way, more may be applied.
             let counts = self.in_short();
             write_remark(&format!(

@@ -42,7 +42,7 @@ fn lines_are_numbered_and_bounded() {
     let mut lines = Lines::new(std::io::BufReader::with_capacity(7, input.as_slice()));
     let mut read = Vec::new();
     while let Some(Line { number, text }) = lines.next().unwrap() {
-        read.push((number, text.map_err(|no_text| no_text.reason)));
+        read.push((number, text.map_err(|unreadable| unreadable.reason)));
     }
     let expected = [
         (1, Ok("first".to_owned())),

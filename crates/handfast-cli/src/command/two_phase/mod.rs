@@ -16,7 +16,7 @@ use handfast_patterns::two_phase::{
 use serde_json::{Value, json};
 
 use self::arguments::TwoPhaseArguments;
-use crate::command::pattern::{Fates, Subject, first_findings, report_rounds, rounds, with_collection};
+use crate::command::pattern::{ItemOutcomes, OpenedCollection, first_findings, report_rounds, rounds, with_collection};
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
@@ -32,19 +32,19 @@ pub(crate) const ACCOUNTS: &str = "accounts";
 /// `handfast twophase`.
 pub(super) fn run(arguments: &TwoPhaseArguments) -> Result<Exit> {
     let transactions = arguments.transactions();
-    with_collection(&transactions.open, &transactions.collection, |subject, console| {
-        execute(subject, arguments, console)
+    with_collection(&transactions.open, &transactions.collection, |collection, console| {
+        execute(collection, arguments, console)
     })
 }
 
-async fn execute(subject: Subject, arguments: &TwoPhaseArguments, console: Console) -> Result<Exit> {
-    let (options, recorded) = settings::options(&subject, arguments.transactions()).await?;
+async fn execute(collection: OpenedCollection, arguments: &TwoPhaseArguments, console: Console) -> Result<Exit> {
+    let (options, recorded) = settings::options(&collection, arguments.transactions()).await?;
     let states: Vec<_> = State::ALL.into_iter().map(State::name).collect();
-    subject.ensure_holds("two-phase transactions", doc! { &options.fields.state: { "$in": states } }).await?;
+    collection.ensure_holds("two-phase transactions", doc! { &options.fields.state: { "$in": states } }).await?;
     if arguments.needs_settings() {
-        settings::ensure_all_is_seen(&subject, &options, recorded).await?;
+        settings::ensure_all_is_seen(&collection, &options, recorded).await?;
     }
-    let transactions = Transactions { subject, options };
+    let transactions = Transactions { collection, options };
     match arguments {
         TwoPhaseArguments::Status { .. } => transactions.status(console).await,
         TwoPhaseArguments::List { states, limit, .. } => {
@@ -60,32 +60,32 @@ async fn execute(subject: Subject, arguments: &TwoPhaseArguments, console: Conso
         TwoPhaseArguments::Verify { .. } => transactions.verify(console).await,
         TwoPhaseArguments::Purge { older, .. } => transactions.purge(older.0, console).await,
         TwoPhaseArguments::Settings { set, .. } => {
-            settings::settings(&transactions.subject, set.then_some(&transactions.options), console).await
+            settings::settings(&transactions.collection, set.then_some(&transactions.options), console).await
         }
     }
 }
 
 struct Transactions {
-    subject: Subject,
+    collection: OpenedCollection,
     options: TwoPhaseOptions,
 }
 
 impl Transactions {
     /// To look at, or to remove what is over: records no settings.
     async fn look(&self) -> Result<TwoPhase> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
     /// To change something.
     async fn open(&self) -> Result<TwoPhase> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
         let TwoPhaseStatus { states, abandoned } = self.look().await?.status().await?;
-        let mut text = vec![self.subject.namespace.to_string()];
+        let mut text = vec![self.collection.namespace.to_string()];
         for StateCount { state, count, oldest } in &states {
             let oldest = oldest.filter(|_| !state.is_final()).map(|oldest| format!("the oldest for {}", age(oldest)));
             text.push(
@@ -106,7 +106,7 @@ impl Transactions {
         }
         let state = |StateCount { state, count, oldest }: &StateCount| json!({ "state": state.name(), "count": count, "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()) });
         let json = json!({
-            "collection": self.subject.namespace.to_string(),
+            "collection": self.collection.namespace.to_string(),
             "states": states.iter().map(state).collect::<Vec<_>>(),
             "abandoned": abandoned,
         });
@@ -141,7 +141,7 @@ impl Transactions {
         [
             id(&record.id),
             record.state.to_string(),
-            self.subject.ago(record.last_modified),
+            self.collection.ago(record.last_modified),
             record.application.clone().unwrap_or_default(),
             what(record),
             record.reason.clone().unwrap_or_default(),
@@ -150,14 +150,14 @@ impl Transactions {
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
         let record =
-            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
-        self.subject.show(console, &wanted.0, Some(self.remark(&record))).await?;
+            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
+        self.collection.show(console, &wanted.0, Some(self.remark(&record))).await?;
         Ok(Exit::Good)
     }
 
     /// What the state of a transaction means, and what can be done.
     fn remark(&self, record: &Record) -> String {
-        let since = age(self.subject.since(record.last_modified));
+        let since = age(self.collection.since(record.last_modified));
         match record.state {
             State::Initial => format!("nobody works on it, for {since}: `twophase run` carries it out"),
             State::Pending | State::Applied | State::Canceling => {
@@ -217,12 +217,12 @@ impl Transactions {
 
     async fn run(&self, ids: &[Id], console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
-        let mut fates = Fates::new();
+        let mut outcomes = ItemOutcomes::new();
         for Id(wanted) in ids {
             let (asked, outcome) = fate(&transactions.run(wanted.clone()).await?);
-            fates.push(wanted, asked, outcome);
+            outcomes.push(wanted, asked, outcome);
         }
-        fates.report(console)
+        outcomes.report(console)
     }
 
     async fn run_all(&self, console: Console) -> Result<Exit> {
@@ -231,7 +231,7 @@ impl Transactions {
 
     async fn cancel(&self, ids: &[Id], reason: &str, console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
-        let mut fates = Fates::new();
+        let mut outcomes = ItemOutcomes::new();
         for Id(wanted) in ids {
             let (asked, outcome) = match transactions.cancel(wanted.clone(), reason).await? {
                 Cancel::Canceled => (true, "canceled"),
@@ -239,18 +239,18 @@ impl Transactions {
                 Cancel::TakenOver => (false, "another application is rolling it back"),
                 Cancel::Missing => (false, "is not there"),
             };
-            fates.push(wanted, asked, outcome);
+            outcomes.push(wanted, asked, outcome);
         }
-        fates.report(console)
+        outcomes.report(console)
     }
 
     async fn compensate(&self, wanted: &Id, by: &Id, console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
         transactions.compensate(wanted.0.clone(), by.0.clone()).await?;
-        let mut fates = Fates::new();
+        let mut outcomes = ItemOutcomes::new();
         let (asked, outcome) = fate(&transactions.run(by.0.clone()).await?);
-        fates.push(&by.0, asked, outcome);
-        fates.report(console)
+        outcomes.push(&by.0, asked, outcome);
+        outcomes.report(console)
     }
 
     async fn verify(&self, console: Console) -> Result<Exit> {

@@ -8,7 +8,7 @@ use handfast_store::Namespace;
 
 use super::ACCOUNTS;
 use super::arguments::{AccountFlags, TwoPhaseFlags};
-use crate::command::pattern::{Subject, rename};
+use crate::command::pattern::{OpenedCollection, rename};
 use crate::console::Console;
 use crate::exit::{CannotSee, Exit, Usage};
 use crate::id::extended;
@@ -16,21 +16,21 @@ use crate::store::{ensure_there, namespace};
 
 /// The recorded settings, as far as flags do not say otherwise; and whether anything is recorded. Settings that contradict the record are
 /// refused by the library, which names both.
-pub(super) async fn options(subject: &Subject, flags: &TwoPhaseFlags) -> Result<(TwoPhaseOptions, bool)> {
+pub(super) async fn options(collection: &OpenedCollection, flags: &TwoPhaseFlags) -> Result<(TwoPhaseOptions, bool)> {
     ensure!(!flags.application.is_empty(), Usage("--application must not be empty".to_owned()));
-    let place = &subject.namespace;
-    let recorded = TwoPhaseOptions::recorded(subject.store.clone(), place, &flags.application).await?;
+    let transactions = &collection.namespace;
+    let recorded = TwoPhaseOptions::recorded(collection.store.clone(), transactions, &flags.application).await?;
     let is_recorded = recorded.is_some();
-    let default = || Ok::<_, anyhow::Error>(TwoPhaseOptions::new(&flags.application, beside(place, ACCOUNTS)?));
+    let default = || Ok::<_, anyhow::Error>(TwoPhaseOptions::new(&flags.application, sibling(transactions, ACCOUNTS)?));
     let mut options = recorded.map_or_else(default, Ok)?;
-    if let Some(collection) = &flags.accounts.accounts {
-        ensure_there(&*subject.store, &namespace(place.database(), collection, "--accounts")?, "--accounts").await?;
+    if let Some(accounts) = &flags.accounts.accounts {
+        collection.sibling(accounts, "--accounts").await?;
     }
-    say_accounts(&mut options.accounts, place, &flags.accounts)?;
+    set_accounts(&mut options.accounts, transactions, &flags.accounts)?;
     if !flags.participants.is_empty() {
         options.participants.clear();
-        for collection in &flags.participants {
-            options.participants.push(subject.beside(collection, "--participants").await?);
+        for participant in &flags.participants {
+            options.participants.push(collection.sibling(participant, "--participants").await?);
         }
     }
     options.abandoned_after = flags.abandoned_after.0;
@@ -39,11 +39,11 @@ pub(super) async fn options(subject: &Subject, flags: &TwoPhaseFlags) -> Result<
     Ok((options, is_recorded))
 }
 
-/// Replaces how accounts look by what flags say.
-pub(crate) fn say_accounts(accounts: &mut Accounts, place: &Namespace, flags: &AccountFlags) -> Result<()> {
+/// Changes the settings of accounts to what flags say.
+pub(crate) fn set_accounts(accounts: &mut Accounts, transactions: &Namespace, flags: &AccountFlags) -> Result<()> {
     let AccountFlags { accounts: collection, balance_field, overdraft, pending_credits, pending_debits } = flags;
     if let Some(collection) = collection {
-        accounts.namespace = namespace(place.database(), collection, "--accounts")?;
+        accounts.namespace = namespace(transactions.database(), collection, "--accounts")?;
     }
     if let Some(balance) = balance_field {
         accounts.balance.clone_from(balance);
@@ -56,16 +56,20 @@ pub(crate) fn say_accounts(accounts: &mut Accounts, place: &Namespace, flags: &A
 }
 
 /// That the settings are recorded, and everything is there that they name: what cannot be seen would be taken for nothing.
-pub(super) async fn ensure_all_is_seen(subject: &Subject, options: &TwoPhaseOptions, recorded: bool) -> Result<()> {
+pub(super) async fn ensure_all_is_seen(
+    collection: &OpenedCollection,
+    options: &TwoPhaseOptions,
+    recorded: bool,
+) -> Result<()> {
     if !recorded {
-        bail!(not_recorded(&subject.namespace));
+        bail!(not_recorded(&collection.namespace));
     }
     let all = options.participants.iter().chain([&options.accounts.namespace]);
     for place in all {
-        ensure_there(&*subject.store, place, "in the recorded settings").await.map_err(|error| {
+        ensure_there(&*collection.store, place, "in the recorded settings").await.map_err(|error| {
             CannotSee(format!(
                 "documents that take part in transactions of {} cannot be seen: {error}",
-                subject.namespace
+                collection.namespace
             ))
         })?;
     }
@@ -81,18 +85,22 @@ pub(crate) fn not_recorded(transactions: &Namespace) -> CannotSee {
 }
 
 /// Shows the record, and changes it before that, if that is wanted.
-pub(super) async fn settings(subject: &Subject, new: Option<&TwoPhaseOptions>, console: Console) -> Result<Exit> {
+pub(super) async fn settings(
+    collection: &OpenedCollection,
+    new: Option<&TwoPhaseOptions>,
+    console: Console,
+) -> Result<Exit> {
     if let Some(options) = new {
-        TwoPhase::change_settings(subject.store.clone(), subject.namespace.clone(), options).await?;
+        TwoPhase::change_settings(collection.store.clone(), collection.namespace.clone(), options).await?;
     }
-    let records = recorded_settings(subject.store.clone(), &subject.namespace).await?;
+    let records = recorded_settings(collection.store.clone(), &collection.namespace).await?;
     let ours = |record: &Document| record.get_str("_id").is_ok_and(|id| id == "two-phase");
-    let Some(record) = records.into_iter().find(ours) else { bail!(not_recorded(&subject.namespace)) };
+    let Some(record) = records.into_iter().find(ours) else { bail!(not_recorded(&collection.namespace)) };
     let json = extended(&Bson::Document(record));
     console.report(|| serde_json::to_string_pretty(&json).unwrap_or_else(|_| json.to_string()), &json)?;
     Ok(Exit::Good)
 }
 
-fn beside(place: &Namespace, collection: &str) -> Result<Namespace> {
-    namespace(place.database(), collection, "--accounts")
+fn sibling(transactions: &Namespace, collection: &str) -> Result<Namespace> {
+    namespace(transactions.database(), collection, "--accounts")
 }

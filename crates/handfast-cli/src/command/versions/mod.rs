@@ -15,7 +15,7 @@ use handfast_store::Namespace;
 use serde_json::{Value, json};
 
 use self::arguments::{VersionsArguments, VersionsFlags};
-use crate::command::pattern::{Subject, rename, report_rounds, rounds, with_collection};
+use crate::command::pattern::{OpenedCollection, rename, report_rounds, rounds, with_collection};
 use crate::console::{Console, write_out};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
@@ -29,24 +29,24 @@ const ROOTS_SHOWN_MAX: u32 = 10;
 /// `handfast versions`.
 pub(super) fn run(arguments: &VersionsArguments) -> Result<Exit> {
     let tree = arguments.tree();
-    with_collection(&tree.open, &tree.collection, |subject, console| execute(subject, arguments, console))
+    with_collection(&tree.open, &tree.collection, |collection, console| execute(collection, arguments, console))
 }
 
-async fn execute(subject: Subject, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
+async fn execute(collection: OpenedCollection, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
     let flags = arguments.tree();
-    let mut options = options(&subject, flags).await?;
+    let mut options = options(&collection, flags).await?;
     // Where the application has recorded no field, the one of the flag is for this look alone.
     if let (VersionsArguments::Verify { children: Some(children), .. }, Some(recorded)) =
         (arguments, &mut options.children)
     {
         recorded.clone_from(children);
     }
-    let tree = Tree { subject, options };
+    let tree = Tree { collection, options };
     // A flag that contradicts the record is named before the nodes are looked for by it.
     tree.look().await?;
     let fields = &tree.options.fields;
     let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
-    tree.subject.ensure_holds("nodes of trees", node).await?;
+    tree.collection.ensure_holds("nodes of trees", node).await?;
     tree.ensure_there().await?;
     match arguments {
         VersionsArguments::Status { .. } => tree.status(console).await,
@@ -69,20 +69,20 @@ async fn execute(subject: Subject, arguments: &VersionsArguments, console: Conso
 }
 
 /// The recorded settings, with what flags say. A flag that says something else than the record is refused by the tree.
-async fn options(subject: &Subject, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
+async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
     let VersionsFlags { open, root, writes, pins, lease, pin_lease, .. } = flags;
-    let place = &subject.namespace;
-    let recorded = VersionedTreeOptions::recorded(subject.store.clone(), place, root.0.clone()).await?;
+    let place = &collection.namespace;
+    let recorded = VersionedTreeOptions::recorded(collection.store.clone(), place, root.0.clone()).await?;
     let mut options = recorded.unwrap_or_else(|| VersionedTreeOptions::new(root.0.clone()));
     // The application has made both. Without them nobody would be seen to write, and no version to be held.
     let beside = async |name: &Option<String>, recorded: &Option<Namespace>, suffix: &str, flag: &str| {
         let there = match (name, recorded) {
-            (Some(name), _) => subject.beside(name, flag).await?,
+            (Some(name), _) => collection.sibling(name, flag).await?,
             (None, Some(recorded)) => {
-                ensure_there(&*subject.store, recorded, flag).await?;
+                ensure_there(&*collection.store, recorded, flag).await?;
                 recorded.clone()
             }
-            (None, None) => subject.beside(&format!("{}.{suffix}", place.collection()), flag).await?,
+            (None, None) => collection.sibling(&format!("{}.{suffix}", place.collection()), flag).await?,
         };
         Ok::<_, anyhow::Error>(Some(there))
     };
@@ -102,7 +102,7 @@ fn ensure_said(said: bool, flag: &str) -> Result<()> {
 }
 
 struct Tree {
-    subject: Subject,
+    collection: OpenedCollection,
     options: VersionedTreeOptions,
 }
 
@@ -115,7 +115,7 @@ impl Tree {
         }
         let roots: Vec<_> = tree.roots(ROOTS_SHOWN_MAX).await?.iter().map(id).collect();
         let (there, root) = (listed(&roots), id(&self.options.root));
-        bail!("--root: there is no tree {root} in {}; {there}", self.subject.namespace)
+        bail!("--root: there is no tree {root} in {}; {there}", self.collection.namespace)
     }
 
     /// To look at.
@@ -136,7 +136,7 @@ impl Tree {
     }
 
     async fn attach(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
-        let Subject { store, sources, namespace } = &self.subject;
+        let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(VersionedTree::attach(store.clone(), namespace.clone(), sources.clone(), options).await?)
     }
 
@@ -144,7 +144,7 @@ impl Tree {
         let Standing { newest, versions, writing, silent, abandoned, pins } = self.look().await?.standing().await?;
         let root = id(&self.options.root);
         let mut text = vec![
-            format!("{} of {}", root, self.subject.namespace),
+            format!("{} of {}", root, self.collection.namespace),
             format!("  newest     {:>10}", newest.map_or("none".to_owned(), |newest| newest.to_string())),
             format!("  versions   {versions:>10}"),
             format!("  writing    {writing:>10}"),
@@ -157,7 +157,7 @@ impl Tree {
             text.push("next: `versions sweep --dry-run` shows what they left, `versions sweep` removes it".to_owned());
         }
         let json = json!({
-            "collection": self.subject.namespace.to_string(),
+            "collection": self.collection.namespace.to_string(),
             "root": extended(&self.options.root),
             "newest": newest,
             "versions": versions,
@@ -182,7 +182,7 @@ impl Tree {
                 number.to_string(),
                 state.name().to_owned(),
                 base.to_string(),
-                age(self.subject.since(ts)),
+                age(self.collection.since(ts)),
                 names.join(", "),
             ];
             let date = extended(&Bson::DateTime(ts));
@@ -196,7 +196,7 @@ impl Tree {
     async fn list_writing(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["version", "base", "silent for"]);
         for write in self.look().await?.writing(limit.and_one()).await? {
-            let cells = [write.version.to_string(), write.base.to_string(), age(self.subject.since(write.ts))];
+            let cells = [write.version.to_string(), write.base.to_string(), age(self.collection.since(write.ts))];
             let date = extended(&Bson::DateTime(write.ts));
             listing.push(cells, json!({ "version": write.version, "base": write.base, "ts": date }));
         }
@@ -219,7 +219,7 @@ impl Tree {
             "ts": extended(&Bson::DateTime(version.ts)),
             "root": root,
         });
-        let (base, since) = (version.base, age(self.subject.since(version.ts)));
+        let (base, since) = (version.base, age(self.collection.since(version.ts)));
         let text = || {
             let root = serde_json::to_string_pretty(&root).unwrap_or_else(|_| root.to_string());
             format!("{root}\nversion {number}, made from {base}, {since} ago: {}", meaning(version.state))

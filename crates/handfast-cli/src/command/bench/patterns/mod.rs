@@ -10,7 +10,7 @@
 //! All are on one embedded store, journaled, each in collections of its own. While entries are posted the committer is at work beside, and
 //! what it asks of the store is counted with them.
 
-mod way;
+mod methods;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use handfast_store::decorator::Metered;
 use handfast_store::{DocumentStore, Find, Insert, Sources, StoreExt};
 use handfast_txn::Database;
 
-use self::way::{Payees, Way, Ways, place};
+use self::methods::{Method, Methods, Payees, namespace};
 use super::measure::{Round, Series, round};
 use super::report::Comparison;
 use super::store::Plan;
@@ -46,7 +46,7 @@ pub(super) struct Bench<'a> {
     plan: Plan,
     sources: Sources,
     store: Arc<Store>,
-    ways: Ways,
+    methods: Methods,
     progress: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -64,7 +64,7 @@ impl<'a> Bench<'a> {
         progress("filling collections");
         ensure!(plan.documents >= 2, "--documents must be at least 2: money moves between two");
         let documents = i64::try_from(plan.documents)?;
-        for namespace in Ways::filled()? {
+        for namespace in Methods::filled()? {
             for first in (0..documents).step_by(CHUNK) {
                 let chunk = first..documents.min(first.saturating_add_unsigned(CHUNK as u64));
                 let chunk = chunk.map(|id| plan.document(id)).collect();
@@ -74,8 +74,8 @@ impl<'a> Bench<'a> {
         }
         let database = Database::local(embedded.clone(), sources.clone());
         let store = Arc::new(Metered::new(embedded, Arc::clone(&sources.clock)));
-        let ways = Ways::open(&store, database, &sources).await?;
-        Ok(Bench { plan, sources, store, ways, progress })
+        let methods = Methods::open(&store, database, &sources).await?;
+        Ok(Bench { plan, sources, store, methods, progress })
     }
 
     /// All cases.
@@ -83,9 +83,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Those of the store; money that came from nowhere.
     pub(super) async fn run(&self) -> Result<Vec<Comparison>> {
-        let Ways { job, job_writes, entry_write, once, two_step, increment, .. } = &self.ways;
-        let Ways { ledger, transaction, two_phase, transfer_writes, .. } = &self.ways;
-        let posting = |payees| Way::Posting(Arc::clone(ledger), payees);
+        let Methods { job, job_writes, entry_write, once, two_step, increment, .. } = &self.methods;
+        let Methods { ledger, transaction, two_phase, transfer_writes, .. } = &self.methods;
+        let posting = |payees| Method::Posting(Arc::clone(ledger), payees);
         let cases = [
             (job.clone(), job_writes),
             (posting(Payees::Anybody), entry_write),
@@ -111,7 +111,7 @@ impl<'a> Bench<'a> {
         Ok(comparisons)
     }
 
-    async fn compare(&self, clients: usize, subject: &Way, baseline: &Way) -> Result<Comparison> {
+    async fn compare(&self, clients: usize, subject: &Method, baseline: &Method) -> Result<Comparison> {
         let (mut of_subject, mut of_baseline, mut operations, mut done) = (Series::default(), Series::default(), 0, 0);
         for _ in 0..self.plan.rounds {
             of_baseline.push(self.measured(clients, baseline).await?);
@@ -125,27 +125,27 @@ impl<'a> Bench<'a> {
         let comparison = Comparison::new(&name, &of_subject, baseline.name(), &of_baseline, None);
         Ok(comparison.with_note(match subject {
             // Its operations go to the engine in batches, which are no operations of the contract.
-            Way::TransactionTransfer(..) => String::new(),
+            Method::TransactionTransfer(..) => String::new(),
             _ => format!("{:.1} store operations", operations as f64 / done.max(1) as f64),
         }))
     }
 
     /// A round; entries that are posted in it are committed before it is over for the next one.
-    async fn with_committer(&self, clients: usize, way: &Way) -> Result<Round> {
-        let Way::Posting(ledger, _) = way else { return self.measured(clients, way).await };
+    async fn with_committer(&self, clients: usize, method: &Method) -> Result<Round> {
+        let Method::Posting(ledger, _) = method else { return self.measured(clients, method).await };
         let options = RunnerOptions { interval: COMMIT_INTERVAL, batch: COMMIT_BATCH, ..RunnerOptions::default() };
         let committer = ledger.spawn_committer(options, &CancellationToken::new())?;
-        let measured = self.measured(clients, way).await;
+        let measured = self.measured(clients, method).await;
         committer.stop().await;
         while ledger.commit(COMMIT_BATCH).await?.done > 0 {}
         measured
     }
 
-    async fn measured(&self, clients: usize, way: &Way) -> Result<Round> {
-        let (way, documents) = (Arc::new(way.clone()), self.plan.documents);
+    async fn measured(&self, clients: usize, method: &Method) -> Result<Round> {
+        let (method, documents) = (Arc::new(method.clone()), self.plan.documents);
         round(Arc::clone(&self.sources.clock), clients, self.plan.round_duration(), move |task, step| {
-            let way = Arc::clone(&way);
-            async move { way.step(task, step, documents).await }
+            let method = Arc::clone(&method);
+            async move { method.step(task, step, documents).await }
         })
         .await
     }
@@ -158,11 +158,11 @@ impl<'a> Bench<'a> {
     /// Money that came from nowhere would make every figure worthless.
     async fn check_sums(&self) -> Result<()> {
         let mut sum = 0;
-        for account in self.store.find_all(Find::new(place("accounts")?, rawdoc! {})).await? {
+        for account in self.store.find_all(Find::new(namespace("accounts")?, rawdoc! {})).await? {
             sum += account.get("count")?.and_then(bson::RawBsonRef::as_f64).unwrap_or(f64::NAN) as i64;
         }
         ensure!(sum == 0, "the accounts hold {sum} instead of 0");
-        let totals = self.ways.ledger.totals().await?;
+        let totals = self.methods.ledger.totals().await?;
         ensure!(totals.iter().all(Totals::is_balanced), "the ledger is not balanced: {totals:?}");
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::command::bench::report::Comparison;
 const WRITE_CONFLICT: i32 = 112;
 
 /// One connection, and a session on it.
-struct Teller {
+struct TransferClient {
     client: Client,
     session: Binary,
     number: i64,
@@ -36,8 +36,8 @@ pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Com
     let (mut subject, mut baseline) = (Series::default(), Series::default());
     let before = bench.database.counts();
     for _ in 0..bench.plan.rounds {
-        baseline.push(measured(bench, connections, Way::TwoUpdates).await?);
-        subject.push(measured(bench, connections, Way::Transaction).await?);
+        baseline.push(measured(bench, connections, Method::TwoUpdates).await?);
+        subject.push(measured(bench, connections, Method::Transaction).await?);
     }
     let counts = super::since(before, bench.database.counts());
     let name = format!("transfer, server, {connections} connections");
@@ -47,29 +47,29 @@ pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Com
 
 /// How money moves.
 #[derive(Clone, Copy)]
-enum Way {
+enum Method {
     TwoUpdates,
     Transaction,
 }
 
-async fn measured(bench: &Bench<'_>, connections: usize, way: Way) -> Result<Round> {
-    let mut tellers = Vec::with_capacity(connections);
+async fn measured(bench: &Bench<'_>, connections: usize, method: Method) -> Result<Round> {
+    let mut clients = Vec::with_capacity(connections);
     for _ in 0..connections {
         let session = Binary { subtype: BinarySubtype::Uuid, bytes: bench.database.sources().uuid().to_vec() };
-        tellers.push(Mutex::new(Teller { client: Client::connect(bench.server).await?, session, number: 0 }));
+        clients.push(Mutex::new(TransferClient { client: Client::connect(bench.server).await?, session, number: 0 }));
     }
-    let (tellers, accounts) = (Arc::new(tellers), bench.plan.documents);
+    let (clients, accounts) = (Arc::new(clients), bench.plan.documents);
     let collection = Arc::new(bench.namespace.clone());
     bench
         .round(connections, move |task, step| {
-            let (tellers, collection) = (Arc::clone(&tellers), Arc::clone(&collection));
+            let (clients, collection) = (Arc::clone(&clients), Arc::clone(&collection));
             async move {
                 let (from, to) = pair(task, step, accounts)?;
                 let commands = [update(&collection, from, -1), update(&collection, to, 1)];
-                let mut teller = tellers.get(task).context("a task without a connection")?.lock().await;
-                match way {
-                    Way::TwoUpdates => teller.one_by_one(commands).await,
-                    Way::Transaction => teller.together(commands).await,
+                let mut client = clients.get(task).context("a task without a connection")?.lock().await;
+                match method {
+                    Method::TwoUpdates => client.send_both(commands).await,
+                    Method::Transaction => client.send_transaction(commands).await,
                 }
             }
         })
@@ -84,8 +84,8 @@ fn update(collection: &handfast_store::Namespace, id: i64, amount: i32) -> RawDo
     }
 }
 
-impl Teller {
-    async fn one_by_one(&mut self, commands: [RawDocumentBuf; 2]) -> Result<()> {
+impl TransferClient {
+    async fn send_both(&mut self, commands: [RawDocumentBuf; 2]) -> Result<()> {
         for command in commands {
             ensure!(matches!(self.send(&command).await?, Answer::Done), "an update alone met a conflict");
         }
@@ -93,27 +93,27 @@ impl Teller {
     }
 
     /// In a transaction, again after a conflict.
-    async fn together(&mut self, commands: [RawDocumentBuf; 2]) -> Result<()> {
+    async fn send_transaction(&mut self, commands: [RawDocumentBuf; 2]) -> Result<()> {
         while matches!(self.attempt(&commands).await?, Answer::Conflict) {}
         Ok(())
     }
 
     async fn attempt(&mut self, commands: &[RawDocumentBuf; 2]) -> Result<Answer> {
         self.number += 1;
-        for (place, command) in commands.iter().enumerate() {
-            let mut command = self.of_transaction(command.clone());
-            if place == 0 {
+        for (index, command) in commands.iter().enumerate() {
+            let mut command = self.in_transaction(command.clone());
+            if index == 0 {
                 command.append(cstr!("startTransaction"), true);
             }
             if matches!(self.send(&command).await?, Answer::Conflict) {
                 return Ok(Answer::Conflict);
             }
         }
-        let commit = self.of_transaction(rawdoc! { "commitTransaction": 1, "$db": "admin" });
+        let commit = self.in_transaction(rawdoc! { "commitTransaction": 1, "$db": "admin" });
         self.send(&commit).await
     }
 
-    fn of_transaction(&self, mut command: RawDocumentBuf) -> RawDocumentBuf {
+    fn in_transaction(&self, mut command: RawDocumentBuf) -> RawDocumentBuf {
         command.append(cstr!("lsid"), rawdoc! { "id": self.session.clone() });
         command.append(cstr!("txnNumber"), self.number);
         command.append(cstr!("autocommit"), false);

@@ -6,7 +6,7 @@ use handfast_patterns::ledger::{Entry, NewEntry, Posting};
 use handfast_patterns::{Error, Ledger};
 
 use super::transaction::{no_account, taken};
-use super::{Fate, Named};
+use super::{NamedRow, RowOutcome};
 use crate::command::pattern::rounds;
 use crate::command::transfer::name::is_same_account;
 use crate::command::transfer::row::Row;
@@ -22,34 +22,34 @@ pub(in crate::command::transfer) struct ByLedger {
 }
 
 impl ByLedger {
-    pub(super) async fn apply(&self, Named { name, row }: &Named) -> Result<Fate> {
+    pub(super) async fn apply(&self, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome> {
         let Some(asset) = row.asset.as_ref().or(self.asset.as_ref()) else {
-            return Ok(Fate::Rejected("it has no asset: a column says one, or --asset one for all".to_owned()));
+            return Ok(RowOutcome::Rejected("it has no asset: a column says one, or --asset one for all".to_owned()));
         };
         // Cheaper than to find out by posting it again, where a run begins with what is done.
         let mut is_taken = false;
         for id in name.recorded() {
             match self.ledger.show(id).await? {
-                Some(there) if is_of(&there, row, asset) => return Ok(Fate::Already),
+                Some(there) if is_of(&there, row, asset) => return Ok(RowOutcome::AlreadyApplied),
                 there => is_taken |= there.is_some(),
             }
         }
         if is_taken {
-            return Ok(Fate::Rejected(taken(name)));
+            return Ok(RowOutcome::Rejected(taken(name)));
         }
         // The first entry opens an account: a mistyped one would be there for ever.
         for account in [&row.from, &row.to] {
             if !self.has(account).await? {
-                return Ok(Fate::Rejected(no_account(account)));
+                return Ok(RowOutcome::Rejected(no_account(account)));
             }
         }
         let entry = NewEntry::transfer(row.from.clone(), row.to.clone(), row.amount, asset).with_id(name.id().clone());
         match self.ledger.post(entry).await {
-            Ok(Posting::Posted(_)) => Ok(Fate::Applied),
-            Ok(Posting::AlreadyPosted(_)) => Ok(Fate::Already),
-            Ok(Posting::Refused(refusal)) => Ok(Fate::Rejected(refusal.to_string())),
-            Err(Error::Invalid { what }) => Ok(Fate::Rejected(what)),
-            Err(error @ Error::Contended { .. }) => Ok(Fate::Unsettled(error.to_string())),
+            Ok(Posting::Posted(_)) => Ok(RowOutcome::Applied),
+            Ok(Posting::AlreadyPosted(_)) => Ok(RowOutcome::AlreadyApplied),
+            Ok(Posting::Refused(refusal)) => Ok(RowOutcome::Rejected(refusal.to_string())),
+            Err(Error::Invalid { what }) => Ok(RowOutcome::Rejected(what)),
+            Err(error @ Error::Contended { .. }) => Ok(RowOutcome::Unsettled(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }

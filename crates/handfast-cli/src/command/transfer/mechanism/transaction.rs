@@ -14,7 +14,7 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, ErrorClass, Namespace, StoreExt};
 use handfast_txn::{Database, Error, Transaction};
 
-use super::{Fate, Named};
+use super::{NamedRow, RowOutcome};
 use crate::command::transfer::name::{Name, is_same_account};
 use crate::command::transfer::row::Row;
 use crate::id::shown;
@@ -33,90 +33,90 @@ pub(in crate::command::transfer) struct ByTransaction {
 impl ByTransaction {
     /// All rows in one transaction. If the store refuses what one of them writes, each in its own, so that this one alone is
     /// rejected.
-    pub(super) async fn apply(&self, rows: &[Named]) -> Result<Vec<Fate>> {
+    pub(super) async fn apply(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>> {
         match self.together(rows).await {
-            Ok(fates) => Ok(fates),
+            Ok(outcomes) => Ok(outcomes),
             Err(error) if !is_refused(&error) => Err(error.into()),
             Err(_) => {
-                let mut fates = Vec::with_capacity(rows.len());
+                let mut outcomes = Vec::with_capacity(rows.len());
                 for row in rows {
                     match self.together(std::slice::from_ref(row)).await {
-                        Ok(fate) => fates.extend(fate),
-                        Err(error) if is_refused(&error) => fates.push(Fate::Rejected(error.to_string())),
+                        Ok(outcome) => outcomes.extend(outcome),
+                        Err(error) if is_refused(&error) => outcomes.push(RowOutcome::Rejected(error.to_string())),
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Ok(fates)
+                Ok(outcomes)
             }
         }
     }
 
-    async fn together(&self, rows: &[Named]) -> Result<Vec<Fate>, Error> {
-        let mut before: Vec<Fate> = Vec::new();
+    async fn together(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>, Error> {
+        let mut before: Vec<RowOutcome> = Vec::new();
         for _ in 1..ATTEMPTS_MAX {
-            let (result, fates) = self.attempt(rows).await;
+            let (result, outcomes) = self.attempt(rows).await;
             match result {
-                Ok(()) => return Ok(both(before, fates)),
+                Ok(()) => return Ok(both(before, outcomes)),
                 // If it was applied, the names of the rows are there.
-                Err(Error::CommitUnknown { .. }) => before = both(before, fates),
+                Err(Error::CommitUnknown { .. }) => before = both(before, outcomes),
                 // Another process had the same row.
                 Err(error) if error.code() == Code::DuplicateKey => {}
                 Err(error) => return Err(error),
             }
         }
-        let (result, fates) = self.attempt(rows).await;
-        result.map(|()| both(before, fates))
+        let (result, outcomes) = self.attempt(rows).await;
+        result.map(|()| both(before, outcomes))
     }
 
     /// What would become of the rows if it was committed is known even if it is not known whether it was.
-    async fn attempt(&self, rows: &[Named]) -> (Result<(), Error>, Vec<Fate>) {
-        let fates = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&fates);
+    async fn attempt(&self, rows: &[NamedRow]) -> (Result<(), Error>, Vec<RowOutcome>) {
+        let outcomes = Arc::new(Mutex::new(Vec::new()));
+        let results = Arc::clone(&outcomes);
         let result = self
             .database
             .transaction(|tx| {
-                let told = Arc::clone(&told);
+                let results = Arc::clone(&results);
                 async move {
-                    let mut fates = Vec::with_capacity(rows.len());
+                    let mut outcomes = Vec::with_capacity(rows.len());
                     for row in rows {
-                        fates.push(self.one(&tx, row).await?);
+                        outcomes.push(self.one(&tx, row).await?);
                     }
-                    *told.lock().unwrap_or_else(PoisonError::into_inner) = fates;
+                    *results.lock().unwrap_or_else(PoisonError::into_inner) = outcomes;
                     Ok::<_, Error>(())
                 }
             })
             .await;
-        let fates = std::mem::take(&mut *fates.lock().unwrap_or_else(PoisonError::into_inner));
-        (result, fates)
+        let outcomes = std::mem::take(&mut *outcomes.lock().unwrap_or_else(PoisonError::into_inner));
+        (result, outcomes)
     }
 
     /// Everything is looked at before anything is written, so that a row that is rejected has written nothing.
-    async fn one(&self, tx: &Transaction, Named { name, row }: &Named) -> Result<Fate, Error> {
+    async fn one(&self, tx: &Transaction, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome, Error> {
         let mut is_taken = false;
         for id in name.recorded() {
             match find(tx, &self.transfers, &id).await? {
-                Some(there) if is_of(&there, row) => return Ok(Fate::Already),
+                Some(there) if is_of(&there, row) => return Ok(RowOutcome::AlreadyApplied),
                 there => is_taken |= there.is_some(),
             }
         }
         if is_taken {
-            return Ok(Fate::Rejected(taken(name)));
+            return Ok(RowOutcome::Rejected(taken(name)));
         }
         let (payer, payee) = (find(tx, &self.accounts, &row.from).await?, find(tx, &self.accounts, &row.to).await?);
         let (payer, payee) = match (payer, payee) {
-            (None, _) => return Ok(Fate::Rejected(no_account(&row.from))),
-            (_, None) => return Ok(Fate::Rejected(no_account(&row.to))),
+            (None, _) => return Ok(RowOutcome::Rejected(no_account(&row.from))),
+            (_, None) => return Ok(RowOutcome::Rejected(no_account(&row.to))),
             (Some(payer), Some(payee)) => (payer, payee),
         };
         let (has, gets) = match (self.balance_of(&payer), self.balance_of(&payee)) {
             (Ok(has), Ok(gets)) => (has, gets),
-            (Err(why), _) | (_, Err(why)) => return Ok(Fate::Rejected(why)),
+            (Err(why), _) | (_, Err(why)) => return Ok(RowOutcome::Rejected(why)),
         };
         if has < row.amount && !self.overdraft {
-            return Ok(Fate::Rejected(too_little(&row.from, has, row.amount)));
+            return Ok(RowOutcome::Rejected(too_little(&row.from, has, row.amount)));
         }
         if has.checked_sub(row.amount).is_none() || gets.checked_add(row.amount).is_none() {
-            return Ok(Fate::Rejected("a balance would not fit into 64 bits".to_owned()));
+            return Ok(RowOutcome::Rejected("a balance would not fit into 64 bits".to_owned()));
         }
         for (account, change) in [(&row.from, -row.amount), (&row.to, row.amount)] {
             let update = raw(&doc! { "$inc": { &self.balance: change } })?;
@@ -127,7 +127,7 @@ impl ByTransaction {
         let marker =
             doc! { "_id": name.id().clone(), "from": from.clone(), "to": to.clone(), "amount": *amount, "ts": ts };
         tx.insert_one(&self.transfers, raw(&marker)?).await?;
-        Ok(Fate::Applied)
+        Ok(RowOutcome::Applied)
     }
 
     /// The balance of an account, or why it has none that can be counted with.
@@ -168,11 +168,11 @@ pub(super) fn taken(name: &Name) -> String {
 }
 
 /// What became of rows over two attempts: applied by the first, they are found by the second.
-fn both(before: Vec<Fate>, now: Vec<Fate>) -> Vec<Fate> {
+fn both(before: Vec<RowOutcome>, now: Vec<RowOutcome>) -> Vec<RowOutcome> {
     let mut before = before.into_iter();
     now.into_iter()
         .map(|now| match (before.next(), now) {
-            (Some(Fate::Applied), Fate::Already) => Fate::Applied,
+            (Some(RowOutcome::Applied), RowOutcome::AlreadyApplied) => RowOutcome::Applied,
             (_, now) => now,
         })
         .collect()

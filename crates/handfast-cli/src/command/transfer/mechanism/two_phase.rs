@@ -8,7 +8,7 @@ use handfast_patterns::Error;
 use handfast_patterns::two_phase::{Accounts, Outcome, Plan, Record, Seen, State, Transfer, TwoPhase};
 
 use super::transaction::{balance_of, no_account, taken, too_little};
-use super::{Fate, Named};
+use super::{NamedRow, RowOutcome};
 use crate::command::transfer::name::is_same_account;
 
 /// How often, and how long, somebody else is waited for who brings a transaction to its end.
@@ -21,29 +21,29 @@ pub(in crate::command::transfer) struct ByTwoPhase {
 }
 
 impl ByTwoPhase {
-    pub(super) async fn apply(&self, Named { name, row }: &Named) -> Result<Fate> {
+    pub(super) async fn apply(&self, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome> {
         let transfer = Transfer::new(row.from.clone(), row.to.clone(), row.amount);
         let (mut begun, mut is_taken) = (None, false);
         for recorded in name.recorded() {
             let Some(there) = self.two_phase.show(recorded.clone()).await? else { continue };
             match there.state {
                 _ if !is_of(&there, &transfer) => {}
-                State::Done => return Ok(Fate::Already),
+                State::Done => return Ok(RowOutcome::AlreadyApplied),
                 _ => begun = Some(recorded),
             }
             is_taken = true;
         }
         let id = match begun {
             Some(id) => id,
-            None if is_taken => return Ok(Fate::Rejected(taken(name))),
+            None if is_taken => return Ok(RowOutcome::Rejected(taken(name))),
             None => {
                 // A transaction that is canceled uses its name up: what can be seen to fail is not begun.
                 if let Some(why) = self.hindrance(&transfer).await? {
-                    return Ok(Fate::Rejected(why));
+                    return Ok(RowOutcome::Rejected(why));
                 }
                 match self.two_phase.begin(name.id().clone(), transfer).await {
                     Ok(()) => name.id().clone(),
-                    Err(Error::Invalid { what }) => return Ok(Fate::Rejected(what)),
+                    Err(Error::Invalid { what }) => return Ok(RowOutcome::Rejected(what)),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -51,13 +51,15 @@ impl ByTwoPhase {
         let mut outcome = self.two_phase.run(id.clone()).await?;
         for _ in 0..LOOKS_MAX {
             match outcome {
-                Outcome::Done => return Ok(Fate::Applied),
+                Outcome::Done => return Ok(RowOutcome::Applied),
                 Outcome::Canceled { reason } => {
-                    return Ok(Fate::Rejected(format!(
+                    return Ok(RowOutcome::Rejected(format!(
                         "its transaction was canceled: {reason}; a new id lets it be tried again"
                     )));
                 }
-                Outcome::Missing => return Ok(Fate::Unsettled("its transaction was removed by somebody".to_owned())),
+                Outcome::Missing => {
+                    return Ok(RowOutcome::Unsettled("its transaction was removed by somebody".to_owned()));
+                }
                 Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
             }
             outcome = self.two_phase.run(id.clone()).await?;
@@ -66,7 +68,7 @@ impl ByTwoPhase {
             Outcome::TakenOver { by: Some(by) } => by,
             _ => "another application".to_owned(),
         };
-        Ok(Fate::Unsettled(format!("{by} works on its transaction")))
+        Ok(RowOutcome::Unsettled(format!("{by} works on its transaction")))
     }
 
     /// Why it would fail, as far as can be seen.

@@ -9,7 +9,7 @@ const NAMED_MAX: usize = 20;
 
 /// What a restore has put in.
 #[derive(Debug, Default)]
-pub(crate) struct Restored {
+pub(crate) struct RestoreProgress {
     /// Collections of which all is read, with the documents that were put in.
     whole: Vec<(Namespace, u64)>,
     /// The one that is being read.
@@ -20,10 +20,10 @@ pub(crate) struct Restored {
     left: usize,
 }
 
-impl Restored {
+impl RestoreProgress {
     /// Before a restore of so many collections.
     pub(super) fn begin(&mut self, collections: usize) {
-        *self = Restored { left: collections, ..Restored::default() };
+        *self = RestoreProgress { left: collections, ..RestoreProgress::default() };
     }
 
     pub(super) fn collection(&mut self, namespace: &Namespace) {
@@ -48,7 +48,7 @@ impl Restored {
     }
 }
 
-impl fmt::Display for Restored {
+impl fmt::Display for RestoreProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.whole[..] {
             [] => f.write_str("no collection is restored")?,

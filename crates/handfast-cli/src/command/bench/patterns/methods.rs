@@ -27,7 +27,7 @@ const HOT_WITH_SEQUENCE: i64 = -2;
 
 /// What one client does, over and over.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Method {
     /// Enqueues a job, claims one, completes it.
     Job(Arc<JobQueue>),
     /// A document inserted and updated twice: the writes of a job.
@@ -66,84 +66,88 @@ pub(super) struct Plain {
 }
 
 /// Everything that steps work on.
-pub(super) struct Ways {
-    pub(super) job: Way,
-    pub(super) job_writes: Way,
+pub(super) struct Methods {
+    pub(super) job: Method,
+    pub(super) job_writes: Method,
     pub(super) ledger: Arc<Ledger>,
-    pub(super) entry_write: Way,
-    pub(super) once: Way,
-    pub(super) two_step: Way,
-    pub(super) increment: Way,
-    pub(super) transaction: Way,
-    pub(super) two_phase: Way,
-    pub(super) transfer_writes: Way,
+    pub(super) entry_write: Method,
+    pub(super) once: Method,
+    pub(super) two_step: Method,
+    pub(super) increment: Method,
+    pub(super) transaction: Method,
+    pub(super) two_phase: Method,
+    pub(super) transfer_writes: Method,
 }
 
-pub(super) fn place(collection: &str) -> Result<Namespace> {
+pub(super) fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new(DATABASE, collection)?)
 }
 
-impl Ways {
+impl Methods {
     /// Opens the patterns on a store that is counted, and transactions on the same one.
     pub(super) async fn open(store: &Arc<Store>, database: Database, sources: &Sources) -> Result<Self> {
         let shared: Arc<dyn DocumentStore> = store.clone();
         let plain = |collection: &str| -> Result<Plain> {
-            Ok(Plain { store: Arc::clone(store), namespace: Arc::new(place(collection)?), sources: sources.clone() })
+            Ok(Plain {
+                store: Arc::clone(store),
+                namespace: Arc::new(namespace(collection)?),
+                sources: sources.clone(),
+            })
         };
-        let queue = JobQueue::open(shared.clone(), place("jobs")?, sources.clone(), Default::default()).await?;
-        let ledger = Ledger::open(shared.clone(), place("tx")?, sources.clone(), LedgerOptions::default()).await?;
+        let queue = JobQueue::open(shared.clone(), namespace("jobs")?, sources.clone(), Default::default()).await?;
+        let ledger = Ledger::open(shared.clone(), namespace("tx")?, sources.clone(), LedgerOptions::default()).await?;
         ledger.open_account(NewAccount::new(HOT_WITH_SEQUENCE, ASSET).with_sequence()).await?;
-        let once = ExactlyOnce::open(shared.clone(), place("once")?, sources.clone(), Default::default()).await?;
+        let once = ExactlyOnce::open(shared.clone(), namespace("once")?, sources.clone(), Default::default()).await?;
         let change = Change::increment("count", 1);
         let two_step =
-            TwoStep::open(shared.clone(), place("two_step")?, sources.clone(), change, Default::default()).await?;
-        let mut options = TwoPhaseOptions::new("bench", place("accounts")?);
+            TwoStep::open(shared.clone(), namespace("two_step")?, sources.clone(), change, Default::default()).await?;
+        let mut options = TwoPhaseOptions::new("bench", namespace("accounts")?);
         (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
-        let two_phase = TwoPhase::open(shared, place("transactions")?, sources.clone(), options).await?;
-        Ok(Ways {
-            job: Way::Job(Arc::new(queue)),
-            job_writes: Way::JobWrites(plain("job_writes")?),
+        let two_phase = TwoPhase::open(shared, namespace("transactions")?, sources.clone(), options).await?;
+        Ok(Methods {
+            job: Method::Job(Arc::new(queue)),
+            job_writes: Method::JobWrites(plain("job_writes")?),
             ledger: Arc::new(ledger),
-            entry_write: Way::EntryWrite(plain("entries")?),
-            once: Way::OnceIncrement(Arc::new(once)),
-            two_step: Way::TwoStepIncrement(Arc::new(two_step)),
-            increment: Way::Increment(plain("counters")?),
-            transaction: Way::TransactionTransfer(database, Arc::new(place("accounts")?)),
-            two_phase: Way::TwoPhaseTransfer(Arc::new(two_phase), sources.clone()),
-            transfer_writes: Way::TransferWrites(plain("accounts")?),
+            entry_write: Method::EntryWrite(plain("entries")?),
+            once: Method::OnceIncrement(Arc::new(once)),
+            two_step: Method::TwoStepIncrement(Arc::new(two_step)),
+            increment: Method::Increment(plain("counters")?),
+            transaction: Method::TransactionTransfer(database, Arc::new(namespace("accounts")?)),
+            two_phase: Method::TwoPhaseTransfer(Arc::new(two_phase), sources.clone()),
+            transfer_writes: Method::TransferWrites(plain("accounts")?),
         })
     }
 
     /// The collections whose documents are there before anything is measured.
     pub(super) fn filled() -> Result<[Namespace; 4]> {
-        Ok([place("once")?, place("two_step")?, place("counters")?, place("accounts")?])
+        Ok([namespace("once")?, namespace("two_step")?, namespace("counters")?, namespace("accounts")?])
     }
 }
 
-impl Way {
+impl Method {
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Way::Job(_) => "job",
-            Way::JobWrites(_) => "insert, two updates",
-            Way::Posting(_, Payees::Anybody) => "posting",
-            Way::Posting(_, Payees::OneOf(HOT_WITH_SEQUENCE)) => "posting, one hot account with a sequence",
-            Way::Posting(_, Payees::OneOf(_)) => "posting, one hot account",
-            Way::EntryWrite(_) => "insert",
-            Way::OnceIncrement(_) => "increment, once",
-            Way::TwoStepIncrement(_) => "increment, once in two steps",
-            Way::Increment(_) => "one update",
-            Way::TransactionTransfer(..) => "transfer, transaction",
-            Way::TwoPhaseTransfer(..) => "transfer, two-phase commit",
-            Way::TransferWrites(_) => "two updates",
+            Method::Job(_) => "job",
+            Method::JobWrites(_) => "insert, two updates",
+            Method::Posting(_, Payees::Anybody) => "posting",
+            Method::Posting(_, Payees::OneOf(HOT_WITH_SEQUENCE)) => "posting, one hot account with a sequence",
+            Method::Posting(_, Payees::OneOf(_)) => "posting, one hot account",
+            Method::EntryWrite(_) => "insert",
+            Method::OnceIncrement(_) => "increment, once",
+            Method::TwoStepIncrement(_) => "increment, once in two steps",
+            Method::Increment(_) => "one update",
+            Method::TransactionTransfer(..) => "transfer, transaction",
+            Method::TwoPhaseTransfer(..) => "transfer, two-phase commit",
+            Method::TransferWrites(_) => "two updates",
         }
     }
 
     /// Once more, by this client, between so many documents.
     pub(super) async fn step(&self, task: usize, step: u64, documents: u64) -> Result<()> {
         match self {
-            Way::Job(queue) => job(queue).await,
-            Way::JobWrites(plain) => plain.job().await,
-            Way::Posting(ledger, payees) => {
+            Method::Job(queue) => job(queue).await,
+            Method::JobWrites(plain) => plain.job().await,
+            Method::Posting(ledger, payees) => {
                 let (payer, anybody) = pair(task, step, documents)?;
                 let payee = match payees {
                     Payees::Anybody => anybody,
@@ -153,30 +157,30 @@ impl Way {
                 ensure!(matches!(posted, Posting::Posted(_)), "a posting ended with {posted:?}");
                 Ok(())
             }
-            Way::EntryWrite(plain) => plain.entry(pair(task, step, documents)?).await,
-            Way::OnceIncrement(once) => {
+            Method::EntryWrite(plain) => plain.entry(pair(task, step, documents)?).await,
+            Method::OnceIncrement(once) => {
                 let id = i64::try_from(scattered(task, step, documents))?;
                 let outcome = once.apply(once.token(), id, &Change::increment("count", 1)).await?;
                 ensure!(outcome.is_applied(), "an increment ended with {outcome:?}");
                 Ok(())
             }
-            Way::TwoStepIncrement(two_step) => {
+            Method::TwoStepIncrement(two_step) => {
                 let id = i64::try_from(scattered(task, step, documents))?;
                 let outcome = two_step.apply(two_step.token(), id).await?;
                 ensure!(outcome.is_applied(), "an increment ended with {outcome:?}");
                 Ok(())
             }
-            Way::Increment(plain) => {
+            Method::Increment(plain) => {
                 let id = i64::try_from(scattered(task, step, documents))?;
                 made(plain.store.update_one(&plain.namespace, rawdoc! { "_id": id }, by(1)).await?)
             }
-            Way::TransactionTransfer(database, accounts) => {
+            Method::TransactionTransfer(database, accounts) => {
                 let pair = pair(task, step, documents)?;
                 Ok(database
                     .transaction(async |tx| Ok::<_, handfast_txn::Error>(both(&tx, accounts, pair).await?))
                     .await?)
             }
-            Way::TwoPhaseTransfer(two_phase, sources) => {
+            Method::TwoPhaseTransfer(two_phase, sources) => {
                 let (from, to) = pair(task, step, documents)?;
                 let id = sources.ids.object_id();
                 two_phase.begin(id, Transfer::new(from, to, 1)).await?;
@@ -184,7 +188,7 @@ impl Way {
                 ensure!(outcome == Outcome::Done, "a transfer ended with {outcome:?}");
                 Ok(())
             }
-            Way::TransferWrites(plain) => {
+            Method::TransferWrites(plain) => {
                 Ok(both(&*plain.store, &plain.namespace, pair(task, step, documents)?).await?)
             }
         }

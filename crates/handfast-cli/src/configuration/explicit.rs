@@ -10,9 +10,9 @@ use super::{Mistake, Origin, Settings, keys, table, variable};
 
 /// Values by key.
 #[derive(Debug, Default)]
-pub(crate) struct Given(BTreeMap<String, (Value, Origin)>);
+pub(crate) struct ExplicitSettings(BTreeMap<String, (Value, Origin)>);
 
-impl Given {
+impl ExplicitSettings {
     /// Adds the flags of a group: those that have a value.
     ///
     /// # Errors

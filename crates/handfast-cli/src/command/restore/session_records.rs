@@ -26,7 +26,7 @@ use handfast_store::{
 
 /// Of records that were refused because there is one of the same `_id`, puts those in that tell more. Returns what is
 /// refused all the same.
-pub(super) async fn settle(
+pub(super) async fn replace_older(
     store: &dyn DocumentStore,
     records: &[RawDocumentBuf],
     refused: Vec<WriteError>,

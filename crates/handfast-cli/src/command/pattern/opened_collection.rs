@@ -14,13 +14,13 @@ use crate::listing::age;
 use crate::store::{SingleDocumentStore, ensure_there, namespace};
 
 /// A collection that is there, and what patterns need beside it.
-pub(in crate::command) struct Subject {
+pub(in crate::command) struct OpenedCollection {
     pub(in crate::command) store: Arc<dyn DocumentStore>,
     pub(in crate::command) sources: Sources,
     pub(in crate::command) namespace: Namespace,
 }
 
-impl Subject {
+impl OpenedCollection {
     /// Opens the store and finds the collection; the store is closed by who opened it.
     ///
     /// # Errors
@@ -33,11 +33,11 @@ impl Subject {
         let namespace = namespace(database, collection, "--collection")?;
         let sources = Sources::system().context("the operating system gives no randomness")?;
         let opened = SingleDocumentStore::open(configuration, sources.clone()).await?;
-        let subject = Subject { store: Arc::clone(&opened.store), sources, namespace };
-        match ensure_there(&*subject.store, &subject.namespace, "--collection").await {
-            Ok(()) => Ok((subject, opened)),
+        let collection = OpenedCollection { store: Arc::clone(&opened.store), sources, namespace };
+        match ensure_there(&*collection.store, &collection.namespace, "--collection").await {
+            Ok(()) => Ok((collection, opened)),
             Err(error) => {
-                drop(subject);
+                drop(collection);
                 opened.close().await?;
                 Err(error)
             }
@@ -48,7 +48,7 @@ impl Subject {
     ///
     /// # Errors
     /// It is not there.
-    pub(in crate::command) async fn beside(&self, collection: &str, flag: &str) -> Result<Namespace> {
+    pub(in crate::command) async fn sibling(&self, collection: &str, flag: &str) -> Result<Namespace> {
         let namespace = namespace(self.namespace.database(), collection, flag)?;
         ensure_there(&*self.store, &namespace, flag).await?;
         Ok(namespace)
