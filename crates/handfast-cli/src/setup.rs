@@ -11,14 +11,14 @@ use crate::flags::{AnyStoreFlags, CommonFlags, OpenFlags, OutputFlags, ServerSto
 use crate::logging;
 use crate::shutdown::{STOPPING, Shutdown};
 
-/// Says of which variables nobody should believe that they count.
+/// Writes remarks on variables that look like settings and are none.
 pub(crate) fn remark_on_variables(output: OutputFlags) {
     if !output.quiet {
         unknown_variables().iter().for_each(|remark| write_remark(remark));
     }
 }
 
-/// The configuration of a command that takes all settings.
+/// Returns the configuration of a command that takes all settings.
 pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
     remark_on_variables(common.output);
     let SettingFlags { store, remote, server, port, log } = flags;
@@ -35,7 +35,7 @@ pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Con
     .with_address()
 }
 
-/// The settings of a command that opens a data directory, and starts its log.
+/// Returns the settings of a command that opens a data directory, and starts its log.
 pub(crate) fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake> {
     let mut given = ExplicitSettings::default();
     given.add(&flags.store)?;
@@ -44,7 +44,7 @@ pub(crate) fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake>
     Ok((configuration.settings, Console::new(flags.common.output)))
 }
 
-/// The same for a command that opens a data directory or another server.
+/// Returns the configuration of a command that opens a data directory or servers, and starts its log.
 pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Console), Mistake> {
     let mut given = ExplicitSettings::default();
     given.add(&flags.store)?;
@@ -54,7 +54,7 @@ pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Conso
     Ok((configuration, Console::new(flags.common.output)))
 }
 
-/// The same for a command that works on a server.
+/// Returns the configuration of a command that works on servers, and starts its log.
 pub(crate) fn prepare_server(flags: &ServerStoreFlags) -> Result<(Configuration, Console), Mistake> {
     let mut given = ExplicitSettings::default();
     given.add(&flags.remote)?;
@@ -63,8 +63,7 @@ pub(crate) fn prepare_server(flags: &ServerStoreFlags) -> Result<(Configuration,
     Ok((configuration, Console::new(flags.common.output)))
 }
 
-/// Reads the configuration and starts the log: of errors, unless somebody asked for more, because the command's own report is
-/// enough.
+/// Reads the configuration, and starts the log at the level of warnings unless a setting says otherwise.
 fn load_quietly(common: &CommonFlags, given: ExplicitSettings) -> Result<Configuration, Mistake> {
     remark_on_variables(common.output);
     let configuration = Configuration::load(common.config.as_deref(), given)?;
@@ -79,14 +78,13 @@ fn load_quietly(common: &CommonFlags, given: ExplicitSettings) -> Result<Configu
 pub(crate) fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let result = runtime.block_on(work);
-    // The process ends next, and takes along what still runs: whoever asked to stop waits for none of it. A runtime that is shut
-    // down drops its tasks one by one, and the driver panics if its pool goes before what says farewell to the server.
+    // The process ends next, without waiting for tasks. A runtime that shuts down drops its tasks one by one, and the driver panics if its
+    // pool is dropped before the task that ends its sessions.
     std::mem::forget(runtime);
     result
 }
 
-/// Runs to the end, or until somebody asks to stop: then the work is dropped where it waits, which undoes what is
-/// half done.
+/// Runs a future to the end, or until the first signal: then the future is dropped where it waits, which undoes what is half done.
 pub(crate) async fn until_stopped<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
     let shutdown = Shutdown::listen(|| write_remark(STOPPING)).context("cannot listen for signals")?;
     tokio::select! {

@@ -1,4 +1,4 @@
-//! What the command line and the environment say: for each key a value and who gave it.
+//! The values of the command line and the environment, with their origins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use super::{Mistake, Origin, Settings, keys, table, variable};
 pub(crate) struct ExplicitSettings(BTreeMap<String, (Value, Origin)>);
 
 impl ExplicitSettings {
-    /// Adds the flags of a group: those that have a value.
+    /// Adds the flags of a group that have a value.
     ///
     /// # Errors
-    /// A value that TOML cannot hold, such as a path that is not UTF-8.
+    /// TOML cannot hold a value, such as a path that is not UTF-8.
     pub(crate) fn add(&mut self, flags: &impl Serialize) -> Result<(), Mistake> {
         let table = Table::try_from(flags).map_err(|error| Mistake::Flags { reason: error.to_string() })?;
         let origin = |key: &str| Origin::Flag(format!("--{key}"));
@@ -24,10 +24,10 @@ impl ExplicitSettings {
         Ok(())
     }
 
-    /// Adds the variables of those keys that no flag has given, so that a flag gets one past a wrong variable.
+    /// Adds the variables of keys without a flag, so that a flag overrides a wrong variable.
     ///
     /// # Errors
-    /// A variable that is not UTF-8, or not the number or the truth value that its key asks for.
+    /// A variable is not UTF-8, or not the number or boolean of its key.
     pub(crate) fn add_environment(&mut self, read: impl Fn(&str) -> Option<OsString>) -> Result<(), Mistake> {
         let defaults = table(&Settings::default());
         for key in keys() {
@@ -47,7 +47,7 @@ impl ExplicitSettings {
     }
 }
 
-/// Text as the kind of value that a setting has by default. Those without a default are text.
+/// Parses text as the type of the setting's default; settings without a default are text.
 fn typed(text: String, default: Option<&Value>) -> Result<Value, String> {
     match default {
         Some(Value::Integer(_)) => {
@@ -58,7 +58,7 @@ fn typed(text: String, default: Option<&Value>) -> Result<Value, String> {
     }
 }
 
-/// The words that a flag takes too.
+/// Parses the words that a flag takes as a boolean.
 fn truth(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::ConnectionString;
 
-/// A server that documents are on, and what routes call it if there are several.
+/// A server that documents are on, with its name in routes if there are several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedStore {
     pub(crate) name: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct NamedStore {
 }
 
 impl NamedStore {
-    /// As it is given, with its secrets.
+    /// Returns the text with its secrets.
     fn secret(&self) -> String {
         match &self.name {
             Some(name) => format!("{name}={}", self.uri.secret()),
@@ -35,8 +35,8 @@ impl NamedStore {
 impl FromStr for NamedStore {
     type Err = Infallible;
 
-    /// Anything, as a connection string: the parser of flags would show what it refuses. What stands before the first `=` is a
-    /// name if it can be one.
+    /// Accepts any text: the parser of flags would print what it refuses, with its secrets. The part before the first `=` is the name, if it
+    /// is a valid one.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let named = text.split_once('=').filter(|(name, _)| check_part_name(name).is_ok());
         let (name, uri) = named.map_or((None, text), |(name, uri)| (Some(name.to_owned()), uri));
@@ -51,7 +51,7 @@ impl Serialize for NamedStore {
 }
 
 impl fmt::Display for NamedStore {
-    /// Without secrets.
+    /// Writes the text without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name}={}", self.uri),
@@ -66,18 +66,18 @@ impl fmt::Display for NamedStore {
 pub(crate) struct Stores(pub(crate) Vec<NamedStore>);
 
 impl Stores {
-    /// From one text, as a variable has it: one server after another, with spaces between.
+    /// Parses the text of a variable: servers with spaces between them.
     pub(crate) fn of_text(text: &str) -> Self {
         let Ok(stores) = text.split_whitespace().map(str::parse).collect::<Result<_, Infallible>>();
         Stores(stores)
     }
 
-    /// As one text, with secrets.
+    /// Returns all servers as one text with secrets.
     pub(crate) fn secret(&self) -> String {
         self.0.iter().map(NamedStore::secret).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether each is a connection string, and has a name if there are several.
+    /// Checks that each is a connection string, and has a name if there are several.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.0.is_empty() {
             return Err("must not be empty".to_owned());
@@ -93,7 +93,7 @@ impl Stores {
 }
 
 impl fmt::Display for Stores {
-    /// Without secrets.
+    /// Writes the text without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }
@@ -115,7 +115,7 @@ impl fmt::Display for Routes {
     }
 }
 
-/// A text of several, or a list of them.
+/// One text with several parts, or a list of texts.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text is expected, or a list of texts")]
 enum Texts {

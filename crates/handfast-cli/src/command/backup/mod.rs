@@ -1,5 +1,5 @@
-//! `handfast backup`: a copy of all data, every record verified on the way. The directory that nobody has open is copied here; a
-//! running server is asked to do it.
+//! `handfast backup`: copies all data and verifies every record. It copies a directory that no process has open, or asks a running server
+//! to copy its own.
 
 pub(super) mod arguments;
 
@@ -35,7 +35,7 @@ pub(super) async fn run(settings: &Settings, arguments: &BackupArguments, consol
     Ok(Exit::Good)
 }
 
-/// What was copied, as the server's reply has it.
+/// The result of a backup, in the format of the server's reply.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Copied {
@@ -72,7 +72,7 @@ async fn of_server(uri: Option<ConnectionString>, name: &str) -> anyhow::Result<
     }
 }
 
-/// The server that is asked, and who named it.
+/// Returns the address of the server, and the flag or variable that named it.
 fn server(flag: Option<ConnectionString>) -> anyhow::Result<(ConnectionString, &'static str)> {
     if let Some(uri) = flag {
         return Ok((uri, "--uri"));
@@ -87,7 +87,7 @@ fn server(flag: Option<ConnectionString>) -> anyhow::Result<(ConnectionString, &
     }
 }
 
-/// What the server's error means for who asked.
+/// Returns the server's error with advice.
 fn refusal(error: Error, uri: &ConnectionString) -> anyhow::Error {
     match (error.code(), error.applied()) {
         (Code::NamespaceExists, _) => Usage(error.message().to_owned()).into(),

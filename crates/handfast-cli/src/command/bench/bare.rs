@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Writes that one group may share a sync with; the embedded store's own bound is of the same size.
 const GROUP_WRITES_MAX: usize = 1024;
 
-/// Puts of one batch: (into the second keyspace, key, value).
+/// The puts of one batch: whether into the second keyspace, key, value.
 type Batch = Vec<(bool, Vec<u8>, Vec<u8>)>;
 type Write = (Batch, oneshot::Sender<Result<(), String>>);
 
@@ -54,7 +54,7 @@ impl Bare {
                     result.and_then(|()| database.persist(PersistMode::SyncData)).map_err(|error| error.to_string());
                 counted.fetch_add(1, Ordering::Relaxed);
                 for acknowledge in acknowledgements {
-                    // A receiver that is gone does not want to know.
+                    // The receiver may be gone.
                     let _ = acknowledge.send(result.clone());
                 }
             }
@@ -80,7 +80,7 @@ impl Bare {
         Ok(self.documents.get(key)?)
     }
 
-    /// Syncs so far.
+    /// Returns how many syncs there were.
     pub(crate) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Runs the same operation from many tasks for a while, and says how many were done and how long each took.
+//! Runs an operation from many tasks for a while, and measures how many were done and how long each took.
 //!
-//! Timings on a shared machine wander. What is compared is therefore measured in turns within one run (subject,
-//! baseline, subject, baseline, ..), and a figure is the median over the rounds.
+//! Timings on a shared machine vary. Subject and baseline are therefore measured in turns within one run, and a figure is the median over
+//! the rounds.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 /// Digits that a latency keeps.
 const LATENCY_DIGITS: u8 = 3;
 
-/// What one round measured.
+/// The measurements of one round.
 pub(crate) struct Round {
     /// Operations done.
     pub(crate) operations: u64,
     /// How long the round took.
     pub(crate) elapsed: Duration,
-    /// How long processors were at work for this program, the client's side included.
+    /// The processor time of this program, client and server together.
     pub(crate) processor: Duration,
-    /// Nanoseconds that each operation took.
+    /// The latency of each operation in nanoseconds.
     pub(crate) latency: Histogram<u64>,
 }
 
 impl Round {
-    /// Operations a second.
+    /// Returns the operations a second.
     pub(crate) fn rate(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()
     }
@@ -47,28 +47,28 @@ impl Series {
         self.rounds.push(round);
     }
 
-    /// The median of the rounds' rates; 0 without a round.
+    /// Returns the median of the rounds' rates; 0 without a round.
     pub(crate) fn rate(&self) -> f64 {
         let mut rates: Vec<f64> = self.rounds.iter().map(Round::rate).collect();
         rates.sort_by(f64::total_cmp);
         rates.get(rates.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// Processor time of one operation, over all rounds; zero without an operation.
+    /// Returns the processor time of one operation over all rounds; zero without an operation.
     pub(crate) fn processor(&self) -> Duration {
         let operations: u64 = self.rounds.iter().map(|round| round.operations).sum();
         let spent: Duration = self.rounds.iter().map(|round| round.processor).sum();
         spent.div_f64((operations as f64).max(1.0))
     }
 
-    /// The latency that this share of all operations stayed under.
+    /// Returns the latency under which this share of all operations stayed.
     pub(crate) fn latency(&self, quantile: f64) -> Duration {
         let mut all: Option<Histogram<u64>> = None;
         for round in &self.rounds {
             match &mut all {
                 None => all = Some(round.latency.clone()),
                 Some(sum) => {
-                    // Same bounds, so that the addition cannot fail.
+                    // The bounds are the same, so the addition cannot fail.
                     let _ = sum.add(&round.latency);
                 }
             }
@@ -115,9 +115,9 @@ where
     Ok(Round { operations: latency.len(), elapsed, processor, latency })
 }
 
-/// Processor time that this process has used so far.
+/// Returns the processor time that this process has used so far.
 fn processor_time() -> Duration {
-    // It is never negative; were it so, the difference of two would be zero.
+    // It is never negative.
     rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 

@@ -43,10 +43,10 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
     }
 }
 
-/// Clients of transfers over a distant store, unless fewer are asked for.
+/// The default number of clients of transfers over a distant store.
 const TRANSFER_CLIENTS_MAX: u16 = 64;
 
-/// Clients of patterns, unless fewer are asked for.
+/// The default number of clients of patterns.
 const PATTERN_CLIENTS_MAX: u16 = 32;
 
 /// What is compared with its baseline.
@@ -58,7 +58,7 @@ enum Subject {
 }
 
 impl Subject {
-    /// Tasks or connections that its promises are for, and that it is measured with unless another number is given.
+    /// Returns the default number of tasks or connections, which the promises are for.
     fn clients(self) -> u16 {
         match self {
             Subject::Store | Subject::Transactions => 64,
@@ -67,11 +67,11 @@ impl Subject {
     }
 }
 
-/// What may be promised of a case: nothing, where it is measured with another number of clients than the promises are for.
+/// The promises of a run; none apply with another number of clients than the default.
 #[derive(Clone, Copy)]
 struct Promises {
     apply: bool,
-    /// What is demanded of every case instead.
+    /// The ratio of --demand, instead of each case's own.
     demanded: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ impl Promises {
     }
 }
 
-/// What every measurement needs: where, by which clock, and how it is told.
+/// The scratch directory, sources and progress bar of a measurement.
 struct Workspace {
     console: Console,
     scratch: Scratch,
@@ -98,7 +98,7 @@ impl Workspace {
     }
 }
 
-/// Tells of the next step.
+/// Shows the next step.
 fn next(bar: &ProgressBar, step: &str) {
     bar.set_message(step.to_owned());
     bar.inc(1);
@@ -163,13 +163,13 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     Ok(exit(&comparisons, flags.subject.strict))
 }
 
-/// A missed promise is marked, and is the run's failure only for who says so: machines differ.
+/// Returns the exit code: a missed promise fails the command only with --strict, because machines differ.
 fn exit(cases: &[impl Promised], strict: bool) -> Exit {
     let any_missed = cases.iter().any(|case| case.missed().is_some());
     if strict && any_missed { Exit::GuaranteeBroken } else { Exit::Good }
 }
 
-/// A store in memory whose operations take a while.
+/// Returns a store in memory whose operations take a while.
 fn distant(sources: &Sources, delay: Duration) -> Arc<dyn DocumentStore> {
     let store = Arc::new(MemoryStore::new(sources.clone()));
     if delay.is_zero() {
@@ -183,7 +183,7 @@ async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
     let Workspace { console, scratch: _scratch, sources, bar } = Workspace::make(&flags.bench.subject)?;
     let progress = |step: &str| next(&bar, step);
     let clients = flags.bench.clients.unwrap_or(TRANSFER_CLIENTS_MAX);
-    // Its one promise is of a single client's round trips, however many others are measured with.
+    // Its one promise is about the round trips of a single client, whatever the number of clients.
     let plan = || store_plan(&flags.bench, usize::from(clients), Promises { apply: true, demanded: None });
     let in_memory =
         transfers::Bench::open(distant(&sources, flags.delay.0), plan(), sources.clone(), &progress).await?;

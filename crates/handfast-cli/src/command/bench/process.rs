@@ -1,5 +1,4 @@
-//! `handfast bench process`: what the program costs as a process: the time to its first answer, and its memory, idle and
-//! after loading documents.
+//! `handfast bench process`: the time of the program to its first answer, and its memory, idle and after loading documents.
 //!
 //! There is no baseline here, only bounds. The program is this one, started again as `serve` on an empty directory.
 
@@ -23,12 +22,11 @@ use crate::configuration::PREFIX;
 const START_MILLIS_PROMISED: f64 = 50.0;
 /// Resident memory of an idle server, in MB. Beyond it are only the caches and buffers that settings bound.
 const IDLE_MEGABYTES_PROMISED: f64 = 40.0;
-/// How long a server is left alone before its memory is looked at.
+/// How long a server idles before its memory is measured.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Large write buffers of the store: one of documents, one of indexes.
 const LARGE_BUFFERS: u64 = 2;
 
-/// What to run.
 pub(crate) struct Plan {
     pub(crate) documents: u64,
     pub(crate) rounds: usize,
@@ -42,13 +40,13 @@ struct Serve {
 }
 
 impl Serve {
-    /// Starts it on an empty directory and returns once it says where it listens.
+    /// Starts the server on an empty directory, and returns once it listens.
     fn start(scratch: &Path, name: &str, plan: &Plan) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--log-level", "error", "--data", name]);
         command.args(["--cache-bytes", &plan.cache_bytes.to_string()]);
         command.args(["--write-buffer-bytes", &Options::default().write_buffer_bytes.to_string()]);
-        // Nothing else that configures it.
+        // No other configuration file is in reach.
         command.current_dir(scratch).stdin(Stdio::null()).stdout(Stdio::piped());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
@@ -67,7 +65,7 @@ impl Serve {
         Ok(serve)
     }
 
-    /// Resident memory in MB (10^6 bytes): now, and at most so far.
+    /// Returns the resident memory in MB (10^6 bytes): now, and its maximum so far.
     fn resident(&self) -> Result<(f64, f64)> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
@@ -131,7 +129,7 @@ pub(crate) async fn run(
     ])
 }
 
-/// What the settings allow: the cache, and the large write buffers with the full ones that wait to be written.
+/// Returns the memory that the settings allow: the cache, and the large write buffers with the full ones that wait to be written.
 fn bound_megabytes(plan: &Plan) -> f64 {
     let buffers = LARGE_BUFFERS * (1 + SEALED_BUFFERS_MAX as u64) * Options::default().write_buffer_bytes;
     IDLE_MEGABYTES_PROMISED + (plan.cache_bytes + buffers) as f64 / 1e6

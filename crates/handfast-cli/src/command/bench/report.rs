@@ -26,10 +26,9 @@ pub(crate) struct Comparison {
     pub(crate) baseline_processor_us: f64,
     /// The ratio to reach, where one is promised.
     pub(crate) promised: Option<f64>,
-    /// Whether it is reached.
     pub(crate) kept: Option<bool>,
-    /// The baseline's median latency in microseconds: on a busy machine medians say more than rates, which hold every
-    /// moment in which somebody else had the processor.
+    /// The baseline's median latency in microseconds: on a busy machine medians say more than rates, which contain the time of other
+    /// processes.
     pub(crate) baseline_p50_us: f64,
     /// Latencies in microseconds.
     pub(crate) p50_us: f64,
@@ -39,7 +38,6 @@ pub(crate) struct Comparison {
     pub(crate) p99_us: f64,
     /// See `p50_us`.
     pub(crate) p999_us: f64,
-    /// What else was counted.
     pub(crate) note: String,
 }
 
@@ -85,13 +83,10 @@ impl Comparison {
 pub(crate) struct Measurement {
     /// What was measured.
     pub(crate) case: String,
-    /// How much it was.
     pub(crate) value: f64,
-    /// Of what.
     pub(crate) unit: &'static str,
     /// The value to stay under.
     pub(crate) promised: f64,
-    /// Whether it is stayed under.
     pub(crate) kept: bool,
     /// How it was measured.
     pub(crate) note: String,
@@ -111,9 +106,9 @@ impl Measurement {
     }
 }
 
-/// What may have a promise.
+/// A figure that may have a promise.
 pub(crate) trait Promised {
-    /// What the promise is about, and how far it was missed; none if it is kept, or if there is none.
+    /// Returns what the promise is about and how far it was missed; none if it is kept, or there is none.
     fn missed(&self) -> Option<String>;
 }
 
@@ -132,7 +127,7 @@ impl Promised for Measurement {
     }
 }
 
-/// How a promise stands in a table.
+/// Returns the mark of a promise in a table.
 fn mark(kept: Option<bool>) -> String {
     match kept {
         None => "",
@@ -142,7 +137,7 @@ fn mark(kept: Option<bool>) -> String {
     .to_owned()
 }
 
-/// A table, and a line for each promise that was missed.
+/// Returns a table, and a line for each missed promise.
 fn with_missed(table: String, cases: &[impl Promised]) -> String {
     let missed = cases.iter().filter_map(Promised::missed).map(|missed| format!("MISSED  {missed}\n"));
     let missed: String = missed.collect();
@@ -153,7 +148,7 @@ fn with_missed(table: String, cases: &[impl Promised]) -> String {
     table + why + &missed
 }
 
-/// One line a measurement, aligned.
+/// Returns a table with a line for each measurement.
 pub(crate) fn measurements(measurements: &[Measurement]) -> String {
     let mut lines = vec![["case", "value", "unit", "promised", "kept", "measured"].map(str::to_owned)];
     for measurement in measurements {
@@ -169,7 +164,7 @@ pub(crate) fn measurements(measurements: &[Measurement]) -> String {
     with_missed(aligned(&lines), measurements)
 }
 
-/// One line a comparison, aligned.
+/// Returns a table with a line for each comparison.
 pub(crate) fn table(comparisons: &[Comparison]) -> String {
     let mut lines = vec![[
         "case".to_owned(),
@@ -208,7 +203,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
     with_missed(aligned(&lines), comparisons)
 }
 
-/// Cells under each other.
+/// Aligns the columns of lines.
 fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     let mut widths = [0; COLUMNS];
     for line in lines {

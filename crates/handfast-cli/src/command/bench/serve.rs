@@ -18,7 +18,6 @@ use super::measure::{Series, round};
 use super::report::Comparison;
 use super::store::scattered;
 
-/// What to run, and how long.
 pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) documents: u64,
@@ -38,7 +37,7 @@ async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
             let limits = Limits::default();
             let mut frame = Vec::new();
             let mut stream = BufReader::new(stream);
-            // An error here is the client's end of the measurement.
+            // An error is the end of the measurement by the client.
             while read_frame(&mut stream, &limits, &mut frame).await.is_ok() && stream.write_all(&reply).await.is_ok() {
             }
         });

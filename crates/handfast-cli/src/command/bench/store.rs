@@ -24,7 +24,6 @@ pub(super) const RECORD_KEY_BYTES: usize = 13;
 /// Bytes of an index entry's key beside the record key.
 const INDEX_KEY_BYTES: usize = 17;
 
-/// What to run, and how long.
 pub(crate) struct Plan {
     pub(crate) tasks: usize,
     pub(crate) documents: u64,
@@ -40,13 +39,13 @@ impl Plan {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// A document of about the wanted size.
+    /// Returns a document of about the wanted size.
     pub(crate) fn document(&self, id: i64) -> RawDocumentBuf {
         document(id, self.document_bytes)
     }
 }
 
-/// A document of about the wanted size.
+/// Returns a document of about the wanted size.
 pub(crate) fn document(id: i64, bytes: usize) -> RawDocumentBuf {
     let fixed = rawdoc! { "_id": id, "group": id % 1000, "count": 0_i32, "text": "" }.as_bytes().len();
     let text = "x".repeat(bytes.saturating_sub(fixed));
@@ -250,7 +249,7 @@ async fn updates(
         .with_note(format!("{} tasks; baseline syncs {syncs}", plan.tasks)))
 }
 
-/// Point reads answer without waiting; a task that never waits would keep its worker from the others.
+/// Yields now and then: point reads never wait, and a task that never waits blocks the others.
 async fn yield_now_and_then(step: u64) {
     const READS_BETWEEN_YIELDS: u64 = 64;
     if step.is_multiple_of(READS_BETWEEN_YIELDS) {
@@ -258,7 +257,7 @@ async fn yield_now_and_then(step: u64) {
     }
 }
 
-/// A record somewhere in the collection: an odd multiplier scatters consecutive steps.
+/// Returns a document number: an odd multiplier scatters consecutive steps over the collection.
 pub(crate) fn scattered(task: usize, step: u64, documents: u64) -> u64 {
     ((task as u64) << 32 | step).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) % documents
 }

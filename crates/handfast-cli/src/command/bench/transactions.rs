@@ -27,11 +27,11 @@ use super::store::{self, RECORD_KEY_BYTES, bare_key, bare_value, scattered};
 
 /// Tasks that move money at once; the last number of them is given.
 const FEW_TASKS: [usize; 2] = [1, 8];
-/// Accounts that everybody wants.
+/// Accounts that all tasks use.
 const HOT_ACCOUNTS: u64 = 10;
 /// Connections to the server.
 const CONNECTIONS: usize = 16;
-/// From so many clients on, transfers are to be ahead of SQLite's.
+/// With so many clients or more, transfers are promised to be faster than SQLite's.
 #[cfg(feature = "sqlite")]
 const SQLITE_BEHIND_FROM: usize = 8;
 /// Bytes of the record of an outcome, and of its key: a session's UUID and its field names, a number, a time, the result.
@@ -40,7 +40,7 @@ const OUTCOME_KEY_BYTES: usize = 64;
 /// Bytes of the number of the last batch.
 const NUMBER_BYTES: usize = 8;
 
-/// What the cases share.
+/// The state that the cases share.
 pub(super) struct Bench<'a> {
     pub(super) plan: store::Plan,
     pub(super) clock: Arc<dyn Clock>,
@@ -49,7 +49,7 @@ pub(super) struct Bench<'a> {
     pub(super) namespace: Namespace,
     pub(super) bare: Arc<Bare>,
     pub(super) server: SocketAddr,
-    /// Where SQLite keeps its file.
+    /// The file of SQLite.
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "this program was built without SQLite"))]
     pub(super) sqlite: std::path::PathBuf,
     pub(super) progress: &'a (dyn Fn(&str) + Sync),
@@ -134,7 +134,7 @@ impl Bench<'_> {
         Ok(comparison.with_note(aborts(conflicts)))
     }
 
-    /// Transfers between the first so many accounts.
+    /// Measures transfers between the first `accounts` accounts.
     async fn transfers(&self, tasks: usize, accounts: u64) -> Result<Round> {
         let shared = Arc::new((self.database.clone(), self.namespace.clone()));
         self.round(tasks, move |task, step| {
@@ -148,7 +148,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// What the engine below would write for a transfer, shared syncs included.
+    /// Measures the writes that the bare engine would make for a transfer, with shared syncs.
     async fn bare_batches(&self, tasks: usize) -> Result<Round> {
         let (bare, accounts) = (Arc::clone(&self.bare), self.plan.documents);
         let document = Arc::new(self.plan.document(1).into_bytes());
@@ -176,7 +176,7 @@ impl Bench<'_> {
     }
 }
 
-/// What transfers cost.
+/// The cost of transfers.
 #[derive(Default)]
 struct Costs {
     transfers: u64,
@@ -194,12 +194,12 @@ async fn transfer(database: &Database, namespace: &Namespace, from: i64, to: i64
     Ok(moved.await?)
 }
 
-/// The change of an account.
+/// Returns the update of an account.
 pub(super) fn by(amount: i32) -> RawDocumentBuf {
     rawdoc! { "$inc": { "count": amount } }
 }
 
-/// Two different accounts of so many.
+/// Returns two different accounts.
 pub(super) fn pair(task: usize, step: u64, accounts: u64) -> Result<(i64, i64)> {
     let from = scattered(task, step, accounts);
     let others = scattered(!task, step, accounts - 1);

@@ -29,7 +29,7 @@ use super::transactions::{by, pair};
 const TASKS: [usize; 3] = [1, 8, 32];
 /// Where the accounts are.
 const DATABASE: &str = "handfast_bench";
-/// Accounts that everybody wants.
+/// Accounts that all tasks use.
 const HOT_ACCOUNTS: u64 = 10;
 /// Accounts that are made with one request.
 const CHUNK: usize = 1000;
@@ -38,27 +38,26 @@ const CHUNK: usize = 1000;
 /// does in between.
 const ROUND_TRIPS_MAX: f64 = 6.5;
 
-/// The store that all share, with what somebody has asked of it.
+/// The store that all share, with counts of its operations.
 type Store = Arc<Metered<Arc<dyn DocumentStore>>>;
 
-/// How money moves.
 #[derive(Clone)]
 enum Method {
-    /// One update, to know what a round trip takes.
+    /// One update, to measure a round trip.
     OneUpdate(Store),
     Unprotected(Store),
     TwoPhase(Arc<TwoPhase>),
     Transaction(Database),
 }
 
-/// What the cases share.
+/// The state that the cases share.
 pub(super) struct Bench<'a> {
     plan: Plan,
     sources: Sources,
-    /// As transfers without transactions use it.
+    /// The store of transfers without transactions.
     store: Store,
     database: Database,
-    /// As the database uses it: for what it does behind the answers, too.
+    /// The store of the database, which also counts what the database does in the background.
     of_database: Store,
     two_phase: Arc<TwoPhase>,
     accounts: Arc<Namespace>,
@@ -112,7 +111,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What a transfer takes in round trips: against one update, by a single client whom nobody is in the method of.
+    /// Measures a transfer in round trips: against one update, by a single client without conflicts.
     ///
     /// # Errors
     /// Those of the store.
@@ -127,7 +126,7 @@ impl<'a> Bench<'a> {
         Ok(measured)
     }
 
-    /// The three ways beside each other, from few clients to many, between all accounts and between few.
+    /// Compares the three methods, from few clients to many, between all accounts and between few.
     ///
     /// # Errors
     /// Those of the store.
@@ -150,7 +149,7 @@ impl<'a> Bench<'a> {
         Ok(comparisons)
     }
 
-    /// Drops what it has made on a server.
+    /// Drops the database of the benchmark.
     ///
     /// # Errors
     /// Those of the store.
@@ -186,7 +185,7 @@ impl<'a> Bench<'a> {
         Ok(comparison.with_note(format!("{:.1} store operations", operations as f64 / transfers.max(1) as f64)))
     }
 
-    /// What was asked of the store so far, for transfers of this method.
+    /// Returns how many operations transfers of this method have asked of the store.
     fn operations(&self, method: &Method) -> u64 {
         let store = if matches!(method, Method::Transaction(_)) { &self.of_database } else { &self.store };
         store.report().iter().map(|of| of.started).sum()
@@ -205,7 +204,7 @@ impl<'a> Bench<'a> {
         .await
     }
 
-    /// Money that came from nowhere would make every figure worthless.
+    /// Fails if money was lost or made, which would make every figure worthless.
     async fn check_sum(&self) -> Result<()> {
         let accounts = self.database.find_all(Find::new((*self.accounts).clone(), rawdoc! {})).await?;
         let mut sum = 0;

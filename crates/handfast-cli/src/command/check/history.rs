@@ -14,10 +14,10 @@ use crate::exit::Exit;
 
 pub(in crate::command) async fn run(arguments: HistoryArguments) -> anyhow::Result<Exit> {
     let console = Console::new(arguments.output);
-    // On a thread of its own: who asks to stop does not wait for the end of a search.
+    // On a thread of its own, so that a signal stops the command in the middle of a search.
     let path = arguments.file.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&arguments, console)).await??;
-    // Of nothing anything is true: most likely it is not the file that was meant.
+    // Every promise holds for an empty history: most likely the file is a wrong one.
     ensure!(verdict.report.counts.transactions > 0, "{} holds no transaction", path.display());
     console.report(|| text(&verdict), &json(&verdict))?;
     let is_sound = verdict.is_clean() && verdict.disagreement().is_none();
@@ -57,7 +57,7 @@ fn text(verdict: &Verdict) -> String {
     let mut lines: Vec<String> = report.anomalies.iter().map(Anomaly::to_string).collect();
     lines.extend(report.beyond.iter().map(|(kind, count)| format!("{kind}: {count} more")));
     if report.is_clean() || verdict.disagreement().is_some() {
-        // What the other judge found, only if this one did not tell it already.
+        // The findings of the other judge that this one has not reported.
         lines.extend(
             second.explanations.iter().zip(&second.anomalies).map(|(why, name)| format!("{name} (adya): {why}")),
         );

@@ -32,7 +32,7 @@ pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console
         handfast_embedded::check(&directory.path, Sources::system()?, directory.options, repair, progress).await?;
     bar.finish_and_clear();
     console.report(|| text(&report, repair), &json(&report, repair))?;
-    // Also when all of it was repaired: something had not held. A second check says what is left.
+    // Also if all was repaired, because there was damage. A second check shows what is left.
     Ok(if report.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
@@ -53,7 +53,7 @@ fn text(report: &CheckReport, repair: Repair) -> String {
     lines.join("\n")
 }
 
-/// What programs know a remedy by.
+/// Returns the name of a remedy in JSON.
 fn name(remedy: &Remedy) -> &'static str {
     match remedy {
         Remedy::None => "none",
@@ -66,7 +66,7 @@ fn name(remedy: &Remedy) -> &'static str {
     }
 }
 
-/// What can be done about a finding, unless it was done.
+/// Returns what can be done about a finding, unless it was done.
 fn advice(remedy: &Remedy, repair: Repair) -> Option<&'static str> {
     let by_repair = match remedy {
         Remedy::None => {
@@ -86,7 +86,7 @@ fn advice(remedy: &Remedy, repair: Repair) -> Option<&'static str> {
     (repair == Repair::No).then_some(by_repair)
 }
 
-/// A finding for programs.
+/// Returns a finding for programs.
 fn finding(Finding { text, remedy }: &Finding, repair: Repair) -> Value {
     let (namespace, index) = match remedy {
         Remedy::BuildIndex(namespace, index) => (Some(namespace.to_string()), Some(index)),

@@ -1,4 +1,4 @@
-//! `handfast config`: what is in force, and from where. The text is a configuration file itself.
+//! `handfast config`: shows the configuration in force, and the origin of each value. The text is a configuration file itself.
 
 pub(super) mod arguments;
 
@@ -27,7 +27,7 @@ fn text(configuration: &Configuration) -> String {
     lines.join("\n")
 }
 
-/// Who set a key, and what its value is shown without.
+/// Returns the origin of a value, and whether secrets are left out.
 fn remark(configuration: &Configuration, key: &str, origin: &Origin) -> String {
     let stores = configuration.settings.store.as_ref().filter(|_| key == "store");
     match stores.is_some_and(|stores| stores.0.iter().any(|store| store.uri.has_login())) {

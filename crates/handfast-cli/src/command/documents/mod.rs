@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line: completion scripts and manual pages.
+//! `handfast completions` and `handfast man`: completion scripts and manual pages from the definition of the command line.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Names of files, and what stands in a metadata file.
+//! Names of files, and the content of metadata files.
 
 use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -10,14 +10,13 @@ use super::arguments::DumpFormat;
 /// ending and for a number.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The ending of a metadata file.
 pub(in crate::command) const METADATA: &str = ".metadata.json";
 
-/// A name with this end and [`METADATA`] differ by the ending of documents in JSON.
+/// Documents in JSON of a collection whose name ends so would have the name of a metadata file.
 const METADATA_IN_NAME: &str = ".metadata";
 
-/// The file name, without ending, of a database or collection: percent-encoded where a file system might object, and
-/// cut, with `%24` (a dollar sign, which no name holds) and a number that keeps it apart, where it is too long.
+/// Returns the file name, without ending, of a database or collection: percent-encoded where a file system might object. A long name is
+/// cut, and gets `%24` (a dollar sign, which no name holds) and a number that keeps it apart.
 pub(in crate::command) fn file_name(name: &str, number: usize) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -37,8 +36,8 @@ pub(in crate::command) fn file_name(name: &str, number: usize) -> String {
     encoded
 }
 
-/// The file name of a collection, without ending. A name that would make its documents in JSON look like the metadata of
-/// another collection (`orders.metadata`) has its last dot encoded. In BSON the endings tell them apart.
+/// Returns the file name of a collection, without ending. In JSON, the last dot is encoded of a name whose documents would look like the
+/// metadata of another collection (`orders.metadata`).
 pub(in crate::command) fn collection_file_name(name: &str, number: usize, format: DumpFormat) -> String {
     let file = file_name(name, number);
     match file.strip_suffix(METADATA_IN_NAME) {
@@ -47,7 +46,7 @@ pub(in crate::command) fn collection_file_name(name: &str, number: usize, format
     }
 }
 
-/// The name that a file name stands for, if the metadata does not tell.
+/// Returns the name that a file name stands for.
 pub(in crate::command) fn decode_name(file: &str) -> Result<String> {
     let mut bytes = Vec::with_capacity(file.len());
     let mut rest = file;
@@ -61,17 +60,17 @@ pub(in crate::command) fn decode_name(file: &str) -> Result<String> {
     Ok(String::from_utf8(bytes)?)
 }
 
-/// What is known of a collection beside its documents.
+/// The metadata of a collection.
 #[derive(Debug, PartialEq)]
 pub(in crate::command) struct Metadata {
-    /// Its name; `None` if the file does not tell.
+    /// `None` if the file does not contain the name.
     pub(in crate::command) collection: Option<String>,
-    /// Its indexes without `_id_`.
+    /// The indexes without `_id_`.
     pub(in crate::command) indexes: Vec<IndexSpec>,
 }
 
 impl Metadata {
-    /// The text of a metadata file.
+    /// Returns the text of a metadata file.
     pub(in crate::command) fn write(collection: &CollectionInfo, indexes: &[IndexInfo]) -> Result<String> {
         let indexes: Vec<Bson> = indexes
             .iter()

@@ -8,8 +8,7 @@
 //!     %C3%B6l.bson               names are percent-encoded; the metadata holds the true one
 //! ```
 //!
-//! A dump is written under another name and renamed when all of it is synced, so that a directory of the right name is
-//! a whole dump. What is read back is checked like bytes from the network: a dump may come from anywhere.
+//! A dump is written under another name and renamed after all of it is synced, so that a directory of the right name is a complete dump.
 
 pub(super) mod arguments;
 pub(super) mod layout;
@@ -29,7 +28,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::store::Directory;
 
-/// What was written or read.
+/// Counts of what was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Totals {
     pub(crate) collections: u64,
@@ -39,12 +38,12 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
 }
 
-/// What a dump wrote, and what it left out.
+/// The result of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Dumped {
     #[serde(flatten)]
     pub(crate) totals: Totals,
-    /// Places with documents that cannot be read.
+    /// Damaged places that were left out.
     pub(crate) skipped: u64,
 }
 
@@ -65,7 +64,7 @@ pub(super) fn count(totals: &mut Totals, progress: &ProgressBar, documents: u64,
     progress.inc(documents);
 }
 
-/// What a dump wrote and what it could not, for programs.
+/// The report of a dump, for programs.
 #[derive(Serialize)]
 struct DumpReport {
     #[serde(flatten)]
@@ -99,7 +98,7 @@ pub(super) async fn run(settings: &Settings, arguments: &DumpArguments, console:
     Ok(if skipped == 0 { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-/// How many documents are not in a dump that met damage.
+/// Returns the text about documents that a dump with damage left out.
 fn left_out(missing: u64) -> String {
     match missing {
         0 => "none is left out: what is damaged was found elsewhere too".to_owned(),
@@ -107,7 +106,7 @@ fn left_out(missing: u64) -> String {
     }
 }
 
-/// The line that reports what was dumped or restored.
+/// Returns the line that reports what was dumped or restored.
 pub(super) fn done(what: &str, totals: &Totals) -> String {
     let Totals { collections, indexes, documents, bytes } = totals;
     format!("{what} {documents} documents ({bytes} bytes) and {indexes} indexes of {collections} collections")

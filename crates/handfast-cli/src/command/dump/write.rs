@@ -1,4 +1,4 @@
-//! `handfast dump`.
+//! Writes a dump.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -19,20 +19,20 @@ use crate::console::write_remark;
 use crate::exit::{Exit, Usage};
 use crate::listing::listed;
 
-/// Documents fetched at a time: enough to make a page worth its while, and bounded for large ones.
+/// The bounds of a page of documents.
 const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 << 20 };
 
-/// A database with those of its collections that are to be dumped.
+/// A database and its collections that are to be dumped.
 #[derive(Debug)]
 pub(crate) struct SelectedDatabase {
     database: String,
     collections: Vec<CollectionInfo>,
 }
 
-/// What is selected.
+/// Returns the selected databases and collections.
 ///
 /// # Errors
-/// A database or a collection that is asked for by name and is not there; a store that fails.
+/// A named database or collection is missing; the store fails.
 pub(crate) async fn find_collections(
     store: &dyn DocumentStore,
     selection: &Selection,
@@ -54,7 +54,7 @@ pub(crate) async fn find_collections(
     Ok(chosen)
 }
 
-/// How many documents they have: for the progress, not for the dump.
+/// Counts the documents, for the progress bar.
 pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[SelectedDatabase]) -> Result<u64> {
     let mut count = 0;
     for SelectedDatabase { database, collections } in chosen {
@@ -65,20 +65,20 @@ pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Selecte
     Ok(count)
 }
 
-/// What becomes of documents that cannot be read.
+/// How a dump treats documents that cannot be read.
 pub(crate) enum Damaged<'s> {
-    /// They end the dump: it would not be whole.
+    /// Fails, because the dump would be incomplete.
     Refuse,
-    /// They are left out, and named.
+    /// Leaves them out, and names them.
     Skip(&'s EmbeddedStore),
 }
 
-/// Writes collections to a directory that is not there yet, or is empty.
+/// Writes collections to a directory that is missing or empty.
 ///
 /// Cancellation: what has been written is removed.
 ///
 /// # Errors
-/// A directory that holds something; a store or a file system that fails.
+/// The directory is not empty; the store or the file system fails.
 pub(crate) async fn write_dump(
     store: &dyn DocumentStore,
     damaged: Damaged<'_>,
@@ -149,7 +149,7 @@ impl Dump<'_> {
             if page.exhausted {
                 break;
             }
-            // Here a Ctrl-C gets its turn, even if the store never waits.
+            // Lets a Ctrl-C be handled, even if the store never waits.
             tokio::task::yield_now().await;
         }
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all().with_context(|| at(&path))?;
@@ -159,11 +159,11 @@ impl Dump<'_> {
     }
 }
 
-/// Where the documents of a collection come from.
+/// The source of a collection's documents.
 enum DocumentSource {
-    /// From a reader that fails where it meets damage.
+    /// A cursor, which fails at damage.
     All(Box<dyn Cursor>),
-    /// From one that goes on behind it.
+    /// A reader that continues after damage.
     Rest(Box<Salvage>),
 }
 
@@ -191,7 +191,7 @@ fn write_document(out: &mut impl Write, document: &RawDocument, format: DumpForm
     Ok(())
 }
 
-/// The ending of a file of documents.
+/// Returns the ending of a file of documents.
 pub(super) fn ending(format: DumpFormat) -> &'static str {
     match format {
         DumpFormat::Bson => ".bson",
@@ -199,11 +199,11 @@ pub(super) fn ending(format: DumpFormat) -> &'static str {
     }
 }
 
-/// A directory under a passing name, which is removed unless it is finished. What a dump that was killed has left of the same
-/// name is removed first.
+/// A directory under a temporary name, which is removed unless it is finished. The directory of the same name that a killed dump has left
+/// is removed first.
 struct UnfinishedDirectory {
     path: PathBuf,
-    /// Locked, so that nobody takes it for one that was left.
+    /// Locked, so that no other process takes it for the rest of a killed one.
     _held: File,
     finished: bool,
 }
@@ -227,7 +227,7 @@ impl UnfinishedDirectory {
 
     fn finish(mut self, target: &Path) -> Result<()> {
         sync_directory(&self.path)?;
-        // Renaming takes the place of a directory that is empty.
+        // Renaming replaces an empty directory.
         fs::rename(&self.path, target).with_context(|| at(target))?;
         self.finished = true;
         match target.parent() {
@@ -240,13 +240,13 @@ impl UnfinishedDirectory {
 impl Drop for UnfinishedDirectory {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody is left to tell; the name says what it is.
+            // There is no way to report it; the name tells what the rest is.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Removes what a dump has left that was killed: nothing that somebody writes, and nothing else.
+/// Removes the rest of a killed dump: no dump that is being written, and no other directory.
 fn remove_left(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -258,7 +258,7 @@ fn remove_left(path: &Path) -> Result<()> {
     fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
-/// Whether nothing is in a directory but directories of files that dumps have.
+/// Returns whether a directory contains nothing but the files of a dump.
 fn holds_a_dump(path: &Path) -> std::io::Result<bool> {
     let is_directory = |path: &Path| path.symlink_metadata().map(|metadata| metadata.is_dir());
     if !is_directory(path)? {
@@ -280,7 +280,7 @@ fn holds_a_dump(path: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Has a directory for this process.
+/// Locks a directory for this process.
 fn hold(path: &Path) -> Result<File> {
     let directory = File::open(path).with_context(|| at(path))?;
     match directory.try_lock() {
@@ -290,12 +290,12 @@ fn hold(path: &Path) -> Result<File> {
     }
 }
 
-/// For the owner alone: documents are in it.
+/// Creates a directory for its owner alone, because it holds documents.
 fn create_directory(path: &Path) -> Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path).with_context(|| at(path))
 }
 
-/// Makes the names in a directory durable.
+/// Syncs the names in a directory.
 fn sync_directory(path: &Path) -> Result<()> {
     File::open(path).and_then(|directory| directory.sync_all()).with_context(|| at(path))
 }

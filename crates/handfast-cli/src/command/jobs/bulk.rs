@@ -1,7 +1,7 @@
-//! Commands about several jobs: they say of each what became of it, and how many were done, skipped and could not be done.
+//! Commands about several jobs: they report the outcome of each, and count the jobs that are done, skipped and failed.
 //!
-//! A job is skipped if there is nothing to do about it: it is not there, or not in the state that the command is about. That is a mistake of who
-//! has named it (exit code 1), and none of who has said `--all`: somebody else was faster.
+//! A job is skipped if it is missing, or not in the state that the command is about. That is a failure if its id was named (exit code 1), and none
+//! with `--all`: another process was faster.
 
 use anyhow::Result;
 use bson::Bson;
@@ -16,20 +16,19 @@ use crate::exit::Exit;
 use crate::id::{Id, extended, shown};
 use crate::listing::Listing;
 
-/// Jobs that are looked for at once.
+/// Jobs of a page.
 const PAGE: u32 = 500;
 
-/// What is said of a canceled job whose worker does not hear of it.
+/// The outcome of a canceled job whose worker is silent.
 const TO_BE_CANCELED: &str = "to be canceled: its worker is silent, and `jobs recover` ends it";
 
-/// What became of a job.
+/// The outcome of a command for one job.
 enum JobOutcome {
     Done(String),
     Skipped(String),
     Failed(String),
 }
 
-/// What became of several.
 struct JobOutcomes {
     listing: Listing,
     done: u64,
@@ -42,7 +41,7 @@ impl JobOutcomes {
         JobOutcomes { listing: Listing::new(&["id", "outcome"]), done: 0, skipped: 0, failed: 0 }
     }
 
-    /// A job that nothing could be done about is counted like the others: those after it are done all the same.
+    /// Counts an error of one job as its outcome: the jobs after it are handled all the same.
     fn push(&mut self, id: &Bson, result: handfast_patterns::Result<JobOutcome>) {
         let outcome = result.unwrap_or_else(|error| JobOutcome::Failed(error.to_string()));
         let is_done = matches!(outcome, JobOutcome::Done(_));
@@ -56,7 +55,7 @@ impl JobOutcomes {
         self.listing.push([shown(id), text], line);
     }
 
-    /// `did` says what was done to a job.
+    /// `did` names the outcome of a job that is done.
     fn report(&self, console: Console, did: &str, all: bool) -> Result<Exit> {
         let JobOutcomes { listing, done, skipped, failed } = self;
         console.list(listing)?;
@@ -113,7 +112,7 @@ impl Queue {
     }
 }
 
-/// Those that were named, or all that failed, the oldest first, as many as the limit says; a document that is none of a job is one that failed.
+/// Calls a function for the named jobs, or for failed jobs, the oldest first and up to the limit. A document that is no job counts as failed.
 async fn each(
     queue: &JobQueue,
     flags: &FailedFlags,
@@ -168,7 +167,7 @@ async fn discard_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<J
     }
 }
 
-/// Why a job is none that failed.
+/// Returns why a job is skipped that has not failed.
 async fn not_failed(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<JobOutcome> {
     let why = match queue.show(id.clone()).await? {
         Some(job) if job.state == JobState::Canceled => "was canceled",

@@ -1,4 +1,4 @@
-//! `handfast jobs`: what a queue holds, and what is to be done with what failed.
+//! `handfast jobs`: shows a queue, and repeats or removes failed jobs.
 
 pub(super) mod arguments;
 mod bulk;
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &JobsArguments) -> Result<Exit> {
 async fn execute(collection: OpenedCollection, arguments: &JobsArguments, console: Console) -> Result<Exit> {
     let options = options(&collection, arguments).await?;
     let queue = Queue { collection, options };
-    // A flag that contradicts the record is named before the jobs are looked for by it.
+    // A flag that contradicts the record is refused before it is used.
     queue.look().await?;
     let states: Vec<_> = JobState::ALL.into_iter().map(JobState::name).collect();
     queue.collection.ensure_holds("jobs", doc! { &queue.options.fields.state: { "$in": states } }).await?;
@@ -57,7 +57,7 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
 /// States that are listed unless others are asked for.
 const LISTED: [JobState; 3] = [JobState::Failed, JobState::Processing, JobState::Todo];
 
-/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the queue.
+/// Returns the recorded settings with those of flags. The queue refuses a flag that contradicts the record.
 async fn options(collection: &OpenedCollection, arguments: &JobsArguments) -> Result<JobQueueOptions> {
     let flags = arguments.queue();
     let mut options =
@@ -79,13 +79,13 @@ struct Queue {
 }
 
 impl Queue {
-    /// To look at.
+    /// Opens it for reading.
     async fn look(&self) -> Result<JobQueue> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// To change something. The settings are recorded by the application, which knows them.
+    /// Opens it for changes. The application, which knows the settings, records them.
     async fn open(&self) -> Result<JobQueue> {
         let mut queue = self.look().await?;
         queue.create_indexes().await?;
@@ -150,7 +150,7 @@ impl Queue {
         let queue = self.look().await?;
         let job = match queue.show(id.clone()).await {
             Ok(job) => job.with_context(|| self.collection.missing(id))?,
-            // Who is to put it right must see what it is.
+            // An operator who repairs the document must see it.
             Err(odd @ Error::Damaged { .. }) => {
                 self.collection.show(console, id, None).await?;
                 write_error(&odd.into());
@@ -181,7 +181,7 @@ impl Queue {
         Ok(Exit::Good)
     }
 
-    /// What the state of a job means, and what can be done.
+    /// Returns what the state of a job means, and what can be done.
     fn remark(&self, job: &Job, silent: bool) -> String {
         let now = self.collection.sources.clock.now();
         match (job.state, &job.worker) {

@@ -1,4 +1,4 @@
-//! `handfast jobs status`: how many jobs are in which state, and what needs somebody.
+//! `handfast jobs status`: counts jobs by state, and says what needs attention.
 
 use anyhow::Result;
 use bson::Bson;
@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::id::extended;
 use crate::listing::age;
 
-/// States that no job has, as many as are shown to people.
+/// Unknown states that are shown to people.
 const UNKNOWN_SHOWN_MAX: usize = 10;
 
 impl Queue {
@@ -56,7 +56,7 @@ impl Queue {
         Ok(Exit::Good)
     }
 
-    /// What is unusual, and what can be done about it.
+    /// Returns what is unusual, and what can be done about it.
     fn advice(&self, depth: &Depth, paused: Option<&Pause>, unknown: &[StateCount]) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(Pause { since, why }) = paused {
@@ -92,7 +92,7 @@ impl Queue {
     }
 }
 
-/// The states of jobs, and those that somebody else has written.
+/// Separates the states of jobs from states that other programs have written.
 fn apart(counted: Vec<StateCount>) -> (Vec<(JobState, u64)>, Vec<StateCount>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for of in counted {

@@ -1,4 +1,4 @@
-//! The books: verified and rebuilt.
+//! Verifies and rebuilds the books.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ impl Books {
     }
 }
 
-/// Says what is wrong with a document; the others are reported all the same.
+/// Reports a damaged document, after which the command continues with the others.
 ///
 /// # Errors
 /// The error is one of the store.
@@ -108,7 +108,7 @@ pub(super) fn unreadable(error: handfast_patterns::Error) -> Result<Exit> {
     }
 }
 
-/// Says that nobody knows an account; the others are reported all the same.
+/// Reports an unknown account, after which the command continues with the others.
 pub(super) fn no_account(account: &bson::Bson) -> Exit {
     write_error(&anyhow!("there is no account {}", shown(account)));
     Exit::Failed
@@ -122,7 +122,7 @@ fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
         lines.extend(first_findings(gaps, gaps.count()));
     }
     let mut counted = format!("counted {accounts} accounts with {places} places");
-    // Those of single accounts are not looked at by themselves.
+    // Entries of single accounts are not counted by themselves.
     if *entries > 0 {
         counted.push_str(&format!(", {entries} entries"));
     }
@@ -147,7 +147,7 @@ fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
     lines.join("\n")
 }
 
-/// What puts the findings right, and which of them nothing does.
+/// Returns the commands that repair the findings, and the findings that none repairs.
 fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
     let mut steps = Vec::new();
     if let Some(Gap { account, first, last, .. }) = gaps.first() {
@@ -163,7 +163,7 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
             "next: `ledger open {account} --asset TEXT --minimum N` opens an account again, with the minimum that it had, if it had one, or `--sequence`, if its places come from one; then `ledger rebuild`"
         ));
     }
-    // A rebuild stops at what nothing can be counted beyond.
+    // A rebuild stops at findings beyond which it cannot count.
     let stops: Vec<_> = findings.iter().filter(|found| found.stops_a_rebuild()).filter_map(Finding::account).collect();
     let stops = |account| stops.contains(&account) || gaps.iter().any(|gap| gap.account == *account);
     if findings.iter().any(|found| found.can_be_rebuilt() && !found.account().is_some_and(stops)) {

@@ -1,4 +1,4 @@
-//! All entries into a file, or onto standard output. The file has its name once it is whole.
+//! Exports all entries into a file, which has its name once it is complete, or to standard output.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Lost entries: put back from an export, or given up.
+//! Lost entries: restores them from an export, or abandons them.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -15,17 +15,17 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown};
 
-/// Entries that were not put back are listed up to here; more are counted.
+/// Entries that were not restored and are listed; more are counted.
 const REFUSED_SHOWN_MAX: usize = 1000;
 
-/// What came of one reading of a file.
+/// The counts of one pass over a file.
 #[derive(Debug, Default)]
 struct Pass {
     restored: u64,
     there: u64,
     refused: Vec<(Bson, String)>,
     refused_count: u64,
-    /// Those that were named, and are not in the file.
+    /// Named entries that are not in the file.
     absent: Vec<Bson>,
 }
 
@@ -34,7 +34,7 @@ impl Books {
         let (ledger, wanted) = (self.open().await?, bsons(ids).collect::<Vec<_>>());
         let bar = console.progress("restore", "entries", 0);
         let (mut restored, mut there) = (0, None);
-        // An entry may have to wait for one that is behind it in the file: the clocks of those who post differ.
+        // An entry may depend on a later one of the file, because the clocks of the posting machines differ.
         let pass = loop {
             let pass = restore_file(&ledger, file, &wanted, || bar.inc(1)).await?;
             restored += pass.restored;
@@ -94,7 +94,7 @@ impl Books {
     }
 }
 
-/// Puts back the entries of a file, those of these ids alone if there are any.
+/// Restores the entries of a file, or those with the wanted ids alone.
 async fn restore_file(ledger: &Ledger, file: &Path, wanted: &[Bson], step: impl Fn()) -> Result<Pass> {
     let shown_file = file.display();
     let open = File::open(file).with_context(|| format!("FILE: cannot read {shown_file}"))?;

@@ -1,4 +1,4 @@
-//! `handfast ledger`: entries and balances, and the books counted again.
+//! `handfast ledger`: shows entries and balances, verifies and repairs the books.
 
 pub(super) mod arguments;
 mod books;
@@ -61,7 +61,7 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
     }
 }
 
-/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the ledger.
+/// Returns the recorded settings with those of flags. The ledger refuses a flag that contradicts the record.
 async fn options(collection: &OpenedCollection, arguments: &LedgerArguments) -> Result<LedgerOptions> {
     let LedgerFlags { open, accounts, holds, .. } = arguments.ledger();
     let known = LedgerOptions::recorded(collection.store.clone(), &collection.namespace).await?.unwrap_or_default();
@@ -87,13 +87,13 @@ struct Books {
 }
 
 impl Books {
-    /// To look at.
+    /// Opens it for reading.
     async fn look(&self) -> Result<Ledger> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// To change something. The settings are recorded by the application, which knows them.
+    /// Opens it for changes. The application, which knows the settings, records them.
     async fn open(&self) -> Result<Ledger> {
         let ledger = self.look().await?;
         ledger.create_indexes().await?;
@@ -234,7 +234,7 @@ impl Books {
     }
 }
 
-/// The ids of accounts, as the library takes them.
+/// Returns the ids as values of BSON.
 fn bsons(ids: &[Id]) -> impl Iterator<Item = Bson> {
     ids.iter().map(|Id(id)| id.clone())
 }

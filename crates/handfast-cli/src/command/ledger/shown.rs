@@ -1,4 +1,4 @@
-//! Entries, accounts and balances, as cells of a table and as lines of JSON.
+//! Formats entries, accounts and balances as cells of a table and as lines of JSON.
 
 use bson::{Bson, DateTime};
 use handfast_patterns::ledger::{Account, Balance, Entry, Line, Link};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::id::{extended, shown as id};
 
-/// The changes of an entry in a cell.
+/// Returns the changes of an entry as a cell.
 pub(super) fn changes(entry: &Entry) -> String {
     let change = |place: &handfast_patterns::ledger::Place| {
         format!("{} {:+} {} (place {})", id(&place.account), place.value, place.asset, place.seq_id)

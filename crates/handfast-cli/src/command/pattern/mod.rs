@@ -1,8 +1,8 @@
-//! What the commands of the patterns have in common: they look at what a pattern has left in a store, and put it right.
+//! The common part of the commands about patterns, which show what a pattern has left in a store, and repair it.
 //!
-//! A command opens the store as it is, without transactions over it, and finds its collection; one that is not there, or holds
-//! something else, is refused before anything is done. Who only looks creates no indexes. What a command needs to know of the
-//! application (names of fields, leases) is said by flags.
+//! A command opens the store without transactions over it, and finds its collection; a missing one, or one that holds something else, is
+//! refused before anything is done. Commands that only read create no indexes. Flags say what a command needs to know of the application
+//! (names of fields, leases).
 
 mod opened_collection;
 #[cfg(test)]
@@ -21,7 +21,7 @@ use crate::flags::{AnyStoreFlags, Renamed};
 use crate::listing::Listing;
 use crate::setup::{block_on, prepare_any, until_stopped};
 
-/// Items of one round of a recovery: a round is short, and the progress moves.
+/// Items of one round of a recovery: short enough for the progress to move.
 const BATCH: u32 = 100;
 /// Findings in a report for people; JSON has as many as the library keeps.
 pub(super) const FINDINGS_SHOWN_MAX: usize = 20;
@@ -44,7 +44,7 @@ where
     }))
 }
 
-/// Gives fields the names that flags say.
+/// Renames fields as flags say.
 pub(super) fn rename<N: FieldNames>(names: &mut N, renamed: &[Renamed]) -> anyhow::Result<()> {
     for Renamed { default, name } in renamed {
         if !names.rename(default, name) {
@@ -55,7 +55,7 @@ pub(super) fn rename<N: FieldNames>(names: &mut N, renamed: &[Renamed]) -> anyho
     names.check().map_err(|error| Usage(format!("--field: {error}")).into())
 }
 
-/// Rounds one after the other, as long as they get further.
+/// Runs rounds until one does nothing more.
 pub(super) async fn rounds(
     console: Console,
     what: &'static str,
@@ -66,10 +66,10 @@ pub(super) async fn rounds(
     let mut all = Round::default();
     loop {
         let Round { done, failed, more } = round(BATCH).await?;
-        // What failed is tried again by the next round, and counts once.
+        // The next round repeats what failed, so it counts once.
         all = Round { done: all.done + done, failed, more };
         bar.inc(done);
-        // A round of nothing but failures would be followed by the same one.
+        // After a round of failures alone, the next would be the same.
         if !more || done == 0 {
             bar.finish_and_clear();
             return Ok(all);
@@ -77,7 +77,7 @@ pub(super) async fn rounds(
     }
 }
 
-/// The first of what was found, and how much more there is.
+/// Returns lines with the first findings, and how many more there are.
 pub(super) fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<String> {
     let mut lines: Vec<_> = findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")).collect();
     let kept = findings.len().saturating_sub(FINDINGS_SHOWN_MAX);
@@ -91,7 +91,7 @@ pub(super) fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<Stri
     lines
 }
 
-/// What rounds came to. What failed for a single one is in the log.
+/// Reports the sum of rounds. The log says what failed for a single item.
 pub(super) fn report_rounds(console: Console, did: &str, unit: &str, round: Round) -> anyhow::Result<Exit> {
     let Round { done, failed, .. } = round;
     let text = || match failed {
@@ -102,7 +102,7 @@ pub(super) fn report_rounds(console: Console, did: &str, unit: &str, round: Roun
     Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
 }
 
-/// What became of each of several items; good if all of it was what was asked for.
+/// A list of items with their outcomes, and the exit code over all.
 pub(super) struct ItemOutcomes {
     listing: Listing,
     exit: Exit,
@@ -113,7 +113,7 @@ impl ItemOutcomes {
         ItemOutcomes { listing: Listing::new(&["id", "outcome"]), exit: Exit::Good }
     }
 
-    /// `asked` says whether it is what was asked for.
+    /// Adds an outcome; `asked` tells whether it is the wanted one.
     pub(super) fn push(&mut self, id: &bson::Bson, asked: bool, outcome: impl Into<String>) {
         let outcome = outcome.into();
         let line = json!({ "id": crate::id::extended(id), "done": asked, "outcome": outcome });

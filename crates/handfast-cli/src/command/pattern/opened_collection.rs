@@ -1,4 +1,4 @@
-//! What a command of a pattern is about: a collection of a store that is open.
+//! The collection that a command of a pattern works on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::listing::age;
 use crate::store::{SingleDocumentStore, ensure_there, namespace};
 
-/// A collection that is there, and what patterns need beside it.
+/// A collection that exists, its store, and the sources that patterns need.
 pub(in crate::command) struct OpenedCollection {
     pub(in crate::command) store: Arc<dyn DocumentStore>,
     pub(in crate::command) sources: Sources,
@@ -21,10 +21,10 @@ pub(in crate::command) struct OpenedCollection {
 }
 
 impl OpenedCollection {
-    /// Opens the store and finds the collection; the store is closed by who opened it.
+    /// Opens the store and finds the collection; the caller closes the store.
     ///
     /// # Errors
-    /// A store that cannot be opened, a name that is none, a database or a collection that is not there.
+    /// The store cannot be opened; the name is invalid; the database or the collection is missing.
     pub(in crate::command) async fn open(
         configuration: &Configuration,
         database: &str,
@@ -44,20 +44,17 @@ impl OpenedCollection {
         }
     }
 
-    /// A collection beside this one, which a flag names.
+    /// Returns another collection of the database, which a flag names.
     ///
     /// # Errors
-    /// It is not there.
+    /// The collection is missing.
     pub(in crate::command) async fn sibling(&self, collection: &str, flag: &str) -> Result<Namespace> {
         let namespace = namespace(self.namespace.database(), collection, flag)?;
         ensure_there(&*self.store, &namespace, flag).await?;
         Ok(namespace)
     }
 
-    /// That a collection which holds anything holds what the pattern writes.
-    ///
-    /// # Errors
-    /// It holds something else.
+    /// Fails if the collection holds documents, and none with a mark of the pattern.
     pub(in crate::command) async fn ensure_holds(&self, what: &str, mark: Document) -> Result<()> {
         let find =
             async |filter| self.store.find_one(&self.namespace, raw(&filter)?).await.map_err(anyhow::Error::from);
@@ -70,19 +67,19 @@ impl OpenedCollection {
         Ok(())
     }
 
-    /// A document as it is.
+    /// Returns a document.
     pub(in crate::command) async fn document(&self, id: &Bson) -> Result<Option<Document>> {
         let found = self.store.find_one(&self.namespace, raw(&doc! { "_id": id.clone() })?).await?;
         Ok(found.map(|found| Document::try_from(&*found)).transpose()?)
     }
 
-    /// How long ago a time was, by this machine's clock.
+    /// Returns how long ago a time was, by this machine's clock.
     pub(in crate::command) fn since(&self, time: DateTime) -> Duration {
         let millis = self.sources.clock.now().timestamp_millis().saturating_sub(time.timestamp_millis());
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
     }
 
-    /// How long ago a time was, for people, or how far it is ahead of this machine's clock.
+    /// Returns how long ago a time was, for people, or how far it is ahead of this machine's clock.
     pub(in crate::command) fn ago(&self, time: DateTime) -> String {
         let ahead = time.timestamp_millis().saturating_sub(self.sources.clock.now().timestamp_millis());
         match u64::try_from(ahead) {
@@ -91,16 +88,16 @@ impl OpenedCollection {
         }
     }
 
-    /// The time that was so long ago, by this machine's clock.
+    /// Returns the time that was so long ago, by this machine's clock.
     pub(in crate::command) fn before(&self, age: Duration) -> DateTime {
         let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(millis))
     }
 
-    /// Shows a document: all of it for programs; for people with a remark below that says what it means.
+    /// Shows a document; for people with a remark on its meaning.
     ///
     /// # Errors
-    /// It is not there.
+    /// The document is missing.
     pub(in crate::command) async fn show(&self, console: Console, id: &Bson, remark: Option<String>) -> Result<()> {
         let document = self.document(id).await?.with_context(|| self.missing(id))?;
         let json = crate::id::extended(&Bson::Document(document));
@@ -111,7 +108,7 @@ impl OpenedCollection {
         Ok(console.report(text, &json)?)
     }
 
-    /// That there is no document of this id.
+    /// Returns the message that there is no document with this id.
     pub(in crate::command) fn missing(&self, id: &Bson) -> String {
         format!("{} has nothing with the id {}", self.namespace, crate::id::shown(id))
     }

@@ -19,16 +19,16 @@ use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::store;
 
-/// How to go on with a restore that could not go on.
+/// The advice after a restore that failed.
 const AGAIN: &str = "run it again when that is mended: documents that are in already are refused and counted, unless \
                      --drop drops their collections first; --database and --collection name what is left";
 
-/// How to go on with one that somebody stopped.
+/// The advice after a restore that was stopped.
 const GO_ON: &str = "run it again to go on: documents that are in already are refused and counted, unless --drop drops \
                      their collections first; --database and --collection name what is left";
 
 pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, console: Console) -> anyhow::Result<Exit> {
-    // Before the data directory is made, if it is not there.
+    // Before a missing data directory is created.
     let sources = find_sources(&arguments.from, &arguments.selection)?;
     let store = store::open_directory(settings, Sources::system()?).await?;
     let progress = console.progress("restore", "documents", 0);
@@ -48,7 +48,7 @@ pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, conso
     Ok(Exit::Good)
 }
 
-/// Says how far a restore is when it is dropped because somebody asked to stop.
+/// Reports the progress of a restore when it is dropped because the command was stopped.
 struct UntilStopped(Option<RestoreProgress>);
 
 impl UntilStopped {

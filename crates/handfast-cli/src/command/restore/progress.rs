@@ -1,27 +1,27 @@
-//! How far a restore is: for whom it breaks off, and who has to know how to go on.
+//! The progress of a restore, for the message when it breaks off.
 
 use std::fmt;
 
 use handfast_store::Namespace;
 
-/// Collections that are named; of more the number is said.
+/// Collections that a message names; more are counted.
 const NAMED_MAX: usize = 20;
 
-/// What a restore has put in.
+/// The collections and documents that a restore has inserted.
 #[derive(Debug, Default)]
 pub(crate) struct RestoreProgress {
-    /// Collections of which all is read, with the documents that were put in.
+    /// Finished collections, with the number of documents inserted.
     whole: Vec<(Namespace, u64)>,
-    /// The one that is being read.
+    /// The current collection.
     begun: Option<(Namespace, u64)>,
-    /// More of its documents are under way: they may be in.
+    /// A batch is being inserted, and may be in the store.
     under_way: bool,
-    /// Those that are not begun yet.
+    /// Collections that are not begun yet.
     left: usize,
 }
 
 impl RestoreProgress {
-    /// Before a restore of so many collections.
+    /// Begins a restore of so many collections.
     pub(super) fn begin(&mut self, collections: usize) {
         *self = RestoreProgress { left: collections, ..RestoreProgress::default() };
     }
@@ -31,7 +31,7 @@ impl RestoreProgress {
         self.begun = Some((namespace.clone(), 0));
     }
 
-    /// Documents are on their way into the store, which puts them in although nobody waits for it any more.
+    /// Notes that a batch is being inserted, which the store finishes even if the restore is stopped.
     pub(super) fn batch(&mut self) {
         self.under_way = true;
     }

@@ -1,4 +1,4 @@
-//! `handfast restore`.
+//! Reads a dump.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -26,7 +26,7 @@ use crate::listing::listed;
 const BATCH_DOCUMENTS_MAX: usize = 1000;
 /// Bytes inserted at a time.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// The longest document: MongoDB's 16 MiB and the 16 KiB that it grants itself.
+/// The longest document: MongoDB's 16 MiB, and the 16 KiB that it allows its own documents beyond.
 const DOCUMENT_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 /// The longest line of JSON. Canonical Extended JSON makes a number six times as long as in BSON; eight is room enough.
 const LINE_BYTES_MAX: u64 = 8 * DOCUMENT_BYTES_MAX as u64;
@@ -39,22 +39,21 @@ pub(crate) struct DumpedCollection {
     metadata: Option<Metadata>,
 }
 
-/// What is left of a document that was refused.
+/// Counts of documents that were refused.
 #[derive(Debug, Default)]
 struct Refused {
     count: u64,
     first: Option<String>,
-    /// The first one's `_id`, or a unique key of it, is there already.
+    /// The first was refused as a duplicate of its `_id` or a unique key.
     first_is_there: bool,
 }
 
-/// Reads collections into the store, each with its indexes. Documents are durable when this returns. `restored` says at any
-/// moment how far it is.
+/// Inserts collections into the store, each with its indexes. Documents are durable when this returns. `restored` is the progress.
 ///
 /// Cancellation: what has been read stays; a repetition with `drop_first` starts anew.
 ///
 /// # Errors
-/// Files that are no dump; a store that fails.
+/// The files are no dump; the store fails.
 pub(crate) async fn read_dump(
     store: &dyn DocumentStore,
     sources: &[DumpedCollection],
@@ -77,34 +76,34 @@ pub(crate) async fn read_dump(
     Ok(Outcome { totals, refused })
 }
 
-/// How a restore ended that was not broken off.
+/// The outcome of a restore that read all files.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     totals: Totals,
     refused: Refused,
 }
 
-/// The same for programs.
+/// The report for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'o> {
     #[serde(flatten)]
     pub(crate) totals: Totals,
-    /// Documents that are not in.
+    /// Documents that were refused.
     refused: u64,
-    /// Where the first of them is from, and why it was refused.
+    /// The first refused document, and why.
     first: Option<&'o str>,
 }
 
 impl Outcome {
-    /// What is in and what is not, for programs.
+    /// Returns the report for programs.
     pub(crate) fn report(&self) -> Report<'_> {
         Report { totals: self.totals, refused: self.refused.count, first: self.refused.first.as_deref() }
     }
 
-    /// What was read.
+    /// Returns the counts.
     ///
     /// # Errors
-    /// Documents were refused; all others are in.
+    /// Documents were refused; all others are restored.
     pub(crate) fn totals(self) -> Result<Totals> {
         let Outcome { totals, refused } = self;
         match refused.first {
@@ -178,10 +177,10 @@ impl Refused {
     }
 }
 
-/// The collections of a dump that are selected, by name.
+/// Returns the selected collections of a dump, by name.
 ///
 /// # Errors
-/// There are none; names and metadata that cannot be read.
+/// No collection is selected; a name or metadata cannot be read.
 pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<DumpedCollection>> {
     ensure!(
         !dump.is_file(),
@@ -217,10 +216,10 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
     Ok(sources)
 }
 
-/// How a dump looks, for who named something else.
+/// The layout of a dump, for an error.
 const LAYOUT: &str = "in it is a directory for each database, and in that NAME.bson or NAME.json";
 
-/// Why there is nothing to restore: a name that is not there, or no dump.
+/// Returns the error that there is nothing to restore: a missing name, or no dump.
 fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], collections: &[String]) -> String {
     let dump = dump.display();
     match (&selection.database, &selection.collection) {
@@ -234,7 +233,7 @@ fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], colle
     }
 }
 
-/// A collection whose documents are not in the dump is not passed over in silence.
+/// Fails if the documents of a collection are missing in the dump.
 fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Result<()> {
     let has = |ending| directory.join(format!("{stem}{ending}")).exists();
     if has(".bson") || has(".json") {
@@ -275,11 +274,11 @@ fn name_of(path: &Path) -> Result<&str> {
     path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{} is no name in UTF-8", path.display()))
 }
 
-/// The documents of a file.
+/// Reads the documents of a file.
 pub(super) struct Reader<F> {
     file: F,
     read: fn(&mut F) -> Result<Option<RawDocumentBuf>>,
-    /// Documents that were read.
+    /// Documents read so far.
     read_before: u64,
 }
 
@@ -302,7 +301,7 @@ impl<F: BufRead> Reader<F> {
         Reader { file, read: read_json, read_before: 0 }
     }
 
-    /// The next documents; none at the end.
+    /// Returns the next documents; none at the end.
     pub(super) fn batch(&mut self) -> Result<Vec<RawDocumentBuf>> {
         let mut batch = Vec::new();
         let mut bytes = 0;
@@ -317,7 +316,7 @@ impl<F: BufRead> Reader<F> {
     }
 }
 
-/// A document: its length in the first four bytes, these included.
+/// Reads a document of BSON: its first four bytes are its length, including themselves.
 fn read_bson(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);
@@ -332,7 +331,7 @@ fn read_bson(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     checked(bytes).map(Some)
 }
 
-/// A document in Extended JSON on a line of its own.
+/// Reads a line of Extended JSON.
 fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     loop {
         let mut line = Vec::new();
@@ -350,15 +349,15 @@ fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     }
 }
 
-/// What is wrong with a line of JSON. The parser was given one line, and calls it the first.
+/// Returns the parser's message without its line number, which is always 1.
 fn in_line(error: &serde_json::Error) -> anyhow::Error {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
     anyhow!("{what}, at column {}", error.column())
 }
 
-/// Bytes from outside: looked through without recursion before anything else sees them. A record of what was done once
-/// may be a little larger and deeper than a document; the store says what it takes.
+/// Checks the depth of a document without recursion before it is used. A record of a session may be a little larger and deeper than a
+/// document; the store checks that.
 fn checked(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
     let nesting_max = depth::NESTING_MAX + NESTING_OF_RECORD;
     depth::check(&bytes, depth::Limits { bytes_max: DOCUMENT_BYTES_MAX, nesting_max })?;

@@ -1,4 +1,4 @@
-//! The records of what was done once, on their way through a restore.
+//! Restores the records of sessions, which make retried writes happen once.
 //!
 //! A store that is restored from a dump may take the place of the one that was dumped, and a client whose answer got lost
 //! may send its write again to the new one. So a dump of everything holds the records (see
@@ -24,8 +24,7 @@ use handfast_store::{
     ticket,
 };
 
-/// Of records that were refused because there is one of the same `_id`, puts those in that tell more. Returns what is
-/// refused all the same.
+/// Replaces records in the store by newer ones of the dump, which were refused as duplicates. Returns the other errors.
 pub(super) async fn replace_older(
     store: &dyn DocumentStore,
     records: &[RawDocumentBuf],

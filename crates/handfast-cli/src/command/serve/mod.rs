@@ -18,13 +18,13 @@ use crate::exit::Exit;
 use crate::shutdown::{STOPPING, Shutdown};
 use crate::store::OpenedDatabase;
 
-/// Only a fault in the program does this.
+/// A bug alone causes this.
 const BY_ITSELF: &str = "the server ended by itself";
 
 pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
     let settings = &configuration.settings;
     let tell = move || {
-        // Whoever asked to stop is not kept from it by an output that is gone.
+        // A closed output must not keep the server from stopping.
         let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
     };
     let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
@@ -40,7 +40,7 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
         warn!("clients can make commands fail: --test-commands is for tests");
     }
     let sources = Sources::system().context("the operating system gives no randomness")?;
-    // Before the data directory is made: a busy port leaves nothing behind.
+    // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
     let opened = OpenedDatabase::open(configuration, sources).await?;
     if let Some(server) = opened.handfast_server() {
@@ -74,7 +74,7 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     Ok(Exit::Good)
 }
 
-/// The start line: where it listens, where the data is, what durability is.
+/// Reports addresses, the location of the data, and the durability.
 fn announce(
     settings: &Settings,
     addresses: &[Address],
@@ -103,7 +103,7 @@ fn announce(
     Ok(console.report(text, &line)?)
 }
 
-/// Every address that the name stands for, and the Unix socket.
+/// Returns all addresses of the name, and the Unix socket.
 async fn addresses(configuration: &Configuration) -> anyhow::Result<Vec<Address>> {
     let Settings { listen, insecure, auth, unix_socket, .. } = &configuration.settings;
     let wrong = |reason| configuration.mistake("listen", reason);
@@ -123,12 +123,12 @@ async fn addresses(configuration: &Configuration) -> anyhow::Result<Vec<Address>
     Ok(with_one_free_port(sockets).map(Address::Tcp).chain(unix).collect())
 }
 
-/// Whether others than this machine may reach it.
+/// Returns whether other machines may reach the address.
 fn is_open(address: &Address) -> bool {
     matches!(address, Address::Tcp(socket) if !socket.ip().is_loopback())
 }
 
-/// Certificate and key, if TLS is asked for. What is wrong is told with the key that it is about.
+/// Loads certificate and key, if TLS is configured. An error names the setting.
 fn tls(configuration: &Configuration) -> anyhow::Result<Option<Tls>> {
     let Settings { tls_certificate, tls_key, tls_client_ca, .. } = &configuration.settings;
     let alone = |key, missing| Err(configuration.mistake(key, format!("it needs {missing} beside it")).into());

@@ -1,4 +1,4 @@
-//! Which links a command goes by: those that the application has declared, and those that flags say.
+//! The links of a command: those that the application has declared, and those of flags.
 
 use anyhow::Result;
 use bson::{Bson, Document};
@@ -11,20 +11,20 @@ use crate::command::pattern::OpenedCollection;
 use crate::exit::{CannotSee, Usage};
 use crate::store::ensure_there;
 
-/// The links that a command goes by.
+/// The links of a command.
 pub(super) struct Links {
     pub(super) links: Vec<Link>,
-    /// What is declared and not among them: copies that the command does not see.
+    /// Copies of declared links that the command does not see.
     pub(super) missed: Vec<String>,
-    /// The settings that the application has recorded, if it has.
+    /// The settings that the application has recorded, if any.
     pub(super) recorded: Option<Declared>,
 }
 
-/// The links of a command. All go by what is declared. One that changes copies takes flags away, and so must know all that the
-/// application knows; one that only looks may be told of some links, and of some fields of each.
+/// Returns the links of a command, which must agree with the declared ones. A command that changes copies clears flags, and so must know
+/// all that the application knows; a command that only reads may know some links, and some fields of each.
 ///
 /// # Errors
-/// Nothing is declared and not all is said; something else is said than is declared; a collection is not there.
+/// Nothing is declared and a flag is missing; a flag contradicts the declaration; a collection is missing.
 pub(super) async fn links(collection: &OpenedCollection, said: &[LinkText], changes: bool) -> Result<Links> {
     let recorded = SyncFlag::declared(collection.store.clone(), &collection.namespace).await?;
     let declared = recorded.as_ref().map(|recorded| recorded.links.as_slice());
@@ -47,7 +47,7 @@ pub(super) async fn links(collection: &OpenedCollection, said: &[LinkText], chan
     Ok(Links { links, missed, recorded })
 }
 
-/// Copies of a declared link that none of these links is about.
+/// Returns the copies of a declared link that are not among these links.
 fn missed(declared: &DeclaredLink, links: &[Link]) -> Vec<String> {
     let of = links.iter().find(|link| declared.is_of(link.target(), link.foreign_key()));
     let is_seen = |copy: &str| of.is_some_and(|link| link.copied_fields().any(|seen| seen == copy));
@@ -60,8 +60,8 @@ fn missed(declared: &DeclaredLink, links: &[Link]) -> Vec<String> {
     declared.copies().into_iter().filter(|copy| !is_seen(copy)).map(missed).collect()
 }
 
-/// That documents have what the links name, before anything is compared or changed by them. What an application has declared goes for
-/// what only looks at flags, and for a sweep, which does what the application does.
+/// Fails if documents lack the fields that the links name, before anything is compared or changed. A declaration suffices for commands that
+/// only read flags, and for a sweep, which does what the application does.
 pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copies: bool, page: u32) -> Result<()> {
     if is_declared && !judges_copies {
         return Ok(());
@@ -73,7 +73,7 @@ pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copie
     }
 }
 
-/// That the collections of declared links are there: those that are said have been looked for.
+/// Fails if a collection of a declared link is missing; those of flags were checked before.
 async fn ensure_collections(collection: &OpenedCollection, links: &[Link]) -> Result<()> {
     for link in links {
         ensure_there(&*collection.store, link.target(), "in the declared links")
@@ -103,13 +103,13 @@ fn all_declared(collection: &OpenedCollection, declared: Option<&[DeclaredLink]>
     }
 }
 
-/// What there is to see of a declared link for who cannot compute all of it; none if that is nothing.
+/// Returns a declared link without its computed fields; none if no field is left.
 fn without_functions(link: &Link) -> Option<Link> {
     link.copied_fields().next()?;
     Some(link.clone().on_delete(seen_of(link, link.deleted())))
 }
 
-/// Of a rule that was declared what is about fields that this link names: who only looks needs not know of the others.
+/// Returns the declared rule for the fields of this link: a command that only reads need not know the others.
 fn seen_of(link: &Link, declared: &OnDelete) -> OnDelete {
     match declared {
         OnDelete::Set(values) => {
@@ -125,7 +125,7 @@ fn named(target: &Namespace, key: &str) -> String {
     format!("the link to {} by {key}", target.collection())
 }
 
-/// That a link is declared as it is said.
+/// Fails if a link of a flag differs from the declared one.
 fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> {
     let (target, key) = (link.target(), link.foreign_key());
     let differs = match declared.iter().find(|declared| declared.is_of(target, key)) {
@@ -147,7 +147,7 @@ fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> 
     }
 }
 
-/// That every declared link is among those that are said.
+/// Fails if a declared link is not among those of flags.
 fn ensure_all_said(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
     let is_said = |one: &&DeclaredLink| links.iter().any(|link| one.is_of(link.target(), link.foreign_key()));
     match declared.iter().find(|one| !is_said(one)) {

@@ -55,12 +55,12 @@ async fn execute(collection: OpenedCollection, arguments: &SyncArguments, consol
 struct Copies {
     collection: OpenedCollection,
     options: SyncFlagOptions,
-    /// What is declared and cannot be seen.
+    /// Declared links that the command does not see.
     missed: Vec<String>,
 }
 
 impl Copies {
-    /// Indexes and declarations are the application's.
+    /// Attaches without indexes and declarations, which are the application's.
     fn attach(&self) -> Result<SyncFlag> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(SyncFlag::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
@@ -172,7 +172,7 @@ impl Copies {
         if round.failed == 0 {
             return Ok(exit);
         }
-        // What failed by chance is put right by the next run; what nobody can judge is left as it is.
+        // The next run repeats what failed by chance; what cannot be judged stays.
         let mut left = Vec::new();
         let tell = |StaleCopy { target, id: copy, main, why, .. }: StaleCopy| {
             if why == Stale::MainUnreadable {

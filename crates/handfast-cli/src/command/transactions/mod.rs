@@ -1,4 +1,4 @@
-//! `handfast txns`: transactions over the documents of a server, while they hold locks. (In a data directory none ever does.)
+//! `handfast txns`: shows and resolves transactions that hold locks on a server's documents; in a data directory there are no locks.
 
 pub(super) mod arguments;
 
@@ -20,17 +20,17 @@ use crate::listing::{Listing, age};
 use crate::setup::{block_on, prepare_server, until_stopped};
 use crate::store::{Access, Location, OpenedStore};
 
-/// Locks that are looked at to find transactions: the oldest ones.
+/// The oldest locks that are read to find transactions.
 const LOCKS_MAX: u64 = 100_000;
 
-/// Of a server on which no transaction has ever begun.
+/// The remark on a server on which no transaction has ever begun.
 const NEVER: &str = "no transactions of Handfast were ever made on this server";
 
-/// Of a server that is not the one behind.
+/// The remark on a server that is a Handfast itself.
 const OF_HANDFAST: &str = "this server is a Handfast itself: its own transactions hold no locks here; with `serve --store`, name the \
                            server behind it";
 
-/// Without --store.
+/// The error without --store.
 const NO_STORE: &str = "--store: say on which server (mongodb://..); transactions in a data directory hold no locks";
 
 /// `handfast txns`.
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &TransactionsArguments) -> Result<Exit> {
         if opened.is_on_handfast() {
             console.remark(OF_HANDFAST);
         }
-        // How long outcomes are kept is for the servers to say.
+        // The servers decide how long outcomes are kept.
         let options = PercolatorOptions {
             cleaning_interval: None,
             outcome_retention: Duration::MAX,
@@ -120,7 +120,7 @@ impl Operator {
         Ok(Exit::Good)
     }
 
-    /// The same numbers where nothing can be counted.
+    /// Reports zeros for a server without transactions.
     fn status_of_nothing(&self, console: Console) -> Result<Exit> {
         let json = json!({
             "store": self.address,
@@ -231,7 +231,7 @@ impl Operator {
     }
 }
 
-/// What is said of documents with which it was not to be done.
+/// Returns the text about documents that could not be cleaned.
 fn not_done(failed: u64) -> String {
     match failed {
         0 => String::new(),
@@ -245,8 +245,7 @@ fn exit(failed: u64) -> Exit {
     if failed == 0 { Exit::Good } else { Exit::Failed }
 }
 
-/// How long before a time another one was.
-/// How long ago a safe point is.
+/// Returns how long ago a safe point is.
 fn since(now: Timestamp, before: Timestamp) -> String {
     match known(before) {
         Some(_) => format!("{} ago", age(now.since(before))),
@@ -254,7 +253,7 @@ fn since(now: Timestamp, before: Timestamp) -> String {
     }
 }
 
-/// A safe point, if there is one yet.
+/// Returns a safe point, if there is one yet.
 fn known(point: Timestamp) -> Option<u64> {
     (point > Timestamp::default()).then_some(point.0)
 }
@@ -271,7 +270,7 @@ fn key(key: &Key) -> Value {
     json!({ "collection": key.namespace.to_string(), "id": id })
 }
 
-/// The word for what became of a transaction, what that means for its locks, and when it committed.
+/// Returns the word for the state of a transaction, its meaning for the locks, and the time of the commit.
 fn state_of(decided: Decided) -> (&'static str, &'static str, Option<Timestamp>) {
     match decided {
         Decided::Committed(at) => ("committed", "its locks are to be rolled forward: `txns resolve` does it", Some(at)),

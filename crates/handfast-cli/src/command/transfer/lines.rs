@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 /// Bytes of a line: a row of a few ids and a number is far shorter, and a file without line ends must not fill the memory.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Characters of a line that is no row, as they are shown.
+/// Characters that are shown of an unreadable line.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
 /// Some programs write this before everything else in UTF-8.
@@ -14,17 +14,16 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// A line without its end.
 #[derive(Debug, PartialEq)]
 pub(super) struct Line {
-    /// From 1.
+    /// Counts from 1.
     pub(super) number: u64,
-    /// Its text, or why it has none.
     pub(super) text: Result<String, UnreadableLine>,
 }
 
-/// Why a line cannot be read as text.
+/// A line that cannot be read as text, and why.
 #[derive(Debug, PartialEq)]
 pub(super) struct UnreadableLine {
     pub(super) reason: String,
-    /// What of it can be shown.
+    /// The beginning of the line, for the report.
     pub(super) shown: String,
 }
 
@@ -41,7 +40,7 @@ impl<R: BufRead> Lines<R> {
         Lines { input, number: 0, bytes: 0 }
     }
 
-    /// The next line that is not empty; none at the end.
+    /// Returns the next line that is not empty; none at the end.
     ///
     /// # Errors
     /// Those of the input.
@@ -73,7 +72,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The bytes up to the next line end, and whether these are all; none at the end.
+    /// Returns the bytes up to the next line end, and whether these are all; none at the end.
     fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
         let (mut line, mut whole, mut any) = (Vec::new(), true, false);
         loop {

@@ -1,5 +1,5 @@
-//! How rows are applied: by transactions, by two-phase commit, by a ledger. Each is made so that the same row with the same name can be
-//! applied again, whatever became of it before.
+//! The mechanisms that apply rows: transactions, two-phase commit, a ledger. With each, a row with the same name may be applied again,
+//! whatever its first outcome was.
 
 mod ledger;
 mod transaction;
@@ -30,7 +30,7 @@ use crate::console::Console;
 use crate::exit::Usage;
 use crate::store::{Directory, OpenedDatabase, SingleDocumentStore, ensure_there, namespace};
 
-/// The name under which transfers are worked on: the same after a restart, which then goes on with them.
+/// The application's name in two-phase transactions: the same after a restart, which then continues them.
 const APPLICATION: &str = "handfast transfer";
 
 /// A row with its name.
@@ -40,20 +40,18 @@ pub(super) struct NamedRow {
     pub(super) row: Row,
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RowOutcome {
-    /// Applied, now.
     Applied,
-    /// It had been: by an earlier run, or by an earlier row of the same name.
+    /// An earlier run, or an earlier row of the same name, has applied it.
     AlreadyApplied,
-    /// It cannot be applied: nothing was changed.
+    /// It cannot be applied, for this reason; nothing was changed.
     Rejected(String),
-    /// Somebody else is at it, or was faster each time: run the same command again.
+    /// Another process works on it, or was faster each time: run the same command again.
     Unsettled(String),
 }
 
-/// How rows are applied.
 pub(super) enum Mechanism {
     Transaction(ByTransaction),
     TwoPhase(Arc<ByTwoPhase>),
@@ -73,10 +71,10 @@ pub(super) struct Applier {
     workers: usize,
 }
 
-/// Which mechanism it is. On another server somebody has to say so, because each asks something else of all who write to the accounts.
+/// Returns the mechanism. With --store a flag has to name it, because each asks something else of all other writers of the accounts.
 ///
 /// # Errors
-/// Nobody has said so; a flag of another mechanism.
+/// No flag names it; a flag belongs to another mechanism.
 pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuration) -> Result<TransferMechanism> {
     let mechanism = match (arguments.mechanism, &configuration.settings.store) {
         (Some(mechanism), _) => mechanism,
@@ -109,7 +107,7 @@ pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuratio
 }
 
 impl Applier {
-    /// Opens the store, whose accounts must be there.
+    /// Opens the store, in which the accounts must exist.
     pub(super) async fn open(
         arguments: &TransferArguments,
         mechanism: TransferMechanism,
@@ -144,7 +142,7 @@ impl Applier {
         }
     }
 
-    /// Applies rows; says of each what became of it.
+    /// Applies rows, and returns the outcome of each.
     ///
     /// # Errors
     /// Those of the store: the same rows may be applied again.
@@ -162,7 +160,7 @@ impl Applier {
         }
     }
 
-    /// Does what is left when all rows are applied.
+    /// Finishes after all rows are applied.
     pub(super) async fn finish(&self, console: Console) -> Result<()> {
         match &self.mechanism {
             Mechanism::Ledger(by) => by.commit(console).await,
@@ -179,7 +177,7 @@ impl Applier {
     }
 }
 
-/// Two kinds of transactions over the same accounts know nothing of each other.
+/// The refusal of a server that has transactions itself: two kinds over the same accounts do not see each other.
 fn has_its_own(server: &Server) -> anyhow::Error {
     let text = format!(
         "--mechanism transaction: {} is {}, whose own transactions know nothing of those of this command; --mechanism \
@@ -195,7 +193,7 @@ async fn by_transaction(arguments: &TransferArguments, opened: &OpenedDatabase) 
     let transfers = namespace(database, arguments.collection.as_deref().unwrap_or("transfers"), "--collection")?;
     ensure!(accounts != transfers, Usage("--accounts and --collection are the same".to_owned()));
     if opened.is_directory() {
-        // The directory may be that of the server behind one.
+        // The directory may be that of a server with a Handfast in front.
         ensure_unmanaged(&opened.database, &accounts).await?;
     }
     ensure_there(&opened.database, &accounts, "--accounts").await?;
@@ -248,7 +246,7 @@ async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, s
     Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
 }
 
-/// Applies rows one by one, so many at once; with one worker in their order.
+/// Applies rows with so many workers; a single worker keeps their order.
 async fn each<B, F>(
     by: &Arc<B>,
     rows: Vec<NamedRow>,

@@ -5,16 +5,14 @@
 //! task                              └──> apply (looks for the name first) ── count ── report what is rejected
 //! ```
 //!
-//! A row has a name: its own id, or one that is made of a name for the file and what the row says ([`names`]). The mechanism writes
-//! the name together with what the row does ([`mechanism`]), so whoever runs the file again finds it. Nothing is remembered
-//! outside of the store.
+//! A row has a name: its own id, or one made of a name for the file and the content of the row ([`name`]). The mechanism writes the name
+//! together with the transfer ([`mechanism`]), so a second run of the file finds it. Nothing is kept outside of the store.
 
 pub(super) mod arguments;
 mod cells;
 mod lines;
 mod mechanism;
 mod name;
-mod names;
 mod report;
 mod row;
 #[cfg(test)]
@@ -32,8 +30,7 @@ use tokio::sync::mpsc;
 use self::arguments::{AccountIdType, TransferArguments, TransferFormat};
 use self::lines::{Line, Lines};
 use self::mechanism::{Applier, NamedRow, RowOutcome};
-use self::name::Name;
-use self::names::Names;
+use self::name::{Name, Names};
 use self::report::Report;
 use self::row::{Columns, Header};
 use crate::configuration::Configuration;
@@ -41,22 +38,22 @@ use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::setup::{block_on, prepare_any, until_stopped};
 
-/// Rows of a chunk: of one transaction, or between which all workers wait for one another.
+/// Rows of a chunk, which are one transaction, or shared by the workers.
 const CHUNK: usize = 100;
 /// Chunks that are read before they are applied.
 const CHUNKS_MAX: usize = 4;
-/// Bytes of a batch's name: it is in the name of each row.
+/// Bytes of a batch's name, which is a part of the name of each row.
 const BATCH_BYTES_MAX: usize = 200;
 
 /// A line that was read.
 struct Item {
     line: u64,
-    /// The line, for whoever has to look into it.
+    /// The line, for the report of a rejected row.
     text: String,
     row: Result<NamedRow, String>,
 }
 
-/// What is read at once.
+/// Lines that are read and applied together.
 struct Chunk {
     items: Vec<Item>,
     /// Bytes of the file up to its end.
@@ -71,16 +68,16 @@ pub(crate) fn run(arguments: &TransferArguments) -> Result<Exit> {
 async fn transfer(arguments: &TransferArguments, configuration: &Configuration, console: Console) -> Result<Exit> {
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let mechanism = mechanism::chosen(arguments, configuration)?;
-    let reader = Source::new(arguments)?;
+    let file = TransferFile::new(arguments)?;
     ensure_apart(&arguments.file, arguments.rejects.as_deref())?;
-    // On a thread of its own: standard input may keep one waiting. What is no file of transfers is refused before anything is opened.
-    let reader = tokio::task::spawn_blocking(move || reader.begin()).await??;
+    // On a thread of its own, because standard input may block. A file without transfers is refused before the store is opened.
+    let reader = tokio::task::spawn_blocking(move || file.begin()).await??;
     let report = Report::new(arguments.rejects.as_deref(), mechanism)?;
     let applier = Applier::open(arguments, mechanism, configuration, sources.clone()).await?;
     let began = sources.clock.elapsed();
-    let done = work(&applier, reader, report, console).await;
+    let done = apply_all(&applier, reader, report, console).await;
     let closed = applier.close().await;
-    // What was done before something failed is told, too.
+    // The report also covers a run that failed.
     let (mut report, result) = done;
     report.finish(console, sources.clock.elapsed().saturating_sub(began), result.is_ok())?;
     result.context("not all rows were applied: run the same command again")?;
@@ -88,7 +85,7 @@ async fn transfer(arguments: &TransferArguments, configuration: &Configuration, 
     Ok(if report.is_complete() { Exit::Good } else { Exit::Failed })
 }
 
-/// What is rejected must not be written over what is to be read.
+/// Refuses a file of rejected rows that is the input itself.
 fn ensure_apart(file: &Path, rejects: Option<&Path>) -> Result<()> {
     let same = rejects.is_some_and(|rejects| match (file.canonicalize(), rejects.canonicalize()) {
         (Ok(file), Ok(rejects)) => file == rejects,
@@ -98,7 +95,7 @@ fn ensure_apart(file: &Path, rejects: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-async fn work(applier: &Applier, reader: RowReader, mut report: Report, console: Console) -> (Report, Result<()>) {
+async fn apply_all(applier: &Applier, reader: RowReader, mut report: Report, console: Console) -> (Report, Result<()>) {
     report.begin();
     let bar = console.progress("transfer", "bytes", reader.length);
     let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
@@ -132,13 +129,9 @@ async fn work(applier: &Applier, reader: RowReader, mut report: Report, console:
     (report, result)
 }
 
-/// An input of transfers, before anything of it is read.
-struct Source {
-    input: Box<dyn BufRead + Send>,
-    /// What the input is called.
-    name: String,
-    /// Bytes of the input; 0 if nobody knows.
-    length: u64,
+/// A file of transfers, before anything of it is read.
+struct TransferFile {
+    input: Input,
     format: TransferFormat,
     columns: Columns,
     account_ids: AccountIdType,
@@ -146,7 +139,7 @@ struct Source {
     has_batch: bool,
 }
 
-impl Source {
+impl TransferFile {
     fn new(arguments: &TransferArguments) -> Result<Self> {
         let TransferArguments { file, account_ids, batch, .. } = arguments;
         let format = format(arguments)?;
@@ -157,23 +150,22 @@ impl Source {
             let text = format!("--batch is a name of 1 to {BATCH_BYTES_MAX} bytes, not of {}", batch.len());
             return Err(Usage(text).into());
         }
-        let (input, name, length) = open(file)?;
+        let input = open(file)?;
         let columns = Columns::new(&arguments.columns)?;
         let (names, has_batch) = (Names::new(batch.clone()), batch.is_some());
-        Ok(Source { input, name, length, format, columns, account_ids: *account_ids, names, has_batch })
+        Ok(TransferFile { input, format, columns, account_ids: *account_ids, names, has_batch })
     }
 
     /// Reads up to the first row.
     ///
     /// # Errors
-    /// An input that is empty or has nothing but empty lines, as what was cut off has; a header that does not say what is
-    /// needed.
-    fn begin(mut self) -> Result<RowReader> {
-        let unreadable = || format!("cannot read {}", self.name);
-        let is_empty = self.input.fill_buf().with_context(unreadable)?.is_empty();
-        ensure!(!is_empty, "{} is empty: not even a header is there, so it may have been cut off", self.name);
-        let Source { input, name, length, format, columns, account_ids, names, has_batch } = self;
-        let mut lines = Lines::new(input);
+    /// The input is empty or has empty lines alone, as a file that was cut off; a column is missing in the header.
+    fn begin(self) -> Result<RowReader> {
+        let TransferFile { input, format, columns, account_ids, names, has_batch } = self;
+        let Input { mut reader, name, length } = input;
+        let is_empty = reader.fill_buf().with_context(|| format!("cannot read {name}"))?.is_empty();
+        ensure!(!is_empty, "{name} is empty: not even a header is there, so it may have been cut off");
+        let mut lines = Lines::new(reader);
         let first = lines.next().with_context(|| format!("cannot read {name}"))?;
         let Some(first) = first else { bail!("{name} has nothing but empty lines, so it may have been cut off") };
         let (header, first) = match format {
@@ -191,18 +183,18 @@ impl Source {
 /// Reads rows, on a thread of its own.
 struct RowReader {
     lines: Lines<Box<dyn BufRead + Send>>,
-    /// A row that was read already.
+    /// The first row of JSON, which was read to look for an empty file.
     first: Option<Line>,
     name: String,
     length: u64,
-    /// Of CSV.
+    /// The header of a CSV file.
     header: Option<Header>,
     columns: Columns,
     names: Names,
 }
 
 impl RowReader {
-    /// Sends chunks until the end, or until nobody listens any more.
+    /// Sends chunks until the end of the file, or until the receiver is dropped.
     fn read(self, sender: &mpsc::Sender<Chunk>) -> Result<()> {
         let RowReader { mut lines, mut first, name, header, columns, mut names, .. } = self;
         loop {
@@ -238,7 +230,7 @@ fn item(line: Line, header: Option<&Header>, columns: &Columns, names: &mut Name
     Item { line, text, row }
 }
 
-/// The header of a CSV file.
+/// Reads the header of a CSV file.
 fn header(first: Line, columns: &Columns, account_ids: AccountIdType, name: &str) -> Result<Header> {
     let Line { number, text } = first;
     let read = text.map_err(|unreadable| unreadable.reason).and_then(|text| Header::read(&text, columns, account_ids));
@@ -250,7 +242,7 @@ fn without_ids(name: &str) -> Usage {
     Usage(format!("{name} has no column id, so {why}: --column id=NAME says which it is, --batch names the whole file"))
 }
 
-/// How the lines are written.
+/// Returns the format that a flag or the name of the file says.
 fn format(arguments: &TransferArguments) -> Result<TransferFormat> {
     let extension = arguments.file.extension().and_then(|extension| extension.to_str());
     match (arguments.format, extension) {
@@ -266,20 +258,28 @@ fn format(arguments: &TransferArguments) -> Result<TransferFormat> {
     }
 }
 
-type Input = (Box<dyn BufRead + Send>, String, u64);
+/// An input that is open.
+struct Input {
+    reader: Box<dyn BufRead + Send>,
+    /// Its name in messages.
+    name: String,
+    /// Bytes of the input; 0 if the length is unknown.
+    length: u64,
+}
 
 fn open(file: &Path) -> Result<Input> {
     if file == Path::new("-") {
-        return Ok((Box::new(BufReader::new(std::io::stdin())), "standard input".to_owned(), 0));
+        let reader = Box::new(BufReader::new(std::io::stdin()));
+        return Ok(Input { reader, name: "standard input".to_owned(), length: 0 });
     }
     let name = file.display().to_string();
     let input = File::open(file).with_context(|| format!("cannot read {name}"))?;
     let metadata = input.metadata().with_context(|| format!("cannot read {name}"))?;
     ensure!(!metadata.is_dir(), "cannot read {name}: it is a directory");
-    Ok((Box::new(BufReader::new(input)), name, metadata.len()))
+    Ok(Input { reader: Box::new(BufReader::new(input)), name, length: metadata.len() })
 }
 
-/// How fast rows were applied.
+/// Returns how many rows were applied a second.
 fn per_second(rows: u64, took: Duration) -> f64 {
     rows as f64 / took.as_secs_f64().max(f64::EPSILON)
 }

@@ -1,4 +1,4 @@
-//! What became of the rows: counts, and those that were rejected, with their lines.
+//! The report: counts of rows by their outcome, and the rejected rows with their lines.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::per_second;
 use crate::console::{Console, write_remark};
 use crate::unfinished::UnfinishedFile;
 
-/// Rejected rows that are reported one by one; a file has them all.
+/// Rejected rows that are shown one by one; the file of --rejects has all.
 const SHOWN_MAX: u64 = 20;
 
 pub(super) struct Report {
@@ -26,18 +26,16 @@ pub(super) struct Report {
     reported: Reported,
 }
 
-/// Whether the counts are known to who asked for the transfers.
+/// Whether the counts were reported.
 #[derive(PartialEq)]
 enum Reported {
-    /// Nothing was counted yet.
     NothingYet,
-    /// Rows are being applied: whoever stops that has to know how far it came.
+    /// Rows are being applied: a command that is stopped reports how far it came.
     Pending,
-    /// They are.
     All,
 }
 
-/// A file for what was rejected; it has its name once all rows are in it.
+/// The file of rejected rows, which has its name once all are in it.
 struct Rejects {
     path: PathBuf,
     file: UnfinishedFile,
@@ -57,12 +55,12 @@ impl Report {
         })
     }
 
-    /// From here on rows are applied.
+    /// Notes that rows are applied from here on.
     pub(super) fn begin(&mut self) {
         self.reported = Reported::Pending;
     }
 
-    /// Counts a row, and tells it if it was not applied.
+    /// Counts a row, and reports it if it was not applied.
     pub(super) fn count(&mut self, line: u64, text: &str, outcome: &RowOutcome) -> Result<()> {
         let (count, untold) = match outcome {
             RowOutcome::Applied => (&mut self.applied, None),
@@ -83,19 +81,19 @@ impl Report {
         }
     }
 
-    /// For the progress.
+    /// Returns the counts in one line, for the progress bar.
     pub(super) fn in_short(&self) -> String {
         let Report { applied, already, rejected, unsettled, .. } = self;
         let unsettled = if *unsettled == 0 { String::new() } else { format!(", {unsettled} unsettled") };
         format!("{applied} applied, {already} already applied, {rejected} rejected{unsettled}")
     }
 
-    /// Whether every row is applied.
+    /// Returns whether every row is applied.
     pub(super) fn is_complete(&self) -> bool {
         self.rejected == 0 && self.unsettled == 0
     }
 
-    /// Tells the counts, also of a run that broke off.
+    /// Reports the counts, also of a run that broke off.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
         self.reported = Reported::All;
         if let Some(rejects) = self.rejects.take() {
@@ -127,10 +125,10 @@ impl Report {
 }
 
 impl Drop for Report {
-    /// Somebody asked to stop.
+    /// Reports the counts of a command that was stopped.
     fn drop(&mut self) {
         if self.reported == Reported::Pending {
-            // Of the rows that were under way, more may be applied.
+            // Rows that were under way may be applied, too.
             let counts = self.in_short();
             write_remark(&format!(
                 "broken off: at least {counts}; the same command again, with the whole input, goes on and applies nothing twice"

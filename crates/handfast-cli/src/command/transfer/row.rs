@@ -1,4 +1,4 @@
-//! Rows: what a line asks for, checked before anything is done.
+//! Reads rows from lines of CSV and JSON, and checks them.
 
 use bson::Bson;
 use bson::oid::ObjectId;
@@ -12,10 +12,10 @@ use crate::exit::Usage;
 use crate::flags::Renamed;
 use crate::id::shown;
 
-/// Bytes of an id, of a row or of an account: an index holds it.
+/// Bytes of the id of a row or an account, which an index has to hold.
 const ID_BYTES_MAX: usize = 1000;
 
-/// A transfer that is asked for.
+/// A transfer that a line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     /// The name of the transfer, if the row has one.
@@ -38,10 +38,10 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Those by default, as flags change them.
+    /// Returns the default names with those that flags change.
     ///
     /// # Errors
-    /// A column that there is not.
+    /// A flag names an unknown column.
     pub(super) fn new(renamed: &[Renamed]) -> anyhow::Result<Self> {
         let name = str::to_owned;
         let mut columns = Columns {
@@ -70,7 +70,7 @@ impl Columns {
     }
 }
 
-/// Where the columns of a CSV file are.
+/// The positions of the columns in a CSV file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     cells: usize,
@@ -86,7 +86,7 @@ impl Header {
     /// Reads the first line.
     ///
     /// # Errors
-    /// The text says which column is missing, or there twice.
+    /// The text says which column is missing, or is there twice.
     pub(super) fn read(line: &str, columns: &Columns, account_ids: AccountIdType) -> Result<Self, String> {
         let cells = cells::split(line)?;
         let find = |name: &String| {
@@ -116,7 +116,7 @@ impl Header {
         })
     }
 
-    /// Whether rows can have ids.
+    /// Returns whether the file has a column of ids.
     pub(super) fn has_ids(&self) -> bool {
         self.id.is_some()
     }
@@ -133,7 +133,7 @@ impl Header {
         let cell = |place: usize| cells.get(place).map(String::as_str).unwrap_or_default();
         let optional = |place: Option<usize>| place.map(cell).filter(|cell| !cell.is_empty());
         let amount = cell(self.amount).trim();
-        // Neither `+5` nor `1_000`.
+        // `+5` and `1_000` are refused.
         let digits = amount.strip_prefix('-').unwrap_or(amount).bytes().all(|byte| byte.is_ascii_digit());
         let amount = amount.parse().ok().filter(|_| digits).ok_or_else(|| no_amount(cell(self.amount)))?;
         let id = optional(self.id).map(Bson::from);

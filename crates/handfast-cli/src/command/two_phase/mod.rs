@@ -1,4 +1,4 @@
-//! `handfast twophase`: transactions of several documents, step by step, and what became of them.
+//! `handfast twophase`: shows two-phase transactions, and finishes or repairs them.
 
 pub(super) mod arguments;
 mod outcomes;
@@ -26,7 +26,7 @@ use crate::listing::{Listing, age};
 /// Participants of a page that is verified or repaired.
 const PAGE: u32 = 500;
 
-/// The collection of the accounts, if nobody says so.
+/// The default collection of the accounts.
 pub(crate) const ACCOUNTS: &str = "accounts";
 
 /// `handfast twophase`.
@@ -71,13 +71,13 @@ struct Transactions {
 }
 
 impl Transactions {
-    /// To look at, or to remove what is over: records no settings.
+    /// Opens the transactions for reading, or to remove finished ones: records no settings.
     async fn look(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// To change something.
+    /// Opens it for changes.
     async fn open(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
@@ -155,7 +155,7 @@ impl Transactions {
         Ok(Exit::Good)
     }
 
-    /// What the state of a transaction means, and what can be done.
+    /// Returns what the state of a transaction means, and what can be done.
     fn remark(&self, record: &Record) -> String {
         let since = age(self.collection.since(record.last_modified));
         match record.state {
@@ -180,7 +180,7 @@ impl Transactions {
         let tell = |outcome: &Outcome| match outcome {
             Outcome::Done => _ = done.fetch_add(1, Ordering::Relaxed),
             Outcome::Canceled { .. } => _ = canceled.fetch_add(1, Ordering::Relaxed),
-            // Another application was faster, and brings it to its end.
+            // Another application was faster, and finishes it.
             Outcome::TakenOver { .. } | Outcome::Missing => {}
         };
         let round = rounds(console, "recover", "transactions", |batch| transactions.recover_each(batch, tell)).await?;
@@ -203,7 +203,7 @@ impl Transactions {
         Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
     }
 
-    /// Recovers, and names what cannot be brought to its end as it is.
+    /// Recovers, and names the transactions that cannot be finished as they are.
     async fn recover_and_judge(&self, console: Console) -> Result<Exit> {
         let exit = self.recover(console).await?;
         let findings = self.look().await?.verify(PAGE, |_| ()).await?.findings;
@@ -269,7 +269,7 @@ impl Transactions {
     }
 }
 
-/// Whether it is what was asked for, and what it is.
+/// Returns whether the outcome is the wanted one, and its text.
 fn fate(outcome: &Outcome) -> (bool, String) {
     match outcome {
         Outcome::Done => (true, "done".to_owned()),

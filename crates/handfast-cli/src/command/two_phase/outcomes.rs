@@ -1,4 +1,4 @@
-//! What became of transactions that were carried out one after the other.
+//! The outcomes of transactions that are run one after another.
 
 use anyhow::Result;
 use bson::Bson;
@@ -18,13 +18,13 @@ const NAMED_MAX: usize = 1000;
 struct Outcomes {
     done: u64,
     canceled: u64,
-    /// Others took them over, or removed them.
+    /// Transactions that other processes took over or removed.
     left: u64,
-    /// Those that are not done, and why.
+    /// Transactions that are not done, and why.
     not_done: Vec<(Bson, String)>,
 }
 
-/// Carries out all transactions that nobody works on. One that is canceled is not what was asked for.
+/// Runs all transactions that no process works on. A canceled one is a failure.
 ///
 /// # Errors
 /// Those of the store; what was done before is reported.

@@ -1,4 +1,4 @@
-//! By which settings a command reads transactions: the recorded ones, which flags may repeat and not contradict.
+//! The settings of a command: the recorded ones, which flags may repeat but not contradict.
 
 use anyhow::{Result, bail, ensure};
 use bson::{Bson, Document};
@@ -14,8 +14,7 @@ use crate::exit::{CannotSee, Exit, Usage};
 use crate::id::extended;
 use crate::store::{ensure_there, namespace};
 
-/// The recorded settings, as far as flags do not say otherwise; and whether anything is recorded. Settings that contradict the record are
-/// refused by the library, which names both.
+/// Returns the recorded settings with those of flags, and whether settings are recorded. The library refuses a contradiction.
 pub(super) async fn options(collection: &OpenedCollection, flags: &TwoPhaseFlags) -> Result<(TwoPhaseOptions, bool)> {
     ensure!(!flags.application.is_empty(), Usage("--application must not be empty".to_owned()));
     let transactions = &collection.namespace;
@@ -55,7 +54,7 @@ pub(crate) fn set_accounts(accounts: &mut Accounts, transactions: &Namespace, fl
     Ok(())
 }
 
-/// That the settings are recorded, and everything is there that they name: what cannot be seen would be taken for nothing.
+/// Fails if no settings are recorded, or a collection that they name is missing: it would count as empty.
 pub(super) async fn ensure_all_is_seen(
     collection: &OpenedCollection,
     options: &TwoPhaseOptions,
@@ -84,7 +83,7 @@ pub(crate) fn not_recorded(transactions: &Namespace) -> CannotSee {
     ))
 }
 
-/// Shows the record, and changes it before that, if that is wanted.
+/// Shows the recorded settings, after a change if `new` is given.
 pub(super) async fn settings(
     collection: &OpenedCollection,
     new: Option<&TwoPhaseOptions>,

@@ -23,7 +23,7 @@ use crate::store::{self, Directory};
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console: Console) -> anyhow::Result<Exit> {
-    // What was typed is looked at before the directory is opened, or a password asked for.
+    // Arguments are checked before the directory is opened, or a password asked for.
     match arguments {
         UserArguments::Add(arguments) => {
             let name = name(&arguments.user)?;
@@ -31,7 +31,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
             let roles = roles.collect::<anyhow::Result<Vec<_>>>()?;
             let password = read_password(&arguments.password, &name)?;
             let sources = Sources::system().context("the operating system gives no randomness")?;
-            // The first user may well be there before the directory is.
+            // The first user may be added before the directory exists.
             let embedded = store::open_directory(settings, sources).await?;
             let users = Users::new(Arc::new(embedded.clone()));
             users.add(name.clone(), password, roles, None).await?;

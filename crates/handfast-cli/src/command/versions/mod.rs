@@ -23,7 +23,7 @@ use crate::id::{extended, shown as id};
 use crate::listing::{Listing, age, listed};
 use crate::store::ensure_there;
 
-/// Roots that a refusal names.
+/// Roots that an error names.
 const ROOTS_SHOWN_MAX: u32 = 10;
 
 /// `handfast versions`.
@@ -35,14 +35,14 @@ pub(super) fn run(arguments: &VersionsArguments) -> Result<Exit> {
 async fn execute(collection: OpenedCollection, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
     let flags = arguments.tree();
     let mut options = options(&collection, flags).await?;
-    // Where the application has recorded no field, the one of the flag is for this look alone.
+    // Where the application has recorded no field, the flag is for this command alone.
     if let (VersionsArguments::Verify { children: Some(children), .. }, Some(recorded)) =
         (arguments, &mut options.children)
     {
         recorded.clone_from(children);
     }
     let tree = Tree { collection, options };
-    // A flag that contradicts the record is named before the nodes are looked for by it.
+    // A flag that contradicts the record is refused before it is used.
     tree.look().await?;
     let fields = &tree.options.fields;
     let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
@@ -68,13 +68,13 @@ async fn execute(collection: OpenedCollection, arguments: &VersionsArguments, co
     }
 }
 
-/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the tree.
+/// Returns the recorded settings with those of flags. The tree refuses a flag that contradicts the record.
 async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
     let VersionsFlags { open, root, writes, pins, lease, pin_lease, .. } = flags;
     let place = &collection.namespace;
     let recorded = VersionedTreeOptions::recorded(collection.store.clone(), place, root.0.clone()).await?;
     let mut options = recorded.unwrap_or_else(|| VersionedTreeOptions::new(root.0.clone()));
-    // The application has made both. Without them nobody would be seen to write, and no version to be held.
+    // The application has created both collections: without them the command would see no writer and no held version.
     let beside = async |name: &Option<String>, recorded: &Option<Namespace>, suffix: &str, flag: &str| {
         let there = match (name, recorded) {
             (Some(name), _) => collection.sibling(name, flag).await?,
@@ -94,7 +94,7 @@ async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result
     Ok(options)
 }
 
-/// That a lease was said: a shorter one than that of the application takes what is in use.
+/// Fails without a lease: one shorter than the application's would remove what is in use.
 fn ensure_said(said: bool, flag: &str) -> Result<()> {
     let why = "a shorter one than that of the application takes what is in use";
     ensure!(said, Usage(format!("this needs {flag}, as the application has it: {why}")));
@@ -107,7 +107,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// That there is such a tree: a root with another name has no versions, of which everything is true.
+    /// Fails if the tree has no versions, as one with a mistyped root, of which every check would hold.
     async fn ensure_there(&self) -> Result<()> {
         let tree = self.look().await?;
         if tree.is_there().await? {
@@ -118,17 +118,17 @@ impl Tree {
         bail!("--root: there is no tree {root} in {}; {there}", self.collection.namespace)
     }
 
-    /// To look at.
+    /// Opens it for reading.
     async fn look(&self) -> Result<VersionedTree> {
         self.attach(self.options.clone()).await
     }
 
-    /// To change something.
+    /// Opens it for changes.
     async fn open(&self) -> Result<VersionedTree> {
         self.open_with(self.options.clone()).await
     }
 
-    /// Creates the indexes. The settings are recorded by the application, which knows them.
+    /// Creates the indexes; the application records the settings.
     async fn open_with(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
         let tree = self.attach(options).await?;
         tree.create_indexes().await?;
@@ -338,7 +338,7 @@ impl Tree {
         report_rounds(console, "forgot", "documents", round.await?)
     }
 
-    /// Gives a version a name, or takes the name away.
+    /// Names a version, or removes the name.
     async fn name(&self, name: &str, version: Option<i64>, console: Console) -> Result<Exit> {
         let tree = self.open().await?;
         let root = id(&self.options.root);

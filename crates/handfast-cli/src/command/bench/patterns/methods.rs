@@ -1,4 +1,4 @@
-//! What is measured, one step of it at a time: with a pattern, and as the writes that it saves nobody from.
+//! The measured steps: each with a pattern, and as the bare writes.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ const DATABASE: &str = "handfast_bench";
 const ASSET: &str = "EUR";
 /// The kind of the jobs.
 const KIND: &str = "bench";
-/// Claims until a job is taken for one that is lost: others are faster once or twice.
+/// Claims until a job counts as lost: other clients are faster once or twice.
 const CLAIMS_MAX: u32 = 1000;
-/// The account that all postings of a hot case touch, and the one of them that has a sequence. The others have numbers.
+/// The accounts that all postings of a hot case touch, without and with a sequence.
 const HOT: i64 = -1;
 const HOT_WITH_SEQUENCE: i64 = -2;
 
-/// What one client does, over and over.
+/// The step that a client repeats.
 #[derive(Clone)]
 pub(super) enum Method {
     /// Enqueues a job, claims one, completes it.
@@ -45,7 +45,7 @@ pub(super) enum Method {
     TransferWrites(Plain),
 }
 
-/// Who is paid.
+/// The payee of postings.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Payees {
     Anybody,
@@ -65,7 +65,7 @@ pub(super) struct Plain {
     sources: Sources,
 }
 
-/// Everything that steps work on.
+/// The methods with the patterns that they use.
 pub(super) struct Methods {
     pub(super) job: Method,
     pub(super) job_writes: Method,
@@ -84,7 +84,7 @@ pub(super) fn namespace(collection: &str) -> Result<Namespace> {
 }
 
 impl Methods {
-    /// Opens the patterns on a store that is counted, and transactions on the same one.
+    /// Opens the patterns on a store that counts operations, and transactions on the same store.
     pub(super) async fn open(store: &Arc<Store>, database: Database, sources: &Sources) -> Result<Self> {
         let shared: Arc<dyn DocumentStore> = store.clone();
         let plain = |collection: &str| -> Result<Plain> {
@@ -118,7 +118,7 @@ impl Methods {
         })
     }
 
-    /// The collections whose documents are there before anything is measured.
+    /// Returns the collections that are filled before the measurement.
     pub(super) fn filled() -> Result<[Namespace; 4]> {
         Ok([namespace("once")?, namespace("two_step")?, namespace("counters")?, namespace("accounts")?])
     }
@@ -142,7 +142,7 @@ impl Method {
         }
     }
 
-    /// Once more, by this client, between so many documents.
+    /// Makes one step of a client.
     pub(super) async fn step(&self, task: usize, step: u64, documents: u64) -> Result<()> {
         match self {
             Method::Job(queue) => job(queue).await,
@@ -195,8 +195,8 @@ impl Method {
     }
 }
 
-/// What a client claims need not be what it has enqueued: there is one for each of them. Somebody who came a moment later may have
-/// taken ours, and his own is not due at the moment that our claim names: so it is asked for again.
+/// Enqueues a job, claims one and completes it. The claimed job may be another client's; if that client took ours and its own is not due
+/// yet, the claim is repeated.
 async fn job(queue: &JobQueue) -> Result<()> {
     queue.enqueue(NewJob::new(KIND, &details())?).await?;
     for _ in 0..CLAIMS_MAX {
@@ -213,7 +213,7 @@ fn details() -> bson::Document {
 }
 
 impl Plain {
-    /// The documents of a job, as they are written when it is enqueued, claimed and completed.
+    /// Writes the document of a job as it is enqueued, claimed and completed.
     async fn job(&self) -> Result<()> {
         let (id, claim, now) = (self.sources.ids.object_id(), self.sources.ids.object_id(), self.sources.clock.now());
         let job = doc! {
@@ -231,7 +231,7 @@ impl Plain {
         Ok(())
     }
 
-    /// The document of an entry, as it is posted.
+    /// Writes the document of an entry as it is posted.
     async fn entry(&self, (payer, payee): (i64, i64)) -> Result<()> {
         let change = |account: i64, kind: &str, value: i64| {
             rawdoc! { "account": account, "type": kind, "value": value, "asset": ASSET, "seqId": 1_i64 }

@@ -38,10 +38,10 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// Entries of a round of the committer.
 const COMMIT_BATCH: u32 = 500;
 
-/// The store that all share, with what was asked of it.
+/// The store that all share, with counts of its operations.
 type Store = Metered<EmbeddedStore>;
 
-/// What the cases share.
+/// The state that the cases share.
 pub(super) struct Bench<'a> {
     plan: Plan,
     sources: Sources,
@@ -78,10 +78,10 @@ impl<'a> Bench<'a> {
         Ok(Bench { plan, sources, store, methods, progress })
     }
 
-    /// All cases.
+    /// Runs all cases.
     ///
     /// # Errors
-    /// Those of the store; money that came from nowhere.
+    /// Those of the store; money was lost or made.
     pub(super) async fn run(&self) -> Result<Vec<Comparison>> {
         let Methods { job, job_writes, entry_write, once, two_step, increment, .. } = &self.methods;
         let Methods { ledger, transaction, two_phase, transfer_writes, .. } = &self.methods;
@@ -124,13 +124,13 @@ impl<'a> Bench<'a> {
         let name = format!("{}, {clients} clients", subject.name());
         let comparison = Comparison::new(&name, &of_subject, baseline.name(), &of_baseline, None);
         Ok(comparison.with_note(match subject {
-            // Its operations go to the engine in batches, which are no operations of the contract.
+            // Its operations reach the engine in batches, which the store does not count.
             Method::TransactionTransfer(..) => String::new(),
             _ => format!("{:.1} store operations", operations as f64 / done.max(1) as f64),
         }))
     }
 
-    /// A round; entries that are posted in it are committed before it is over for the next one.
+    /// Runs a round with the committer beside it; all entries are committed before the next round.
     async fn with_committer(&self, clients: usize, method: &Method) -> Result<Round> {
         let Method::Posting(ledger, _) = method else { return self.measured(clients, method).await };
         let options = RunnerOptions { interval: COMMIT_INTERVAL, batch: COMMIT_BATCH, ..RunnerOptions::default() };
@@ -150,12 +150,12 @@ impl<'a> Bench<'a> {
         .await
     }
 
-    /// What was asked of the store so far.
+    /// Returns how many operations were asked of the store.
     fn operations(&self) -> u64 {
         self.store.report().iter().map(|of| of.started).sum()
     }
 
-    /// Money that came from nowhere would make every figure worthless.
+    /// Fails if money was lost or made, which would make every figure worthless.
     async fn check_sums(&self) -> Result<()> {
         let mut sum = 0;
         for account in self.store.find_all(Find::new(namespace("accounts")?, rawdoc! {})).await? {

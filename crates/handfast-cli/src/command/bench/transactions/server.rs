@@ -12,23 +12,22 @@ use crate::command::bench::client::Client;
 use crate::command::bench::measure::{Round, Series};
 use crate::command::bench::report::Comparison;
 
-/// Another transaction was first.
 const WRITE_CONFLICT: i32 = 112;
 
-/// One connection, and a session on it.
+/// A connection and a session on it.
 struct TransferClient {
     client: Client,
     session: Binary,
     number: i64,
 }
 
-/// What the server says to a command of a transaction.
+/// The answer to a command of a transaction.
 enum Answer {
     Done,
     Conflict,
 }
 
-/// Transactions against the same two updates one after the other.
+/// Compares transactions with the same two updates one after the other.
 ///
 /// # Errors
 /// What the server or the network says.
@@ -45,7 +44,6 @@ pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Com
     Ok(comparison.with_note(super::aborts(counts)))
 }
 
-/// How money moves.
 #[derive(Clone, Copy)]
 enum Method {
     TwoUpdates,
@@ -92,7 +90,7 @@ impl TransferClient {
         Ok(())
     }
 
-    /// In a transaction, again after a conflict.
+    /// Sends the commands in a transaction, again after a conflict.
     async fn send_transaction(&mut self, commands: [RawDocumentBuf; 2]) -> Result<()> {
         while matches!(self.attempt(&commands).await?, Answer::Conflict) {}
         Ok(())

@@ -1,4 +1,4 @@
-//! The peer that everybody knows: SQLite, a write-ahead log, a sync at every commit, a connection for each client.
+//! Transfers in SQLite: a write-ahead log, a sync at every commit, a connection for each client.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::pair;
 use crate::command::bench::measure::{Round, round};
 use crate::command::bench::store::Plan;
 
-/// How long a writer waits for the others: nobody is to be turned away.
+/// How long a writer waits for the others: longer than any wait.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A table of accounts, of the same size as the documents.
@@ -22,7 +22,7 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Makes the file, a connection for each client, and the accounts.
+    /// Creates the file, a connection for each client, and the accounts.
     ///
     /// # Errors
     /// What SQLite says.
@@ -49,7 +49,7 @@ impl Accounts {
         Ok(Accounts { connections, accounts: plan.documents })
     }
 
-    /// Transfers of so many clients at once.
+    /// Measures transfers of so many clients at once.
     ///
     /// # Errors
     /// What SQLite says.

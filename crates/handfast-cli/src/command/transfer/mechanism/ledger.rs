@@ -1,4 +1,4 @@
-//! An entry of a ledger for each row, under its name; at the end they are committed.
+//! Posts an entry of a ledger for each row, under its name, and commits the entries at the end.
 
 use anyhow::Result;
 use bson::Bson;
@@ -17,7 +17,7 @@ const COMMIT: u32 = 500;
 
 pub(in crate::command::transfer) struct ByLedger {
     pub(super) ledger: Ledger,
-    /// Of rows that do not say one.
+    /// The asset of rows that name none.
     pub(super) asset: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl ByLedger {
         let Some(asset) = row.asset.as_ref().or(self.asset.as_ref()) else {
             return Ok(RowOutcome::Rejected("it has no asset: a column says one, or --asset one for all".to_owned()));
         };
-        // Cheaper than to find out by posting it again, where a run begins with what is done.
+        // A repeated run begins with rows that are posted: a read is cheaper than posting them again.
         let mut is_taken = false;
         for id in name.recorded() {
             match self.ledger.show(id).await? {
@@ -58,7 +58,7 @@ impl ByLedger {
         Ok(self.ledger.account(account.clone()).await?.is_some())
     }
 
-    /// Commits what was just posted, so that whoever posts next has few entries to add up.
+    /// Commits what was just posted, so that the next postings have few entries to add up.
     pub(super) async fn commit_some(&self) -> Result<()> {
         self.ledger.commit(COMMIT).await?;
         Ok(())
@@ -70,7 +70,7 @@ impl ByLedger {
     }
 }
 
-/// Whether an entry is what the row asks for.
+/// Returns whether an entry is the transfer of the row.
 fn is_of(entry: &Entry, row: &Row, asset: &str) -> bool {
     let expected = [(&row.from, -row.amount), (&row.to, row.amount)];
     let same = |(place, (account, value)): (&handfast_patterns::ledger::Place, (&Bson, i64))| {

@@ -19,7 +19,7 @@ use crate::command::transfer::name::{Name, is_same_account};
 use crate::command::transfer::row::Row;
 use crate::id::shown;
 
-/// How often a batch is tried whose outcome is not known, or that others were faster than.
+/// Attempts for a chunk whose outcome is unknown, or that lost against other transactions.
 const ATTEMPTS_MAX: u32 = 8;
 
 pub(in crate::command::transfer) struct ByTransaction {
@@ -31,8 +31,8 @@ pub(in crate::command::transfer) struct ByTransaction {
 }
 
 impl ByTransaction {
-    /// All rows in one transaction. If the store refuses what one of them writes, each in its own, so that this one alone is
-    /// rejected.
+    /// Applies all rows in one transaction. If the store refuses one of them, applies each in a transaction of its own, so that this one alone
+    /// is rejected.
     pub(super) async fn apply(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>> {
         match self.together(rows).await {
             Ok(outcomes) => Ok(outcomes),
@@ -68,7 +68,7 @@ impl ByTransaction {
         result.map(|()| both(before, outcomes))
     }
 
-    /// What would become of the rows if it was committed is known even if it is not known whether it was.
+    /// Returns the result of the commit, and the outcomes that the rows have if it was done.
     async fn attempt(&self, rows: &[NamedRow]) -> (Result<(), Error>, Vec<RowOutcome>) {
         let outcomes = Arc::new(Mutex::new(Vec::new()));
         let results = Arc::clone(&outcomes);
@@ -90,7 +90,7 @@ impl ByTransaction {
         (result, outcomes)
     }
 
-    /// Everything is looked at before anything is written, so that a row that is rejected has written nothing.
+    /// Reads everything before it writes anything, so that a rejected row has written nothing.
     async fn one(&self, tx: &Transaction, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome, Error> {
         let mut is_taken = false;
         for id in name.recorded() {
@@ -130,19 +130,19 @@ impl ByTransaction {
         Ok(RowOutcome::Applied)
     }
 
-    /// The balance of an account, or why it has none that can be counted with.
+    /// Returns the balance of an account, or why it has no usable one.
     fn balance_of(&self, account: &Document) -> Result<i64, String> {
         balance_of(account, &self.balance)
     }
 }
 
-/// Whether a transfer that is recorded is what the row asks for.
+/// Returns whether a recorded transfer is that of the row.
 fn is_of(recorded: &Document, row: &Row) -> bool {
     let account = |name, of: &Bson| recorded.get(name).is_some_and(|recorded| is_same_account(recorded, of));
     account("from", &row.from) && account("to", &row.to) && recorded.get("amount") == Some(&Bson::Int64(row.amount))
 }
 
-/// The balance of an account, or why it has none that can be counted with.
+/// Returns the balance of an account, or why it has no usable one.
 pub(super) fn balance_of(account: &Document, field: &str) -> Result<i64, String> {
     let id = account.get("_id").map(shown).unwrap_or_default();
     match account.get(field) {
@@ -167,7 +167,7 @@ pub(super) fn taken(name: &Name) -> String {
     format!("the id {} was used by a transfer of something else", shown(name.id()))
 }
 
-/// What became of rows over two attempts: applied by the first, they are found by the second.
+/// Returns the outcomes of two attempts: rows that the first one applied are found by the second.
 fn both(before: Vec<RowOutcome>, now: Vec<RowOutcome>) -> Vec<RowOutcome> {
     let mut before = before.into_iter();
     now.into_iter()
@@ -178,7 +178,7 @@ fn both(before: Vec<RowOutcome>, now: Vec<RowOutcome>) -> Vec<RowOutcome> {
         .collect()
 }
 
-/// Whether the store refuses what was asked for, and would each time.
+/// Returns whether the store refuses the request, and would again.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Store(error) if error.class() == ErrorClass::Command)
 }

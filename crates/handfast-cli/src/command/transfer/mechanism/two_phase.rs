@@ -1,4 +1,4 @@
-//! A two-phase transaction for each row, under its name. What a killed run has begun, the next one goes on with, or the recovery.
+//! Runs a two-phase transaction for each row, under its name. The next run, or the recovery, continues what a killed run has begun.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{NamedRow, RowOutcome};
 use crate::command::transfer::name::is_same_account;
 
-/// How often, and how long, somebody else is waited for who brings a transaction to its end.
+/// How often, and how long, to wait for another process that finishes a transaction.
 const LOOKS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -37,7 +37,7 @@ impl ByTwoPhase {
             Some(id) => id,
             None if is_taken => return Ok(RowOutcome::Rejected(taken(name))),
             None => {
-                // A transaction that is canceled uses its name up: what can be seen to fail is not begun.
+                // A canceled transaction uses up its name: one that is seen to fail is not begun.
                 if let Some(why) = self.hindrance(&transfer).await? {
                     return Ok(RowOutcome::Rejected(why));
                 }
@@ -71,7 +71,7 @@ impl ByTwoPhase {
         Ok(RowOutcome::Unsettled(format!("{by} works on its transaction")))
     }
 
-    /// Why it would fail, as far as can be seen.
+    /// Returns why the transfer would fail, as far as that can be seen.
     async fn hindrance(&self, transfer: &Transfer) -> Result<Option<String>> {
         let Transfer { source, destination, value } = transfer;
         let Some(payer) = self.account(source).await? else { return Ok(Some(no_account(source))) };
@@ -92,7 +92,7 @@ impl ByTwoPhase {
     }
 }
 
-/// Whether a transaction is what the row asks for.
+/// Returns whether a transaction is the transfer of the row.
 fn is_of(there: &Record, transfer: &Transfer) -> bool {
     let Ok(Plan::Transfer(Transfer { source, destination, value })) = &there.plan else { return false };
     is_same_account(source, &transfer.source)
