@@ -82,9 +82,6 @@ impl UnfinishedFile {
     }
 
     /// Syncs the file, and renames it.
-    ///
-    /// # Errors
-    /// The file system fails.
     pub(crate) fn finish(mut self) -> Result<()> {
         let Paths { target, unfinished } = &mut self.paths;
         let Some(out) = self.out.take() else { return Ok(()) };

@@ -25,9 +25,6 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// Opens the engine in an empty directory.
-    ///
-    /// # Errors
-    /// What the engine says.
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self> {
         let database = Database::builder(directory).cache_size(cache_bytes).open()?;
         let options = || KeyspaceCreateOptions::default().manual_journal_persist(true);
@@ -63,9 +60,6 @@ impl Bare {
     }
 
     /// Writes one batch and returns when it is synced.
-    ///
-    /// # Errors
-    /// What the engine says.
     pub(crate) async fn write(&self, batch: Batch) -> Result<()> {
         let (acknowledge, acknowledged) = oneshot::channel();
         self.writer.send((batch, acknowledge)).await.context("the committer thread is gone")?;
@@ -73,9 +67,6 @@ impl Bare {
     }
 
     /// Reads one value.
-    ///
-    /// # Errors
-    /// What the engine says.
     pub(crate) fn read(&self, key: &[u8]) -> Result<Option<fjall::UserValue>> {
         Ok(self.documents.get(key)?)
     }

@@ -22,9 +22,6 @@ pub(crate) struct Client {
 
 impl Client {
     /// Connects.
-    ///
-    /// # Errors
-    /// What the network says.
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
@@ -32,9 +29,6 @@ impl Client {
     }
 
     /// Sends a command and returns the reply's body.
-    ///
-    /// # Errors
-    /// What the network says, or what is not the wire protocol.
     pub(crate) async fn command(&mut self, body: &RawDocument) -> Result<RawDocumentBuf> {
         self.exchange(body).await?;
         match Message::decode(&self.frame, &self.limits)?.1 {
@@ -44,9 +38,6 @@ impl Client {
     }
 
     /// Sends a command and reads the whole reply without looking at it.
-    ///
-    /// # Errors
-    /// What the network says.
     pub(super) async fn exchange(&mut self, body: &RawDocument) -> Result<()> {
         self.request_id = self.request_id.wrapping_add(1);
         self.frame.clear();
@@ -57,9 +48,6 @@ impl Client {
 }
 
 /// Reads one message, header included.
-///
-/// # Errors
-/// What the network says, or a length out of bounds.
 pub(super) async fn read_frame(
     stream: &mut (impl AsyncRead + Unpin),
     limits: &Limits,
@@ -76,9 +64,6 @@ pub(super) async fn read_frame(
 }
 
 /// Inserts documents into `bench.documents`, from number 0.
-///
-/// # Errors
-/// What the server or the network says.
 pub(super) async fn load(server: SocketAddr, documents: u64, document: &dyn Fn(i64) -> RawDocumentBuf) -> Result<()> {
     let mut client = Client::connect(server).await?;
     let mut next = 0;

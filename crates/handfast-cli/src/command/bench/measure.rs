@@ -78,9 +78,6 @@ impl Series {
 }
 
 /// Runs `operation(task, step)` from `tasks` tasks, each one after the other, until `duration` is over.
-///
-/// # Errors
-/// The first error of an operation.
 pub(crate) async fn round<F, O>(clock: Arc<dyn Clock>, tasks: usize, duration: Duration, operation: F) -> Result<Round>
 where
     F: Fn(usize, u64) -> O + Clone + Send + 'static,

@@ -87,9 +87,6 @@ impl Drop for Serve {
 }
 
 /// Runs all cases.
-///
-/// # Errors
-/// The program cannot be started, or what it or the network says.
 pub(crate) async fn run(
     plan: &Plan,
     clock: Arc<dyn Clock>,

@@ -45,9 +45,6 @@ async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
 }
 
 /// Loads documents through the server and runs all cases.
-///
-/// # Errors
-/// What the server or the network says.
 pub(crate) async fn run(
     plan: &Plan,
     clock: Arc<dyn Clock>,

@@ -53,9 +53,6 @@ pub(crate) fn document(id: i64, bytes: usize) -> RawDocumentBuf {
 }
 
 /// Runs all cases.
-///
-/// # Errors
-/// What the store or the engine says.
 pub(crate) async fn run(
     plan: &Plan,
     clock: Arc<dyn Clock>,

@@ -57,9 +57,6 @@ pub(super) struct Bench<'a> {
 
 impl Bench<'_> {
     /// Loads the accounts and runs all cases.
-    ///
-    /// # Errors
-    /// What the store, the engine, the server or SQLite says.
     pub(super) async fn run(&self) -> Result<Vec<Comparison>> {
         ensure!(self.plan.documents > HOT_ACCOUNTS, "--documents must be above {HOT_ACCOUNTS}");
         (self.progress)("opening accounts");

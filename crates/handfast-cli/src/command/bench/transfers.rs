@@ -112,9 +112,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures a transfer in round trips: against one update, by a single client without conflicts.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) async fn round_trips(&self) -> Result<Comparison> {
         (self.progress)("transfers in round trips");
         let transaction = Method::Transaction(self.database.clone());
@@ -127,9 +124,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Compares the three methods, from few clients to many, between all accounts and between few.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) async fn side_by_side(&self) -> Result<Vec<Comparison>> {
         let transaction = Method::Transaction(self.database.clone());
         let two_phase = Method::TwoPhase(Arc::clone(&self.two_phase));
@@ -150,9 +144,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Drops the database of the benchmark.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) async fn remove(self) -> Result<()> {
         self.database.flush().await?;
         self.store.drop_database(DATABASE).await?;

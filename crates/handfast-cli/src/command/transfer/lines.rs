@@ -41,9 +41,6 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Returns the next line that is not empty; none at the end.
-    ///
-    /// # Errors
-    /// Those of the input.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some((bytes, whole)) = self.read()? else { return Ok(None) };

@@ -90,9 +90,6 @@ impl Names {
     }
 
     /// Returns the id of a row, or the name made for it.
-    ///
-    /// # Errors
-    /// The text says why there is no name.
     pub(super) fn name(&mut self, row: &Row) -> Result<Bson, String> {
         if let Some(id) = &row.id {
             return Ok(id.clone());

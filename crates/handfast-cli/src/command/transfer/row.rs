@@ -122,9 +122,6 @@ impl Header {
     }
 
     /// Reads a further line.
-    ///
-    /// # Errors
-    /// The text says what is wrong with it.
     pub(super) fn row(&self, line: &str) -> Result<Row, String> {
         let cells = cells::split(line)?;
         if cells.len() != self.cells {
@@ -155,9 +152,6 @@ impl Header {
 }
 
 /// Reads a line of JSON.
-///
-/// # Errors
-/// The text says what is wrong with it.
 pub(super) fn of_json(line: &str, columns: &Columns) -> Result<Row, String> {
     let value: Value = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
     let mut document = match Bson::try_from(value) {

@@ -52,9 +52,6 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Opens the patterns and fills the collections whose documents are changed.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub(super) async fn open(
         embedded: EmbeddedStore,
         plan: Plan,

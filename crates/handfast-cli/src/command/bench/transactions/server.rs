@@ -28,9 +28,6 @@ enum Answer {
 }
 
 /// Compares transactions with the same two updates one after the other.
-///
-/// # Errors
-/// What the server or the network says.
 pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Comparison> {
     let (mut subject, mut baseline) = (Series::default(), Series::default());
     let before = bench.database.counts();

@@ -23,9 +23,6 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// Creates the file, a connection for each client, and the accounts.
-    ///
-    /// # Errors
-    /// What SQLite says.
     pub(super) fn open(path: &Path, plan: &Plan) -> Result<Self> {
         let mut connections = Vec::with_capacity(plan.tasks);
         for _ in 0..plan.tasks {
@@ -50,9 +47,6 @@ impl Accounts {
     }
 
     /// Measures transfers of so many clients at once.
-    ///
-    /// # Errors
-    /// What SQLite says.
     pub(super) async fn transfers(&self, clock: &Arc<dyn Clock>, clients: usize, duration: Duration) -> Result<Round> {
         let (connections, accounts) = (Arc::clone(&self.connections), self.accounts);
         round(Arc::clone(clock), clients, duration, move |task, step| {
