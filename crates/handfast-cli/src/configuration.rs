@@ -52,7 +52,7 @@ pub(crate) enum Origin {
     Default,
     File {
         path: PathBuf,
-        /// From 1.
+        /// Counts from 1.
         line: usize,
     },
     /// The name of the variable.

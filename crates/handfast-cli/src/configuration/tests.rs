@@ -7,7 +7,7 @@ use clap::Parser;
 use super::*;
 use crate::command::arguments::{Arguments, Command};
 
-/// What flags and the environment give, as the program reads them.
+/// Returns the settings of flags and environment as the program reads them.
 fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<ExplicitSettings, Mistake> {
     let Command::Config(parsed) = parse(arguments).unwrap().command else { panic!("config") };
     let mut given = ExplicitSettings::default();

@@ -167,7 +167,7 @@ impl From<Durability> for handfast_store::Durability {
     }
 }
 
-/// What the server says it is.
+/// The kind of deployment that the server presents to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Topology {
@@ -179,7 +179,7 @@ pub(crate) enum Topology {
     Mongos,
 }
 
-/// What a line of the log looks like.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -189,7 +189,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// From which level on the log is written.
+/// The lowest level that the log contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {

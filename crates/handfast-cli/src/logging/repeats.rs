@@ -54,10 +54,10 @@ impl Write for Repeats {
 
 /// Recent lines, without their time.
 #[derive(Default)]
-struct Table(BTreeMap<Vec<u8>, Seen>);
+struct Table(BTreeMap<Vec<u8>, Occurrences>);
 
 /// The time of the last writing of a line, and its repetitions since.
-struct Seen {
+struct Occurrences {
     at: Duration,
     counted: u64,
 }
@@ -85,7 +85,7 @@ impl Table {
             return lines;
         }
         if self.0.len() < LINES_MAX && body.len() <= LINE_BYTES_MAX {
-            self.0.insert(body.to_vec(), Seen { at: now, counted: 0 });
+            self.0.insert(body.to_vec(), Occurrences { at: now, counted: 0 });
         }
         lines.extend_from_slice(line);
         lines

@@ -36,7 +36,7 @@ const EMBEDDED: [&str; 8] = [
 /// Settings of servers alone.
 const REMOTE: [&str; 4] = ["route", "sole-writer", "store-timeout", "snapshot-lease"];
 
-/// Where the documents of a command are.
+/// The location of a command's documents.
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     Directory(Directory),
@@ -61,7 +61,7 @@ impl Location {
     }
 }
 
-/// What a command does with a store.
+/// The kind of work that a command does on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Transactions over it. A missing data directory is created, and the routes of several servers are recorded in them.

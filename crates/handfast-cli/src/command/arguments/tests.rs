@@ -10,14 +10,14 @@ fn every_command_shows_an_example() {
     check_examples(&definition(), "handfast");
 }
 
-/// Of a command, called so, and of the commands in it.
+/// Checks that a command and its subcommands have an example.
 fn check_examples(command: &clap::Command, called: &str) {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     assert!(after.contains("Example") && after.contains(called), "`{called}` has no example");
     command.get_subcommands().for_each(|inner| check_examples(inner, &format!("{called} {}", inner.get_name())));
 }
 
-/// Longer ones are wrapped by whoever shows the help, and then cannot be pasted.
+/// Longer lines are wrapped in the help, and then cannot be pasted.
 const EXAMPLE_CHARACTERS_MAX: usize = 100;
 
 #[test]
@@ -25,7 +25,7 @@ fn no_line_of_an_example_is_wrapped() {
     check_lines(&definition(), "handfast");
 }
 
-/// Of a command, called so, and of the commands in it. Examples are the lines that are set in.
+/// Checks the examples, which are the indented lines, of a command and its subcommands.
 fn check_lines(command: &clap::Command, called: &str) {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     for line in after.lines().filter(|line| line.starts_with("  ")) {

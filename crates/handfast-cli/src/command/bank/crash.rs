@@ -181,7 +181,7 @@ struct ChildRun<'a> {
     all: Arc<AtomicU64>,
 }
 
-/// What a child did, as far as it has reported it.
+/// The counts of a child, as far as it has reported them.
 #[derive(Default)]
 struct ChildTally {
     committed: u64,

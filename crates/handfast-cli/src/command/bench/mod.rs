@@ -49,7 +49,7 @@ const TRANSFER_CLIENTS_MAX: u16 = 64;
 /// The default number of clients of patterns.
 const PATTERN_CLIENTS_MAX: u16 = 32;
 
-/// What is compared with its baseline.
+/// The subject of a comparison with a baseline.
 #[derive(Clone, Copy)]
 enum Subject {
     Store,

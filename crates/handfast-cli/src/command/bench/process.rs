@@ -18,7 +18,7 @@ use super::client::{Client, load};
 use super::report::Measurement;
 use crate::configuration::PREFIX;
 
-/// From the start of the process to its answer to a `hello`, in milliseconds, on an empty directory.
+/// Milliseconds from the start of the process on an empty directory to its answer to a `hello`.
 const START_MILLIS_PROMISED: f64 = 50.0;
 /// Resident memory of an idle server, in MB. Beyond it are only the caches and buffers that settings bound.
 const IDLE_MEGABYTES_PROMISED: f64 = 40.0;

@@ -9,9 +9,7 @@ use super::measure::Series;
 /// One comparison: a subject against its baseline, measured in turns in the same run.
 #[derive(Serialize)]
 pub(crate) struct Comparison {
-    /// What was measured.
     pub(crate) case: String,
-    /// What it was measured against.
     pub(crate) baseline: String,
     /// Operations a second.
     pub(crate) rate: f64,
@@ -20,7 +18,7 @@ pub(crate) struct Comparison {
     /// `rate / baseline_rate`.
     pub(crate) ratio: f64,
     /// Processor time of one operation in microseconds, client and server together: what other programs take of the
-    /// machine is not in it. Where nobody waits for a disk, the baseline's over this is the ratio of a machine for itself.
+    /// machine is not in it. Without waits for a disk, the baseline's figure divided by this is the ratio on an idle machine.
     pub(crate) processor_us: f64,
     /// See `processor_us`.
     pub(crate) baseline_processor_us: f64,
@@ -81,7 +79,6 @@ impl Comparison {
 /// One quantity that has a bound instead of a baseline.
 #[derive(Serialize)]
 pub(crate) struct Measurement {
-    /// What was measured.
     pub(crate) case: String,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,

@@ -1,8 +1,8 @@
 //! `handfast bench transfers`: money moves between documents of a store that is atomic one document at a time.
 //!
 //! ```text
-//! unprotected         two updates                                      what dies in between has taken money away
-//! two-phase commit    a document of its own, each step one update      nobody loses the thread; others see half of it
+//! unprotected         two updates                                      a crash in between loses money
+//! two-phase commit    a document of its own, each step one update      is finished after a crash; others see half of it
 //! transaction         locks, a commit point, versions (Percolator)     all or nothing, also for readers
 //! ```
 //!
@@ -27,7 +27,7 @@ use super::transactions::{by, pair};
 
 /// Tasks that move money at once, up to what is asked for.
 const TASKS: [usize; 3] = [1, 8, 32];
-/// Where the accounts are.
+/// The database of the accounts.
 const DATABASE: &str = "handfast_bench";
 /// Accounts that all tasks use.
 const HOT_ACCOUNTS: u64 = 10;

@@ -31,7 +31,7 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
     let options = options(&collection, arguments).await?;
     let queue = Queue { collection, options };
     // A flag that contradicts the record is refused before it is used.
-    queue.look().await?;
+    queue.attach().await?;
     let states: Vec<_> = JobState::ALL.into_iter().map(JobState::name).collect();
     queue.collection.ensure_holds("jobs", doc! { &queue.options.fields.state: { "$in": states } }).await?;
     match arguments {
@@ -79,15 +79,15 @@ struct Queue {
 }
 
 impl Queue {
-    /// Opens it for reading.
-    async fn look(&self) -> Result<JobQueue> {
+    /// Attaches without creating indexes or recording settings.
+    async fn attach(&self) -> Result<JobQueue> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// Opens it for changes. The application, which knows the settings, records them.
+    /// Opens with all indexes. The application, which knows the settings, records them.
     async fn open(&self) -> Result<JobQueue> {
-        let mut queue = self.look().await?;
+        let mut queue = self.attach().await?;
         queue.create_indexes().await?;
         Ok(queue)
     }
@@ -102,7 +102,7 @@ impl Queue {
         if after.is_some() && filters.len() > 1 {
             return Err(Usage("--after goes with one --state: each state is a list of its own".to_owned()).into());
         }
-        let queue = self.look().await?;
+        let queue = self.attach().await?;
         let after = match after {
             None => None,
             Some(id) => Some(queue.position_of(id.clone()).await?.with_context(|| self.collection.missing(id))?),
@@ -147,7 +147,7 @@ impl Queue {
     }
 
     async fn show(&self, id: &Bson, console: Console) -> Result<Exit> {
-        let queue = self.look().await?;
+        let queue = self.attach().await?;
         let job = match queue.show(id.clone()).await {
             Ok(job) => job.with_context(|| self.collection.missing(id))?,
             // An operator who repairs the document must see it.
@@ -163,7 +163,7 @@ impl Queue {
     }
 
     async fn pause(&self, why: &str, console: Console) -> Result<Exit> {
-        self.look().await?.pause(why).await?;
+        self.attach().await?.pause(why).await?;
         console.report(
             || format!("{} is paused: `jobs resume` ends it", self.collection.namespace),
             &json!({ "paused": true }),
@@ -172,7 +172,7 @@ impl Queue {
     }
 
     async fn resume(&self, console: Console) -> Result<Exit> {
-        let was_paused = self.look().await?.resume().await?;
+        let was_paused = self.attach().await?.resume().await?;
         let text = || match was_paused {
             true => format!("{} is resumed", self.collection.namespace),
             false => format!("{} was not paused", self.collection.namespace),

@@ -16,7 +16,7 @@ const UNKNOWN_SHOWN_MAX: usize = 10;
 
 impl Queue {
     pub(super) async fn status(&self, console: Console) -> Result<Exit> {
-        let queue = self.look().await?;
+        let queue = self.attach().await?;
         let (depth, paused) = (queue.depth().await?, queue.paused().await?);
         let Depth { due, scheduled, processing, silent, failed, canceled, foreign, oldest_due } = depth;
         let (known, unknown) = apart(queue.count_by_state().await?);

@@ -15,7 +15,7 @@ use crate::id::{Id, extended, shown};
 impl Books {
     pub(super) async fn verify(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let bar = console.progress("verify", "entries and accounts", 0);
-        let (ledger, mut verified) = (self.look().await?, Verified::default());
+        let (ledger, mut verified) = (self.attach().await?, Verified::default());
         if accounts.is_empty() {
             verified = ledger.verify_all_telling(|so_far| bar.set_position(so_far.entries + so_far.accounts)).await?;
         }
@@ -38,7 +38,7 @@ impl Books {
 
     pub(super) async fn rebuild(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let bar = console.progress("rebuild", "accounts", 0);
-        let (ledger, mut rebuilt, mut missing) = (self.look().await?, Rebuilt::default(), Exit::Good);
+        let (ledger, mut rebuilt, mut missing) = (self.attach().await?, Rebuilt::default(), Exit::Good);
         if accounts.is_empty() {
             rebuilt = ledger.rebuild_all_telling(|so_far| bar.set_position(so_far.accounts)).await?;
         }

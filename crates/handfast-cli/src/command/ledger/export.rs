@@ -22,7 +22,7 @@ impl Books {
         let failed = || to.map(|path| format!("--to: cannot write {}", path.display())).unwrap_or_default();
         let mut file = to.map(UnfinishedFile::create_new).transpose().context("--to")?;
         let bar = console.progress("export", "bytes", 0);
-        let ledger = self.look().await?;
+        let ledger = self.attach().await?;
         let mut export = ledger.export(format).await?;
         let mut bytes = 0;
         while let Some(lines) = export.next().await? {

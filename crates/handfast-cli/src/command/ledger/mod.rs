@@ -87,21 +87,21 @@ struct Books {
 }
 
 impl Books {
-    /// Opens it for reading.
-    async fn look(&self) -> Result<Ledger> {
+    /// Attaches without creating indexes or recording settings.
+    async fn attach(&self) -> Result<Ledger> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// Opens it for changes. The application, which knows the settings, records them.
+    /// Opens with all indexes. The application, which knows the settings, records them.
     async fn open(&self) -> Result<Ledger> {
-        let ledger = self.look().await?;
+        let ledger = self.attach().await?;
         ledger.create_indexes().await?;
         Ok(ledger)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let LedgerStatus { entries, uncommitted, oldest_uncommitted, expiring } = self.look().await?.status().await?;
+        let LedgerStatus { entries, uncommitted, oldest_uncommitted, expiring } = self.attach().await?.status().await?;
         let accounts = Namespace::new(self.collection.namespace.database(), self.options.accounts.as_str())?;
         let accounts = self.collection.store.collection_stats(&accounts).await?.count;
         let mut text = vec![
@@ -131,7 +131,7 @@ impl Books {
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["id", "age", "state", "changes"]);
-        for entry in self.look().await?.uncommitted(limit.and_one()).await? {
+        for entry in self.attach().await?.uncommitted(limit.and_one()).await? {
             let Entry { ts, status, .. } = &entry;
             let cells =
                 [id(&entry.id), age(self.collection.since(*ts)), status.state.to_string(), shown::changes(&entry)];
@@ -142,7 +142,7 @@ impl Books {
     }
 
     async fn accounts(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
-        let ledger = self.look().await?;
+        let ledger = self.attach().await?;
         let mut listing = Listing::new(&["account", "asset", "balance", "held", "place", "minimum"]);
         let mut pages = ledger.accounts(limit.and_one()).await?;
         let mut page = pages.next().await?;
@@ -162,7 +162,7 @@ impl Books {
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
         let entry =
-            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
+            self.attach().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
         self.collection.show(console, &wanted.0, Some(self.remark(&entry))).await?;
         Ok(Exit::Good)
     }
@@ -179,7 +179,7 @@ impl Books {
     }
 
     async fn balance(&self, accounts: &[Id], console: Console) -> Result<Exit> {
-        let ledger = self.look().await?;
+        let ledger = self.attach().await?;
         let mut listing = Listing::new(&["account", "asset", "balance", "available", "held", "pending", "missing"]);
         let mut exit = Exit::Good;
         for account in bsons(accounts) {
@@ -194,7 +194,8 @@ impl Books {
     }
 
     async fn statement(&self, account: &Id, page: Page, limit: u32, console: Console) -> Result<Exit> {
-        let Statement { lines, earlier, later } = self.look().await?.statement(account.0.clone(), page, limit).await?;
+        let Statement { lines, earlier, later } =
+            self.attach().await?.statement(account.0.clone(), page, limit).await?;
         let mut listing = Listing::new(&["place", "time", "entry", "type", "value", "balance", "held", "state"]);
         for line in &lines {
             listing.push(shown::line_cells(line), shown::line(line));

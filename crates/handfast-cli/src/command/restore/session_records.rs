@@ -14,7 +14,7 @@
 //! request 12       request 50       50: what it did is in the dump, and must not be done once more
 //! ```
 //!
-//! Nobody else writes meanwhile: a restore has the directory for itself.
+//! No other process writes meanwhile: a restore has the directory for itself.
 
 use anyhow::Result;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
@@ -33,14 +33,14 @@ pub(super) async fn replace_older(
     let mut rest = Vec::new();
     for error in refused {
         match records.get(error.index).filter(|_| error.error.code() == Code::DuplicateKey) {
-            Some(record) => rest.extend(settle_one(store, record, error.index).await?),
+            Some(record) => rest.extend(replace_if_older(store, record, error.index).await?),
             None => rest.push(error),
         }
     }
     Ok(rest)
 }
 
-async fn settle_one(store: &dyn DocumentStore, record: &RawDocument, index: usize) -> Result<Vec<WriteError>> {
+async fn replace_if_older(store: &dyn DocumentStore, record: &RawDocument, index: usize) -> Result<Vec<WriteError>> {
     let namespace = Ticket::namespace()?;
     let filter = rawdoc! { "_id": RawBson::from(insertion::id(record)?) };
     let there = store.find_one(&namespace, filter.clone()).await?.unwrap_or_default();

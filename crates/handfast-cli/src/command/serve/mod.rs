@@ -146,13 +146,13 @@ fn tls(configuration: &Configuration) -> anyhow::Result<Option<Tls>> {
             TlsFile::ClientCa => "tls-client-ca",
         };
         let mistake = configuration.mistake(key, error.to_string());
-        // What is not there may be there the next time: that is no usage.
+        // A missing file may exist the next time: no usage error.
         if error.is_unreadable { anyhow!("{mistake}") } else { mistake.into() }
     })?;
     Ok(Some(tls))
 }
 
-/// With nobody who could log in, a server that others can reach is of no use: most likely it is a mistake.
+/// Refuses a server that other machines can reach if it has no users: nobody could log in, so it is most likely a mistake.
 async fn check_users(users: &Users, configuration: &Configuration, listen: &[Address]) -> anyhow::Result<()> {
     if users.any().await? {
         return Ok(());

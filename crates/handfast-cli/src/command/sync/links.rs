@@ -106,11 +106,11 @@ fn all_declared(collection: &OpenedCollection, declared: Option<&[DeclaredLink]>
 /// Returns a declared link without its computed fields; none if no field is left.
 fn without_functions(link: &Link) -> Option<Link> {
     link.copied_fields().next()?;
-    Some(link.clone().on_delete(seen_of(link, link.deleted())))
+    Some(link.clone().on_delete(for_fields_of(link, link.deleted())))
 }
 
 /// Returns the declared rule for the fields of this link: a command that only reads need not know the others.
-fn seen_of(link: &Link, declared: &OnDelete) -> OnDelete {
+fn for_fields_of(link: &Link, declared: &OnDelete) -> OnDelete {
     match declared {
         OnDelete::Set(values) => {
             let named = |copy: &str| link.copied_fields().any(|field| field == copy);
@@ -132,7 +132,7 @@ fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> 
         Some(declared) if changes => declared.differs_from(link),
         Some(declared) => declared.contradicts(link).or_else(|| {
             let rule = declared.link().deleted();
-            let is_other = ![rule, &seen_of(link, rule)].contains(&link.deleted());
+            let is_other = ![rule, &for_fields_of(link, rule)].contains(&link.deleted());
             is_other.then(|| format!("onDelete is declared as {rule:?}, and said to be {:?}", link.deleted()))
         }),
         None => {
@@ -184,7 +184,7 @@ async fn read(
     let on_delete = match (on_delete, as_declared()) {
         (Some(said), _) => rule(said)?,
         (None, Some(declared)) if changes => declared,
-        (None, Some(declared)) => seen_of(&link, &declared),
+        (None, Some(declared)) => for_fields_of(&link, &declared),
         (None, None) if changes && declared.is_none() => {
             return Err(usage(format!(
                 "the application has declared no links: say what becomes of {copies} when their main document is deleted \

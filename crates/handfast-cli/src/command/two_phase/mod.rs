@@ -71,20 +71,20 @@ struct Transactions {
 }
 
 impl Transactions {
-    /// Opens the transactions for reading, or to remove finished ones: records no settings.
-    async fn look(&self) -> Result<TwoPhase> {
+    /// Attaches without creating indexes or recording settings.
+    async fn attach(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// Opens it for changes.
+    /// Opens with all indexes.
     async fn open(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let TwoPhaseStatus { states, abandoned } = self.look().await?.status().await?;
+        let TwoPhaseStatus { states, abandoned } = self.attach().await?.status().await?;
         let mut text = vec![self.collection.namespace.to_string()];
         for StateCount { state, count, oldest } in &states {
             let oldest = oldest.filter(|_| !state.is_final()).map(|oldest| format!("the oldest for {}", age(oldest)));
@@ -119,7 +119,7 @@ impl Transactions {
             [] => &[State::Pending, State::Applied, State::Canceling, State::Initial],
             states => states,
         };
-        let transactions = self.look().await?;
+        let transactions = self.attach().await?;
         let mut listing = Listing::new(&["id", "state", "for", "application", "what", "reason"]);
         let mut exit = Exit::Good;
         for state in states {
@@ -150,7 +150,7 @@ impl Transactions {
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
         let record =
-            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
+            self.attach().await?.show(wanted.0.clone()).await?.with_context(|| self.collection.missing(&wanted.0))?;
         self.collection.show(console, &wanted.0, Some(self.remark(&record))).await?;
         Ok(Exit::Good)
     }
@@ -206,7 +206,7 @@ impl Transactions {
     /// Recovers, and names the transactions that cannot be finished as they are.
     async fn recover_and_judge(&self, console: Console) -> Result<Exit> {
         let exit = self.recover(console).await?;
-        let findings = self.look().await?.verify(PAGE, |_| ()).await?.findings;
+        let findings = self.attach().await?.verify(PAGE, |_| ()).await?.findings;
         if findings.count() == 0 {
             return Ok(exit);
         }
@@ -256,14 +256,14 @@ impl Transactions {
     async fn verify(&self, console: Console) -> Result<Exit> {
         let bar = console.progress("verify", "participants", 0);
         let tell = |so_far: &Verified| bar.set_position(so_far.participants);
-        let verified = self.look().await?.verify(PAGE, tell).await?;
+        let verified = self.attach().await?.verify(PAGE, tell).await?;
         bar.finish_and_clear();
         console.report(|| text(&verified), &findings(&verified))?;
         Ok(if verified.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
     }
 
     async fn purge(&self, older: Duration, console: Console) -> Result<Exit> {
-        let transactions = self.look().await?;
+        let transactions = self.attach().await?;
         let round = rounds(console, "purge", "transactions", |batch| transactions.purge(older, batch)).await?;
         report_rounds(console, "removed", "transactions", round)
     }

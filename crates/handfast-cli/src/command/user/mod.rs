@@ -87,7 +87,7 @@ fn parse_role(text: &str, database: &str) -> anyhow::Result<Role> {
     })
 }
 
-/// From the file, from whoever sits at the terminal, or from what is piped in.
+/// Reads the password from the file, the terminal, or standard input.
 fn read_password(flags: &PasswordFlags, name: &UserName) -> anyhow::Result<Password> {
     if let Some(path) = &flags.password_file {
         return from_file(path);

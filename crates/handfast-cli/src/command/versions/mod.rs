@@ -43,7 +43,7 @@ async fn execute(collection: OpenedCollection, arguments: &VersionsArguments, co
     }
     let tree = Tree { collection, options };
     // A flag that contradicts the record is refused before it is used.
-    tree.look().await?;
+    tree.attach().await?;
     let fields = &tree.options.fields;
     let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
     tree.collection.ensure_holds("nodes of trees", node).await?;
@@ -109,7 +109,7 @@ struct Tree {
 impl Tree {
     /// Fails if the tree has no versions, as one with a mistyped root, of which every check would hold.
     async fn ensure_there(&self) -> Result<()> {
-        let tree = self.look().await?;
+        let tree = self.attach().await?;
         if tree.is_there().await? {
             return Ok(());
         }
@@ -118,30 +118,30 @@ impl Tree {
         bail!("--root: there is no tree {root} in {}; {there}", self.collection.namespace)
     }
 
-    /// Opens it for reading.
-    async fn look(&self) -> Result<VersionedTree> {
-        self.attach(self.options.clone()).await
+    /// Attaches without creating indexes or recording settings.
+    async fn attach(&self) -> Result<VersionedTree> {
+        self.attach_with(self.options.clone()).await
     }
 
-    /// Opens it for changes.
+    /// Opens with all indexes.
     async fn open(&self) -> Result<VersionedTree> {
         self.open_with(self.options.clone()).await
     }
 
     /// Creates the indexes; the application records the settings.
     async fn open_with(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
-        let tree = self.attach(options).await?;
+        let tree = self.attach_with(options).await?;
         tree.create_indexes().await?;
         Ok(tree)
     }
 
-    async fn attach(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
+    async fn attach_with(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(VersionedTree::attach(store.clone(), namespace.clone(), sources.clone(), options).await?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let Standing { newest, versions, writing, silent, abandoned, pins } = self.look().await?.standing().await?;
+        let Standing { newest, versions, writing, silent, abandoned, pins } = self.attach().await?.standing().await?;
         let root = id(&self.options.root);
         let mut text = vec![
             format!("{} of {}", root, self.collection.namespace),
@@ -171,7 +171,7 @@ impl Tree {
     }
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
-        let tree = self.look().await?;
+        let tree = self.attach().await?;
         let names = tree.names().await?;
         let mut listing = Listing::new(&["version", "state", "base", "age", "names"]);
         for version in tree.versions(limit.and_one()).await? {
@@ -195,7 +195,7 @@ impl Tree {
 
     async fn list_writing(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["version", "base", "silent for"]);
-        for write in self.look().await?.writing(limit.and_one()).await? {
+        for write in self.attach().await?.writing(limit.and_one()).await? {
             let cells = [write.version.to_string(), write.base.to_string(), age(self.collection.since(write.ts))];
             let date = extended(&Bson::DateTime(write.ts));
             listing.push(cells, json!({ "version": write.version, "base": write.base, "ts": date }));
@@ -205,7 +205,7 @@ impl Tree {
     }
 
     async fn show(&self, number: i64, console: Console) -> Result<Exit> {
-        let tree = self.look().await?;
+        let tree = self.attach().await?;
         let Some(version) = tree.show(number).await? else {
             let writing = tree.writing(u32::MAX).await?.iter().any(|write| write.version == number);
             ensure!(!writing, "version {number} is being written: its root is not there yet");
@@ -230,7 +230,7 @@ impl Tree {
 
     async fn diff(&self, before: i64, after: i64, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["item", "what", "before", "after"]);
-        let differences = self.look().await?.diff(before, after).await?;
+        let differences = self.attach().await?.diff(before, after).await?;
         for difference in differences.iter().take(limit.and_one() as usize) {
             let Difference { item, before, after } = difference;
             let (before, after) = (before.as_ref().map(content), after.as_ref().map(content));
@@ -249,7 +249,7 @@ impl Tree {
 
     async fn orphans(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["item", "version", "of"]);
-        for Orphan { item, version, of } in self.look().await?.orphans(limit.and_one()).await? {
+        for Orphan { item, version, of } in self.attach().await?.orphans(limit.and_one()).await? {
             let of = match of {
                 OrphanOf::SilentWrite => "a silent writer",
                 OrphanOf::AbandonedVersion => "an abandoned version",
@@ -271,7 +271,7 @@ impl Tree {
     }
 
     async fn plan(&self, keep: Keep, console: Console) -> Result<Exit> {
-        let PrunePlan { versions, kept, nodes } = self.look().await?.plan_prune(keep).await?;
+        let PrunePlan { versions, kept, nodes } = self.attach().await?.plan_prune(keep).await?;
         let text = || {
             let (go, stay) = (versions.len(), kept.len());
             format!("{go} versions would go, and {nodes} nodes that only they use; {stay} versions would stay")
@@ -291,7 +291,7 @@ impl Tree {
         let children = self.options.children.as_deref().or(children);
         let bar = console.progress("verify", "versions", 0);
         let tell = |so_far: &Verified| bar.set_position(so_far.versions);
-        let verified = self.look().await?.verify(children, tell).await?;
+        let verified = self.attach().await?.verify(children, tell).await?;
         bar.finish_and_clear();
         let Verified { versions, nodes, findings, .. } = &verified;
         ensure!(
@@ -359,7 +359,7 @@ impl Tree {
     }
 
     async fn export(&self, version: Option<i64>, console: Console) -> Result<Exit> {
-        let (tree, root) = (self.look().await?, id(&self.options.root));
+        let (tree, root) = (self.attach().await?, id(&self.options.root));
         let snapshot = match version {
             Some(version) => {
                 tree.at(version).await?.with_context(|| format!("there is no version {version} of {root}"))?

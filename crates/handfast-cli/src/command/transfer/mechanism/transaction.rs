@@ -34,13 +34,13 @@ impl ByTransaction {
     /// Applies all rows in one transaction. If the store refuses one of them, applies each in a transaction of its own, so that this one alone
     /// is rejected.
     pub(super) async fn apply(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>> {
-        match self.together(rows).await {
+        match self.apply_together(rows).await {
             Ok(outcomes) => Ok(outcomes),
             Err(error) if !is_refused(&error) => Err(error.into()),
             Err(_) => {
                 let mut outcomes = Vec::with_capacity(rows.len());
                 for row in rows {
-                    match self.together(std::slice::from_ref(row)).await {
+                    match self.apply_together(std::slice::from_ref(row)).await {
                         Ok(outcome) => outcomes.extend(outcome),
                         Err(error) if is_refused(&error) => outcomes.push(RowOutcome::Rejected(error.to_string())),
                         Err(error) => return Err(error.into()),
@@ -51,21 +51,21 @@ impl ByTransaction {
         }
     }
 
-    async fn together(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>, Error> {
+    async fn apply_together(&self, rows: &[NamedRow]) -> Result<Vec<RowOutcome>, Error> {
         let mut before: Vec<RowOutcome> = Vec::new();
         for _ in 1..ATTEMPTS_MAX {
             let (result, outcomes) = self.attempt(rows).await;
             match result {
-                Ok(()) => return Ok(both(before, outcomes)),
+                Ok(()) => return Ok(merged(before, outcomes)),
                 // If it was applied, the names of the rows are there.
-                Err(Error::CommitUnknown { .. }) => before = both(before, outcomes),
+                Err(Error::CommitUnknown { .. }) => before = merged(before, outcomes),
                 // Another process had the same row.
                 Err(error) if error.code() == Code::DuplicateKey => {}
                 Err(error) => return Err(error),
             }
         }
         let (result, outcomes) = self.attempt(rows).await;
-        result.map(|()| both(before, outcomes))
+        result.map(|()| merged(before, outcomes))
     }
 
     /// Returns the result of the commit, and the outcomes that the rows have if it was done.
@@ -79,7 +79,7 @@ impl ByTransaction {
                 async move {
                     let mut outcomes = Vec::with_capacity(rows.len());
                     for row in rows {
-                        outcomes.push(self.one(&tx, row).await?);
+                        outcomes.push(self.apply_one(&tx, row).await?);
                     }
                     *results.lock().unwrap_or_else(PoisonError::into_inner) = outcomes;
                     Ok::<_, Error>(())
@@ -91,7 +91,7 @@ impl ByTransaction {
     }
 
     /// Reads everything before it writes anything, so that a rejected row has written nothing.
-    async fn one(&self, tx: &Transaction, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome, Error> {
+    async fn apply_one(&self, tx: &Transaction, NamedRow { name, row }: &NamedRow) -> Result<RowOutcome, Error> {
         let mut is_taken = false;
         for id in name.recorded() {
             match find(tx, &self.transfers, &id).await? {
@@ -168,7 +168,7 @@ pub(super) fn taken(name: &Name) -> String {
 }
 
 /// Returns the outcomes of two attempts: rows that the first one applied are found by the second.
-fn both(before: Vec<RowOutcome>, now: Vec<RowOutcome>) -> Vec<RowOutcome> {
+fn merged(before: Vec<RowOutcome>, now: Vec<RowOutcome>) -> Vec<RowOutcome> {
     let mut before = before.into_iter();
     now.into_iter()
         .map(|now| match (before.next(), now) {
