@@ -1,6 +1,4 @@
-//! What to do about an error, where there is something: said at the end of its line, wherever in the chain the reason is.
-//!
-//! The crates below say what went wrong; which flag helps only the program knows.
+//! Advice on errors, at the end of their line, wherever in the chain the reason is: only the program knows which flag helps.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +10,7 @@ use handfast_patterns::Error as Pattern;
 use handfast_server::Error as Server;
 use handfast_store::Applied;
 
-/// What went wrong, with what to do about it where only the command that failed knows.
+/// An error with advice that only the failed command knows.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub(crate) struct Advised {
@@ -20,10 +18,10 @@ pub(crate) struct Advised {
     pub(crate) advice: &'static str,
 }
 
-/// What to do about the error of a server that asks for a login, which `variable` may name as well as a flag.
+/// Returns advice on an error of a server that asks for a login; `variable` can hold the address.
 pub(crate) fn about_login(error: &handfast_store::Error, variable: &str) -> Option<String> {
     match error.code() {
-        // Who is logged in and may not do something is told what.
+        // A server names what a logged-in user may not do.
         Code::Unauthorized if error.message().contains("requires authentication") => {
             Some(format!("the server asks for a login: USER:PASSWORD@ in the connection string ({variable})"))
         }
@@ -34,7 +32,7 @@ pub(crate) fn about_login(error: &handfast_store::Error, variable: &str) -> Opti
     }
 }
 
-/// What to do, if anything can be said.
+/// Returns advice on an error, if there is any.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(advised) = error.downcast_ref::<Advised>() {
         return Some(advised.advice);
@@ -47,7 +45,7 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     })
 }
 
-/// Every step of a pattern can be repeated.
+/// Returns advice on an error of a pattern, of which every step can be repeated.
 fn about_steps(error: &Pattern) -> Option<&'static str> {
     match error.applied() {
         Applied::Maybe => Some("whether that was done is not known: the same command again does nothing twice"),
@@ -55,7 +53,7 @@ fn about_steps(error: &Pattern) -> Option<&'static str> {
     }
 }
 
-/// What may have been meant by a directory that no flag names.
+/// Returns advice on a directory that was given without its flag.
 pub(crate) fn about_directory(error: &clap::Error) -> Option<String> {
     let said =
         [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].into_iter().find_map(|kind| error.get(kind))?;

@@ -1,7 +1,7 @@
-//! Backups of the data directory that is being served: what `handfastBackup` asks for, carried out.
+//! Backups of the data directory of a running server, for its command `handfastBackup`.
 //!
-//! Copies are made one after the other: each reads and writes as fast as the disk lets it, and two of the same name must not
-//! meet. A copy that has begun is finished, whoever asked for it goes away.
+//! There is one copy at a time: it reads and writes as fast as the disk allows, and two of the same name would collide. A copy that has
+//! begun is finished even if its client goes away.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,19 @@ use tokio::sync::Mutex;
 
 use crate::configuration::Configuration;
 
-/// The setting that says where they are made.
+/// The setting of the directory.
 const KEY: &str = "backup-directory";
 
-/// Makes backups in a directory.
 #[derive(Debug)]
 pub(crate) struct Backups {
     store: EmbeddedStore,
     directory: PathBuf,
-    /// Held by the copy that is being made.
+    /// Held by the running copy.
     turn: Arc<Mutex<()>>,
 }
 
 impl Backups {
-    /// Makes the directory if it is not there, for its owner alone: documents will be in it, and the keys of users.
+    /// Creates a missing directory for its owner alone, because it will hold documents and the keys of users.
     pub(crate) fn open(
         store: EmbeddedStore,
         data: &Path,

@@ -1,8 +1,7 @@
-//! Where a setting comes from: flags before environment before file before defaults.
+//! The configuration: flags override the environment, which overrides the file, which overrides the defaults.
 //!
-//! Each source is a table from keys to values, of any of which a source may say nothing. The tables are laid over each
-//! other key by key, the origin of each value kept, and the result read as [`Settings`]. So one piece of code serves all
-//! settings, and `handfast config` can say of each where it is from:
+//! Each source is a table from keys to values. The tables are merged key by key, with the origin of each value, and read as [`Settings`]. So
+//! one piece of code serves all settings, and `handfast config` shows the origin of each:
 //!
 //! ```text
 //! default       data = "handfast-data"   listen = "127.0.0.1:27017"   cache-bytes = "64MiB"  ..
@@ -15,10 +14,10 @@
 //!
 //! Mistakes name their key and their source: the flag, the variable, or the line of the file.
 
+mod explicit;
 mod file;
-mod given;
-mod place;
 mod settings;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod unknown;
@@ -30,40 +29,40 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-pub(crate) use given::Given;
-pub(crate) use place::{NamedStore, Stores};
+pub(crate) use explicit::ExplicitSettings;
 pub(crate) use settings::{OPTIONAL, Settings};
+pub(crate) use stores::{NamedStore, Stores};
 pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
-/// The file that is read, if it is there, when none is named.
+/// The default file, which may be missing.
 pub(crate) const DEFAULT_FILE: &str = "handfast.toml";
 
-/// The variable that names the file, when no flag does.
+/// The variable that names the file without a flag.
 const FILE_VARIABLE: &str = "HANDFAST_CONFIG";
 
-/// The variable that names a running server to the commands that ask one, when no flag does.
+/// The variable that names a running server without a flag.
 pub(crate) const URI_VARIABLE: &str = "HANDFAST_URI";
 
-/// How the names of all our variables begin.
+/// The prefix of all variables.
 pub(crate) const PREFIX: &str = "HANDFAST_";
 
-/// Who set a value.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
     File {
         path: PathBuf,
-        /// From 1.
+        /// Counts from 1.
         line: usize,
     },
-    /// The variable's name.
+    /// The name of the variable.
     Environment(String),
     /// The flag with its dashes.
     Flag(String),
 }
 
 impl Origin {
-    /// The kind alone, for JSON.
+    /// Returns the kind alone, for JSON.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Origin::Default => "default",
@@ -88,7 +87,7 @@ impl fmt::Display for Origin {
 /// A mistake in the configuration.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Mistake {
-    /// Not usage: the file may be there the next time.
+    /// The file may exist the next time: no usage error.
     #[error("cannot read the configuration file {} (from {origin}): {reason}", path.display())]
     Unreadable { path: PathBuf, origin: Origin, reason: String },
     #[error("{}, line {line}, column {column}: {reason}", path.display())]
@@ -101,31 +100,31 @@ pub(crate) enum Mistake {
     Flags { reason: String },
 }
 
-/// A remark on each variable of the environment that looks like a setting and is none.
+/// Returns a remark on each variable of the environment that looks like a setting and is none.
 pub(crate) fn unknown_variables() -> Vec<String> {
     let variables = std::env::vars_os();
     unknown::remarks(variables.map(|(name, value)| [name, value].map(|text| text.to_string_lossy().into_owned())))
 }
 
-/// The environment variable of a key.
+/// Returns the environment variable of a key.
 pub(crate) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('-', "_").to_uppercase())
 }
 
-/// What is in force, and why.
+/// The settings in force, with their origins.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) settings: Settings,
-    /// Of each key that has a value.
+    /// The origin of each key that has a value.
     values: BTreeMap<String, (Value, Origin)>,
 }
 
 impl Configuration {
-    /// Reads the environment and the file, and lays what is given over them.
+    /// Reads the environment and the file, and merges them under the flags.
     ///
     /// # Errors
-    /// A named file that cannot be read; an unknown key; a value of the wrong kind or out of range.
-    pub(crate) fn load(file: Option<&Path>, mut given: Given) -> Result<Self, Mistake> {
+    /// A named file cannot be read; a key is unknown; a value has the wrong type or is out of range.
+    pub(crate) fn load(file: Option<&Path>, mut given: ExplicitSettings) -> Result<Self, Mistake> {
         given.add_environment(|name| std::env::var_os(name))?;
         let flag = file.map(|path| (path.to_owned(), Origin::Flag("--config".to_owned())));
         let named = flag.or_else(|| {
@@ -143,7 +142,7 @@ impl Configuration {
     }
 
     /// The pure part of [`Configuration::load`].
-    fn lay(file: Option<(&Path, &str)>, given: Given) -> Result<Self, Mistake> {
+    fn lay(file: Option<(&Path, &str)>, given: ExplicitSettings) -> Result<Self, Mistake> {
         let defaults = table(&Settings::default());
         let mut values: BTreeMap<String, (Value, Origin)> =
             defaults.iter().map(|(key, value)| (key.clone(), (value.clone(), Origin::Default))).collect();
@@ -152,7 +151,7 @@ impl Configuration {
         }
         values.extend(given.into_values());
 
-        // One by one over the defaults, so that a mistake is told with its key and origin.
+        // Each value alone over the defaults, so that an error names its key and origin.
         for (key, (value, origin)) in &values {
             let mut one = defaults.clone();
             one.insert(key.clone(), value.clone());
@@ -169,7 +168,7 @@ impl Configuration {
         Ok(Configuration { settings, values })
     }
 
-    /// The same with another port at the host that is in force.
+    /// Replaces the port of the address to listen at.
     #[must_use]
     pub(crate) fn with_port(mut self, port: u16) -> Self {
         let listen = &self.settings.listen;
@@ -181,10 +180,7 @@ impl Configuration {
         self
     }
 
-    /// The same, if there is an address to listen at: a host alone is none, unless `--port` has made it one.
-    ///
-    /// # Errors
-    /// No host, or no port.
+    /// Fails without a host and a port to listen at; `--port` may have added the port.
     pub(crate) fn with_address(self) -> Result<Self, Mistake> {
         match settings::check_listen(&self.settings.listen) {
             Ok(()) => Ok(self),
@@ -192,12 +188,12 @@ impl Configuration {
         }
     }
 
-    /// What is wrong with a value that only its use has shown.
+    /// Returns the error for a value that proved wrong in its use.
     pub(crate) fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
         Mistake::Value { key: key.to_owned(), origin: self.origin(key).clone(), reason: reason.into() }
     }
 
-    /// Each key with its value, if it has one, and its origin, by name. Secrets are left out of the values.
+    /// Returns each key with its value, if it has one, and its origin, by name. Values are without secrets.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Option<Value>, &Origin)> {
         keys().into_iter().map(|key| {
             let entry = self.values.get(&key);
@@ -211,7 +207,7 @@ impl Configuration {
         })
     }
 
-    /// Who set a key.
+    /// Returns the origin of a key.
     pub(crate) fn origin(&self, key: &str) -> &Origin {
         self.values.get(key).map_or(&Origin::Default, |(_, origin)| origin)
     }
@@ -223,7 +219,7 @@ impl Settings {
     }
 }
 
-/// All keys, by name.
+/// Returns all keys, by name.
 pub(crate) fn keys() -> Vec<String> {
     let mut keys: Vec<String> = table(&Settings::default()).into_iter().map(|(key, _)| key).collect();
     keys.extend(OPTIONAL.map(str::to_owned));
@@ -231,7 +227,7 @@ pub(crate) fn keys() -> Vec<String> {
     keys
 }
 
-/// The keys that have a default, with it as people write it on the command line.
+/// Returns the keys with a default, and the default as it is written on the command line.
 pub(crate) fn defaults() -> impl Iterator<Item = (String, String)> {
     table(&Settings::default()).into_iter().map(|(key, value)| match value {
         Value::String(text) => (key, text),
@@ -239,7 +235,7 @@ pub(crate) fn defaults() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// The settings as a table. The defaults are plain strings and numbers, which a table always holds.
+/// Returns the settings as a table; defaults are strings and numbers, which a table can hold.
 fn table(settings: &Settings) -> Table {
     Table::try_from(settings).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
-//! What the program says: reports on standard output, errors and progress on standard error.
+//! All output of the program: reports on standard output, errors and progress on standard error.
 //!
-//! Only here does anything print. With `--json` standard output holds JSON alone; with `--quiet` nothing. Progress is for
-//! people at a terminal.
+//! No other module prints. With `--json` standard output holds JSON alone; with `--quiet` nothing. Progress is for people at a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -10,13 +9,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::advice;
-use crate::arguments::OutputFlags;
+use crate::flags::OutputFlags;
 use crate::listing::Listing;
 
 #[cfg(test)]
 mod tests;
 
-/// How much is said, and in which form.
+/// The form and amount of output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     json: bool,
@@ -59,14 +58,14 @@ impl Console {
         Ok(())
     }
 
-    /// Says something beside a report.
+    /// Writes a remark beside a report, unless --quiet is set.
     pub(crate) fn remark(self, text: &str) {
         if !self.quiet {
             write_remark(text);
         }
     }
 
-    /// A sign that something is done of which nobody knows how far it is; it draws only for people.
+    /// Returns a spinner, which is drawn only at a terminal.
     pub(crate) fn spinner(self, what: &'static str) -> ProgressBar {
         let style = ProgressStyle::with_template(&format!("{what} {{spinner}} {{elapsed}}"));
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -80,7 +79,7 @@ impl Console {
         if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
     }
 
-    /// A progress bar; it draws only for people. A length of 0 is a spinner that counts.
+    /// Returns a progress bar, which is drawn only at a terminal. A length of 0 is a spinner that counts.
     pub(crate) fn progress(self, what: &'static str, unit: &'static str, length: u64) -> ProgressBar {
         let (length, template) = match length {
             0 => (None, format!("{what} {{spinner}} {{human_pos}} {unit} {{per_sec}} {{elapsed}} {{msg}}")),
@@ -94,10 +93,10 @@ impl Console {
     }
 }
 
-/// How often a spinner turns that nobody moves.
+/// The pace of a spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writes to standard output. A reader that went away (`| head`) is no error.
+/// Writes to standard output. A closed pipe (`| head`) is no error.
 pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -106,17 +105,17 @@ pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One line on standard error, whatever the error holds, with what to do about it.
+/// Writes an error as one line on standard error, with advice.
 pub(crate) fn write_error(error: &anyhow::Error) {
     let mut line = one_line(&chain(error));
     if let Some(advice) = advice::of(error) {
         line = format!("{line}; {advice}");
     }
-    // Nowhere left to say it if this fails.
+    // A failure of standard error cannot be reported.
     let _ = writeln!(io::stderr(), "handfast: {line}");
 }
 
-/// The error and its causes, without those that the text before them tells already.
+/// Returns the error and its causes, without causes that the text already contains.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -131,7 +130,7 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-/// A remark on standard error.
+/// Writes a remark on standard error.
 pub(crate) fn write_remark(text: &str) {
     let _ = writeln!(io::stderr(), "handfast: {}", one_line(text));
 }

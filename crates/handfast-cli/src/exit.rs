@@ -1,4 +1,4 @@
-//! How a command ends, for the shell.
+//! Exit codes.
 
 use std::process::ExitCode;
 
@@ -10,13 +10,12 @@ use crate::configuration::Mistake;
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what it was asked for.
     Good = 0,
     /// The operation failed.
     Failed = 1,
-    /// It was asked wrongly. The parser of the command line uses the same code.
+    /// The arguments or settings are wrong. The parser of the command line uses the same code.
     Usage = 2,
-    /// A guarantee did not hold: damage was found. Or nobody can say, as not everything can be seen.
+    /// A guarantee did not hold, such as damage that was found; or the command cannot see enough to tell.
     GuaranteeBroken = 3,
 }
 
@@ -26,18 +25,18 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that is the caller's mistake.
+/// An error in the arguments or settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// A command cannot see all that it is to judge or to change: it says what it misses, instead of a verdict on the rest or a guess.
+/// The error of a command that cannot see all that it has to check or change: it names what is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CannotSee(pub(crate) String);
 
 impl Exit {
-    /// The code that an error stands for, wherever in its chain the reason is.
+    /// Returns the exit code of an error, wherever in its chain the reason is.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let mut chain = error.chain();
         chain
@@ -62,17 +61,17 @@ fn is_within_store(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(|error| matches!(error, Embedded::WithinStore { .. }))
 }
 
-/// Whether the settings that were said are not the recorded ones.
+/// Returns whether flags contradict the recorded settings.
 fn contradicts_record(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(|error| matches!(error, handfast_patterns::Error::OtherSettings { .. }))
 }
 
-/// Whether it is what was asked for that is wrong: a file that cannot be read may be there the next time.
+/// Returns whether the configuration is wrong; an unreadable file may be readable the next time.
 fn is_usage(mistake: &Mistake) -> bool {
     !matches!(mistake, Mistake::Unreadable { .. })
 }
 
-/// Whether the store says that what is stored is not what was written.
+/// Returns whether the store reports damaged data.
 fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
     let embedded = cause.downcast_ref::<Embedded>();
     let store = cause.downcast_ref::<handfast_store::Error>().or_else(|| match cause.downcast_ref() {

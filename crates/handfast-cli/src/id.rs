@@ -1,4 +1,4 @@
-//! Ids of documents, as people write them on a command line and read them in a table.
+//! Ids of documents in the notation of command line and tables.
 //!
 //! ```text
 //! order-7                        a text
@@ -32,14 +32,14 @@ impl FromStr for Id {
         }
         match serde_json::from_str::<Value>(text) {
             Ok(value) => Bson::try_from(value).map(Id).map_err(|error| format!("'{text}' is no id: {error}")),
-            // What begins as JSON was meant to be.
+            // A text that begins like JSON is meant as JSON.
             Err(error) if text.starts_with(['{', '[', '"']) => Err(format!("'{text}' is no id: {error}")),
             Err(_) => Ok(Id(Bson::String(text.to_owned()))),
         }
     }
 }
 
-/// An id as [`Id`] reads it.
+/// Returns an id in the notation that [`Id`] reads.
 pub(crate) fn shown(id: &Bson) -> String {
     match id {
         Bson::ObjectId(id) => id.to_hex(),
@@ -48,7 +48,7 @@ pub(crate) fn shown(id: &Bson) -> String {
     }
 }
 
-/// A value as relaxed Extended JSON.
+/// Returns a value as relaxed Extended JSON.
 pub(crate) fn extended(value: &Bson) -> Value {
     value.clone().into_relaxed_extjson()
 }

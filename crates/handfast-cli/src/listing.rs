@@ -1,4 +1,4 @@
-//! Lists: a table for people, a line of JSON each for programs.
+//! Lists: a table for people, a line of JSON for each row for programs.
 
 #[cfg(test)]
 mod tests;
@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Characters of one cell that others follow; the rest is cut. The whole of it is in JSON, and in `show`.
+/// Characters of a cell before the last one; the rest is cut. JSON and `show` have all of it.
 const CELL_CHARACTERS_MAX: usize = 60;
 
-/// A list that is being made.
+/// Names that an error lists.
+const NAMES_SHOWN_MAX: usize = 20;
+
+/// A list under construction.
 #[derive(Debug)]
 pub(crate) struct Listing {
     heading: Vec<String>,
@@ -25,7 +28,7 @@ impl Listing {
         Listing { heading, rows: Vec::new(), lines: Vec::new(), more: false }
     }
 
-    /// Adds what is one row for people, and one line for programs.
+    /// Adds a row for people, and its line for programs.
     pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>, line: Value) {
         let mut cells: Vec<String> = cells.into_iter().map(|cell| one_line(&cell)).collect();
         let before_last = cells.len().saturating_sub(1);
@@ -34,7 +37,7 @@ impl Listing {
         self.lines.push(line);
     }
 
-    /// Keeps as many as were asked for; one more was looked for, to know whether there is.
+    /// Keeps `limit` rows, and notes whether there were more.
     #[must_use]
     pub(crate) fn bounded(mut self, limit: u32) -> Self {
         let limit = limit as usize;
@@ -44,7 +47,7 @@ impl Listing {
         self
     }
 
-    /// Whether there was more than was asked for.
+    /// Returns whether there were more rows than the limit.
     pub(crate) fn has_more(&self) -> bool {
         self.more
     }
@@ -53,7 +56,7 @@ impl Listing {
         &self.lines
     }
 
-    /// The table; `none` if it is empty.
+    /// Returns the table; `none` if it is empty.
     pub(crate) fn table(&self) -> String {
         if self.rows.is_empty() {
             return "none".to_owned();
@@ -84,7 +87,7 @@ fn cut(cell: &mut String) {
     }
 }
 
-/// A length of time for people: the two largest units of it.
+/// Returns a duration in its two largest units.
 pub(crate) fn age(age: Duration) -> String {
     let rounded = match age.as_secs() {
         0 => Duration::from_millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
@@ -92,4 +95,14 @@ pub(crate) fn age(age: Duration) -> String {
     };
     let text = humantime::format_duration(rounded).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the names that exist, for an error about a missing one.
+pub(crate) fn listed(names: &[String]) -> String {
+    match names.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is {}", names[0]),
+        2..=NAMES_SHOWN_MAX => format!("there are {}", names.join(", ")),
+        all => format!("there are {} and {} more", names[..NAMES_SHOWN_MAX].join(", "), all - NAMES_SHOWN_MAX),
+    }
 }

@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use self::repeats::Repeats;
 use crate::configuration::{LogFormat, LogLevel};
 
-/// Starts the log. Called once; a second call changes nothing.
+/// Starts the log; a second call changes nothing.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
     let lines = Repeats::new(Arc::new(SystemClock::new()));
     let builder = tracing_subscriber::fmt().with_max_level(LevelFilter::from(level)).with_writer(move || lines.clone());

@@ -1,37 +1,32 @@
 //! The program `handfast`: the only place that knows the server *and* the stores, and puts them together.
 //!
-//! In reading order: [`arguments`] is the command line, [`configuration`] lays it over environment, file and defaults,
-//! [`command`] has a file for each command, [`console`] is all that prints, [`exit`] turns what went wrong into a code, and [`advice`]
+//! In reading order: [`command`] has the command line and a folder for each command, [`flags`] what several of them take,
+//! [`configuration`] lays flags over environment, file and defaults, [`console`] is all that prints, [`exit`] turns what went wrong into a code, and [`advice`]
 //! into what to do.
 //!
 //! It is not a library: nothing may use it (a test keeps it so), and what it does with documents is in the crates below.
 
 mod advice;
-mod arguments;
 mod backups;
-mod bank;
-mod bench;
 mod command;
 mod configuration;
 mod console;
-mod dump;
 mod exit;
+mod flags;
 mod id;
 mod listing;
 mod logging;
-mod pattern;
 mod scratch;
+mod setup;
 mod shutdown;
 mod store;
-mod transactions;
-mod transfer;
 mod unfinished;
 
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use crate::arguments::Arguments;
+use crate::command::arguments::{self, Arguments};
 use crate::exit::Exit;
 
 #[global_allocator]

@@ -1,19 +1,16 @@
-//! A directory for as long as a command works.
+//! Scratch directories.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// A directory of this process in another one; gone with this value.
+/// A scratch directory of this process, which is removed when this value is dropped.
 pub(crate) struct Scratch {
     pub(crate) path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes it, for what this command does.
-    ///
-    /// # Errors
-    /// Nothing can be made there.
+    /// Creates a directory in `parent`; its name contains the command.
     pub(crate) fn create(parent: &Path, command: &str) -> Result<Self> {
         let path = parent.join(format!("handfast-{command}-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -23,7 +20,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to tell; the name says what it is.
+        // There is no way to report it; the name tells what the rest is.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -7,37 +7,36 @@ use tokio::sync::watch;
 
 use crate::exit::Exit;
 
-/// What is said when somebody asks to stop.
+/// The message at the first signal.
 pub(crate) const STOPPING: &str = "stopping; once more stops at once";
 
-/// Says when to stop.
+/// Receives the request to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Shutdown(watch::Receiver<bool>);
 
 impl Shutdown {
-    /// From here on signals no longer end the process by themselves. The first one is told at once, also if
-    /// nobody looks for it yet.
+    /// Takes over the signals, and calls `tell` at the first one.
     ///
     /// # Errors
-    /// The system has no room for signal handlers.
+    /// The system refuses the signal handlers.
     pub(crate) fn listen(tell: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (sender, receiver) = watch::channel(false);
         tokio::spawn(async move {
             signals.next().await;
             tell();
-            // Nobody may be waiting any more; then the process ends anyway.
+            // The receiver may be gone; then the process ends anyway.
             let _ = sender.send(true);
             signals.next().await;
-            // What is acknowledged is on disk, and the store is made to be killed: nothing needs a destructor.
+            // Acknowledged writes are on disk, and the store survives a kill: no destructor is needed.
             std::process::exit(Exit::Failed as i32);
         });
         Ok(Shutdown(receiver))
     }
 
-    /// Ready once somebody asked to stop.
+    /// Returns after the first signal.
     pub(crate) async fn requested(mut self) {
-        // The sender lives as long as the process listens; without it nobody can ask.
+        // Without the sender there is no signal to wait for.
         if self.0.wait_for(|stop| *stop).await.is_err() {
             std::future::pending::<()>().await;
         }

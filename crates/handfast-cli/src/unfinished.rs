@@ -1,4 +1,4 @@
-//! A file that has its name only once it is whole: until then it is `FILE.unfinished`, which a process that was killed leaves behind.
+//! Files that get their name once they are complete: until then a file is `FILE.unfinished`, which a killed process leaves behind.
 
 #[cfg(test)]
 mod tests;
@@ -10,27 +10,27 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// A file that is being written. One that is dropped before it is finished is removed.
+/// A file that is being written, which is removed if it is dropped before it is finished.
 #[derive(Debug)]
 pub(crate) struct UnfinishedFile {
-    /// Locked, so that no other process takes it for one that was left.
+    /// Locked, so that no other process takes it for the rest of a killed one.
     out: Option<BufWriter<File>>,
-    passing: Passing,
+    paths: Paths,
 }
 
-/// Where it is until it is finished.
+/// The final and the temporary name of the file.
 #[derive(Debug)]
-struct Passing {
+struct Paths {
     target: PathBuf,
-    /// None if the target is a pipe or a device, which is written to as it is.
+    /// None for a pipe or a device, which is written to directly.
     unfinished: Option<PathBuf>,
 }
 
 impl UnfinishedFile {
-    /// Begins a file that is not there yet.
+    /// Begins a new file.
     ///
     /// # Errors
-    /// It is there; another process is writing it; a file system that fails.
+    /// The file exists; another process is writing it; the file system fails.
     pub(crate) fn create_new(target: &Path) -> Result<Self> {
         if target.symlink_metadata().is_ok() {
             bail!("cannot write {}: there is a file of this name", target.display());
@@ -38,20 +38,20 @@ impl UnfinishedFile {
         UnfinishedFile::begin(target.to_owned())
     }
 
-    /// Begins a file that takes the place of the one that is there, if there is one. A pipe or a device is written to as it is.
+    /// Begins a file that replaces the existing one. A pipe or a device is written to directly.
     ///
     /// # Errors
-    /// Another process is writing it; a file system that fails.
+    /// Another process is writing it; the file system fails.
     pub(crate) fn replace(target: &Path) -> Result<Self> {
         match fs::metadata(target) {
-            // A link stays one. What is under /dev is what somebody else has opened.
+            // A link stays a link. Files under /dev were opened by the parent process.
             Ok(found) if found.is_file() && !target.starts_with("/dev") => {
                 UnfinishedFile::begin(target.canonicalize().with_context(|| at(target))?)
             }
             Ok(_) => {
                 let out = OpenOptions::new().write(true).open(target).with_context(|| at(target))?;
-                let passing = Passing { target: target.to_owned(), unfinished: None };
-                Ok(UnfinishedFile { out: Some(BufWriter::new(out)), passing })
+                let paths = Paths { target: target.to_owned(), unfinished: None };
+                Ok(UnfinishedFile { out: Some(BufWriter::new(out)), paths })
             }
             Err(_) => UnfinishedFile::begin(target.to_owned()),
         }
@@ -63,7 +63,7 @@ impl UnfinishedFile {
         unfinished.push(".unfinished");
         let path = target.with_file_name(unfinished);
         let failed = || at(&target);
-        // What was left by a process that was killed is written over, once nobody else has it.
+        // The rest of a killed process is overwritten, unless another process has locked it.
         let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path).with_context(failed)?;
         let being_written = || format!("another process is writing {}", target.display());
         match file.try_lock() {
@@ -78,15 +78,12 @@ impl UnfinishedFile {
         ensure!(fs::symlink_metadata(&path).is_ok_and(is_ours), being_written());
         file.set_len(0).with_context(failed)?;
         let out = Some(BufWriter::new(file));
-        Ok(UnfinishedFile { out, passing: Passing { unfinished: Some(path), target } })
+        Ok(UnfinishedFile { out, paths: Paths { unfinished: Some(path), target } })
     }
 
-    /// Makes what was written durable, and gives the file its name.
-    ///
-    /// # Errors
-    /// A file system that fails.
+    /// Syncs the file, and renames it.
     pub(crate) fn finish(mut self) -> Result<()> {
-        let Passing { target, unfinished } = &mut self.passing;
+        let Paths { target, unfinished } = &mut self.paths;
         let Some(out) = self.out.take() else { return Ok(()) };
         let failed = || at(target);
         let file = out.into_inner().map_err(IntoInnerError::into_error).with_context(failed)?;
@@ -112,10 +109,10 @@ impl Write for UnfinishedFile {
     }
 }
 
-impl Drop for Passing {
+impl Drop for Paths {
     fn drop(&mut self) {
         if let Some(unfinished) = &self.unfinished {
-            // Nobody is left to tell; the name says what it is.
+            // There is no way to report it; the name tells what the rest is.
             let _ = fs::remove_file(unfinished);
         }
     }

@@ -1,4 +1,4 @@
-//! The configuration file: text to values, each with the line that its key stands in.
+//! Reads the configuration file: values with the lines of their keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,10 @@ use toml::{Spanned, Value};
 
 use super::{Mistake, Origin, keys, one_line, unknown};
 
-/// The values of a file by key.
+/// Returns the values of a file by key.
 ///
 /// # Errors
-/// Text that is no TOML; a key that no setting has.
+/// The text is no TOML; a key is unknown.
 pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<String, (Value, Origin)>, Mistake> {
     let parsed: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| {
         let (line, column) = position(text, error.span().map_or(0, |span| span.start));
@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<String, (Value, O
     Ok(values)
 }
 
-/// Line and column of a byte, both from 1; the column in characters.
+/// Returns line and column of a byte, both from 1; the column in characters.
 fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let (line, column) = (before.matches('\n').count(), before.rsplit('\n').next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The settings themselves: what they are when nobody says anything, and what must hold of them.
+//! The settings, their defaults and their checks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Routes, Stores};
+use super::stores::{Routes, Stores};
 use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
-/// Everything that can be configured, in force. A field's name with dashes is its key in the file, its flag, and, in
-/// capitals after `HANDFAST_`, its environment variable.
+/// The settings in force. A field's name with dashes is its key in the file, its flag, and, in capitals after `HANDFAST_`, its environment
+/// variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Settings {
@@ -65,17 +65,17 @@ pub(crate) struct Settings {
     pub(crate) log_level: LogLevel,
 }
 
-/// The settings that have no default: absent until somebody sets them.
+/// The settings without a default.
 pub(crate) const OPTIONAL: [&str; 8] =
     ["store", "route", "backup-directory", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
 
 impl Default for Settings {
-    /// What the libraries say where they say something, so that there is one place for each number.
+    /// Takes the libraries' defaults where they have one, so that each number stands in one place.
     fn default() -> Self {
         let store = handfast_embedded::Options::default();
         let server = handfast_server::Options::default();
         Settings {
-            // Not `data`: a directory of that name may well be there already and hold something else.
+            // Not `data`: a directory of that name often exists and holds something else.
             data: PathBuf::from("handfast-data"),
             durability: Durability::Journaled,
             cache_bytes: Bytes(store.cache_bytes),
@@ -90,7 +90,7 @@ impl Default for Settings {
             sole_writer: false,
             store_timeout: Span(STORE_TIMEOUT),
             snapshot_lease: Span(handfast_txn::percolator::LEASE_TTL),
-            // MongoDB's port; nobody else can reach it.
+            // MongoDB's port, on loopback alone.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
             auth: server.authentication,
@@ -137,7 +137,7 @@ fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// What is wrong with an address to listen at, before anybody looks for the host.
+/// Checks the form of an address to listen at, without resolving the host.
 pub(super) fn check_listen(listen: &str) -> Result<(), String> {
     let wrong = |advice: String| Err(format!("'{listen}' is no address (HOST:PORT){advice}"));
     match listen.rsplit_once(':') {
@@ -150,16 +150,16 @@ pub(super) fn check_listen(listen: &str) -> Result<(), String> {
     }
 }
 
-/// Whether drivers can dial this.
+/// Returns whether drivers can connect to this address.
 fn is_host_and_port(text: &str) -> bool {
     let parts = text.rsplit_once(':');
     parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 impl Settings {
-    /// What must hold of each value by itself: it is asked with one value over the defaults.
+    /// Checks each value by itself; it is called with one value over the defaults.
     pub(super) fn check(&self) -> Result<(), String> {
-        /// Less than this and the engine would spend its time on flushing.
+        /// With less, the engine would spend its time on flushing.
         const ENGINE_BYTES_MIN: Bytes = Bytes(1 << 20);
         /// A sort of some small documents must be possible.
         const SORT_BYTES_MIN: Bytes = Bytes(64 << 10);

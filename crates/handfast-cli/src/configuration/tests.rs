@@ -5,12 +5,12 @@ use std::path::Path;
 use clap::Parser;
 
 use super::*;
-use crate::arguments::{Arguments, Command};
+use crate::command::arguments::{Arguments, Command};
 
-/// What flags and the environment give, as the program reads them.
-fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Given, Mistake> {
+/// Returns the settings of flags and environment as the program reads them.
+fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<ExplicitSettings, Mistake> {
     let Command::Config(parsed) = parse(arguments).unwrap().command else { panic!("config") };
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     given.add(&parsed.settings.store)?;
     given.add(&parsed.settings.remote)?;
     given.add(&parsed.settings.server)?;
@@ -37,7 +37,7 @@ fn file(line: usize) -> Origin {
 
 #[test]
 fn without_anything_the_defaults_are_in_force() {
-    let configuration = Configuration::lay(None, Given::default()).unwrap();
+    let configuration = Configuration::lay(None, ExplicitSettings::default()).unwrap();
     assert_eq!(configuration.settings, Settings::default());
     assert!(configuration.entries().all(|(.., origin)| *origin == Origin::Default));
 }
@@ -182,7 +182,7 @@ fn mistakes_of_the_file_name_their_place() {
 
 #[test]
 fn a_variable_that_is_no_text_is_named() {
-    let mut given = Given::default();
+    let mut given = ExplicitSettings::default();
     let variable = |name: &str| (name == "HANDFAST_DATA").then(|| OsString::from_vec(vec![0xff]));
     let mistake = given.add_environment(variable).unwrap_err().to_string();
     assert_eq!(mistake, "data (from environment HANDFAST_DATA): it is not UTF-8");
@@ -197,7 +197,7 @@ fn a_wrong_value_that_a_flag_replaces_is_not_read() {
 
 #[test]
 fn a_named_file_must_be_there() {
-    let mistake = Configuration::load(Some(Path::new("/nowhere/h.toml")), Given::default()).unwrap_err();
+    let mistake = Configuration::load(Some(Path::new("/nowhere/h.toml")), ExplicitSettings::default()).unwrap_err();
     assert!(
         mistake.to_string().starts_with("cannot read the configuration file /nowhere/h.toml (from flag --config): "),
         "{mistake}"

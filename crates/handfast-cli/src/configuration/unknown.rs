@@ -1,24 +1,23 @@
-//! Variables that look like settings and are none: nobody is to believe that they are in force.
+//! Remarks on variables that look like settings and are none.
 //!
-//! They are remarked on, not refused: other programs put variables of such names into an environment, too. Kubernetes and
-//! Docker describe a service `handfast` with `HANDFAST_PORT=tcp://10.0.0.1:27017`, `HANDFAST_SERVICE_HOST` and the like,
-//! in every container beside it.
+//! They are not refused, because other programs set variables with such names: Kubernetes and Docker describe a service `handfast` with
+//! `HANDFAST_PORT=tcp://10.0.0.1:27017`, `HANDFAST_SERVICE_HOST` and the like in the other containers.
 
 use super::{FILE_VARIABLE, PREFIX, URI_VARIABLE, keys, variable};
 
-/// What this project's own tests and tools read.
+/// The prefix of variables of this project's tests and tools.
 const OF_TESTS: [&str; 10] =
     ["BINARY", "CASES", "FLIPS", "KILL", "MODEL", "ORDERS", "OUTAGE", "SIM_", "TEST_", "WRITE_DOCS"];
-/// What describes a service of this name to its neighbours.
+/// Variables that describe a service of this name to other containers.
 const OF_NEIGHBOURS: [&str; 4] = ["ENV_", "NAME", "PORT_", "SERVICE_"];
-/// The short form that `serve` takes as a flag alone.
+/// The short form of a setting, which is a flag of `serve` alone.
 const PORT: &str = "PORT";
 /// Names that are less alike than this (Jaro-Winkler, 1 is the same) are not suggested.
 const ALIKE_MIN: f64 = 0.85;
-/// Where all are told.
+/// The advice where to find all settings.
 const ALL: &str = "`handfast config` prints all there are";
 
-/// A remark on each variable that would be taken for a setting. A variable is its name and its value.
+/// Returns a remark on each variable that looks like a setting. A variable is its name and its value.
 pub(super) fn remarks(variables: impl Iterator<Item = [String; 2]>) -> Vec<String> {
     let mut known: Vec<String> = keys().iter().map(|key| variable(key)).collect();
     known.extend([FILE_VARIABLE, URI_VARIABLE].map(str::to_owned));
@@ -42,7 +41,7 @@ fn remark(name: &str, value: &str, known: &[String]) -> Option<String> {
     Some(format!("the environment variable {name} is no setting and has no effect; {advice}"))
 }
 
-/// What to do about a key of a file that no setting has.
+/// Returns advice on an unknown key of a file.
 pub(super) fn advice_on_key(key: &str, known: &[String]) -> String {
     match alike(key, known) {
         _ if key.eq_ignore_ascii_case(PORT) => "listen = \"HOST:PORT\" has the port".to_owned(),
@@ -51,7 +50,7 @@ pub(super) fn advice_on_key(key: &str, known: &[String]) -> String {
     }
 }
 
-/// The known name that is most like this one, whichever way its words are joined.
+/// Returns the known name that is most like this one, however its words are joined.
 fn alike<'k>(name: &str, known: &'k [String]) -> Option<&'k String> {
     let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).replace('_', "-").to_uppercase();
     let name = rest(name);

@@ -18,7 +18,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("a size such as 256MiB or 1GB is expected, not '{text}'");
-        // The library takes a minus sign for a very large number and rounds down what is no whole byte.
+        // The library reads a minus sign as a very large number, and rounds fractions of a byte down.
         if text.contains(['-', '+']) {
             return Err(wrong());
         }
@@ -27,7 +27,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Exact: in the largest unit of which it is a multiple.
+    /// Writes the exact size in the largest unit of which it is a multiple.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
             Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
@@ -95,26 +95,24 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// Where a server is, and how to log in there: `mongodb://user:password@host:27017/?tls=true`.
-///
-/// It is read and written as it is, and shown without user, password and options.
+/// The address of a server, with its login: `mongodb://user:password@host:27017/?tls=true`. It is shown without user, password and options.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct ConnectionString(String);
 
 impl ConnectionString {
-    /// With its secrets.
+    /// Returns the text with its secrets.
     pub(crate) fn secret(&self) -> &str {
         &self.0
     }
 
-    /// Whether it names a user, whose name and password are not shown.
+    /// Returns whether it contains a user and a password, which are not shown.
     pub(crate) fn has_login(&self) -> bool {
         let after = self.0.split_once("://").map_or(self.0.as_str(), |(_, after)| after);
         after.split(['/', '?']).next().is_some_and(|hosts| hosts.contains('@'))
     }
 
-    /// Whether it is one.
+    /// Checks that the text is a connection string.
     pub(crate) fn check(&self) -> Result<(), String> {
         handfast_mongodb::shown(&self.0).map(|_| ()).map_err(|error| error.to_string())
     }
@@ -123,7 +121,7 @@ impl ConnectionString {
 impl FromStr for ConnectionString {
     type Err = std::convert::Infallible;
 
-    /// Anything: the parser of flags would show what it refuses.
+    /// Accepts any text: the parser of flags would print what it refuses, with its secrets.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(ConnectionString(text.to_owned()))
     }
@@ -169,7 +167,7 @@ impl From<Durability> for handfast_store::Durability {
     }
 }
 
-/// What the server says it is.
+/// The kind of deployment that the server presents to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Topology {
@@ -181,7 +179,7 @@ pub(crate) enum Topology {
     Mongos,
 }
 
-/// What a line of the log looks like.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -191,7 +189,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// From which level on the log is written.
+/// The lowest level that the log contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {

@@ -1,4 +1,4 @@
-//! Lines of the log that say the same again and again, written once and counted.
+//! Writes repeated lines of the log once, and counts the repetitions.
 //!
 //! ```text
 //! 10:00:00 WARN a server is out of reach server="a:1"                             written
@@ -9,7 +9,7 @@
 //!          10:00:12 INFO anything                                                 then the line
 //! ```
 //!
-//! A line with another number in it is another line. What is counted when the program ends is not told.
+//! A line with another number in it is another line. Counts that are left when the program ends are not written.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use handfast_store::Clock;
 
-/// How long a line is not written again.
+/// How long a repeated line is counted before it is written again.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Lines that are remembered; further ones are written as they come.
 const LINES_MAX: usize = 256;
@@ -40,7 +40,7 @@ impl Repeats {
 
 impl Write for Repeats {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // Nothing that holds it can panic half way. It is held while the line is written, so that lines stay in order.
+        // The lock is held while the line is written, so that lines stay in order.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = table.pass(line, self.clock.elapsed());
         io::stderr().write_all(&lines)?;
@@ -52,20 +52,20 @@ impl Write for Repeats {
     }
 }
 
-/// The lines of late, without their time.
+/// Recent lines, without their time.
 #[derive(Default)]
-struct Table(BTreeMap<Vec<u8>, Seen>);
+struct Table(BTreeMap<Vec<u8>, Occurrences>);
 
-/// When a line was written, and how often it came since.
-struct Seen {
+/// The time of the last writing of a line, and its repetitions since.
+struct Occurrences {
     at: Duration,
     counted: u64,
 }
 
 impl Table {
-    /// What is to be written when a line comes.
+    /// Returns the bytes to write for a line.
     fn pass(&mut self, line: &[u8], now: Duration) -> Vec<u8> {
-        // As JSON, the time is the first field; as text, the first word.
+        // The time is the first field of JSON, and the first word of text.
         let (separator, is_json) = if line.first() == Some(&b'{') { (b',', true) } else { (b' ', false) };
         let body_at = line.iter().position(|byte| *byte == separator).map_or(line.len(), |place| place + 1);
         let (time, body) = line.split_at(body_at);
@@ -85,7 +85,7 @@ impl Table {
             return lines;
         }
         if self.0.len() < LINES_MAX && body.len() <= LINE_BYTES_MAX {
-            self.0.insert(body.to_vec(), Seen { at: now, counted: 0 });
+            self.0.insert(body.to_vec(), Occurrences { at: now, counted: 0 });
         }
         lines.extend_from_slice(line);
         lines

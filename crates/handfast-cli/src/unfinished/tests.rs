@@ -12,7 +12,7 @@ fn a_file_has_its_name_once_it_is_whole() -> Result<()> {
     assert!(!target.exists() && left.exists());
     assert!(UnfinishedFile::create_new(&target).is_err_and(|error| error.to_string().contains("another process")));
     // As if the process were killed: its lock goes, and nothing is removed.
-    let Passing { unfinished, .. } = &mut file.passing;
+    let Paths { unfinished, .. } = &mut file.paths;
     *unfinished = None;
     drop(file);
     assert!(!target.exists() && left.exists());

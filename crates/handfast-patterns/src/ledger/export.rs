@@ -1,18 +1,34 @@
 //! Export: every entry as a line of JSON, or every change as a line of CSV.
 
-use std::fmt::Write as _;
-
 use bson::{Bson, Document, doc};
+use csv::{Terminator, WriterBuilder};
+use handfast_mql::Code;
+use handfast_store::Error as StoreError;
 use serde_json::{Value, json};
 
 use super::record::{Entry, EntryChange};
 use super::{Ledger, LedgerFields, Link, PAGE};
-use crate::Result;
 use crate::steps::Pages;
+use crate::{Error, Result};
 
-/// The first line of CSV.
-const CSV_HEADER: &str =
-    "entry,ts,proc,state,account,type,asset,value,hold,seqId,cachedBal,link,linked,reason,metadata";
+/// The columns of CSV.
+const CSV_COLUMNS: [&str; 15] = [
+    "entry",
+    "ts",
+    "proc",
+    "state",
+    "account",
+    "type",
+    "asset",
+    "value",
+    "hold",
+    "seqId",
+    "cachedBal",
+    "link",
+    "linked",
+    "reason",
+    "metadata",
+];
 
 /// How an export is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,23 +67,37 @@ impl Export<'_> {
     /// [`Error::Damaged`](crate::Error::Damaged) for a document that is not an entry.
     pub async fn next(&mut self) -> Result<Option<String>> {
         let page = self.pages.next().await?.unwrap_or_default();
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        let text = match self.format {
+            ExportFormat::Json => self.json_lines(&page)?,
+            ExportFormat::Csv => self.csv_lines(&page, is_first)?,
+        };
+        Ok((!text.is_empty()).then_some(text))
+    }
+
+    fn json_lines(&self, page: &[Document]) -> Result<String> {
         let mut text = String::new();
-        if !self.begun && self.format == ExportFormat::Csv {
-            text = format!("{CSV_HEADER}\r\n");
+        for document in page {
+            // Only what can be read as an entry is one.
+            self.ledger.read(document)?;
+            text.push_str(&exact(document, self.ledger.fields()).to_string());
+            text.push('\n');
         }
-        self.begun = true;
-        for document in &page {
-            match self.format {
-                ExportFormat::Json => {
-                    // Only what can be read as an entry is one.
-                    self.ledger.read(document)?;
-                    text.push_str(&exact(document, self.ledger.fields()).to_string());
-                    text.push('\n');
-                }
-                ExportFormat::Csv => csv(&self.ledger.read(document)?, &mut text),
+        Ok(text)
+    }
+
+    fn csv_lines(&self, page: &[Document], has_header: bool) -> Result<String> {
+        let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+        if has_header {
+            writer.write_record(CSV_COLUMNS).map_err(unwritable)?;
+        }
+        for document in page {
+            for cells in csv_rows(&self.ledger.read(document)?) {
+                writer.write_record(&cells).map_err(unwritable)?;
             }
         }
-        Ok((!text.is_empty()).then_some(text))
+        let bytes = writer.into_inner().map_err(|error| unwritable(error.into_error()))?;
+        String::from_utf8(bytes).map_err(unwritable)
     }
 }
 
@@ -111,8 +141,13 @@ fn json(value: &Bson) -> String {
     value.clone().into_relaxed_extjson().to_string()
 }
 
-/// The lines of an entry.
-pub(super) fn csv(entry: &Entry, text: &mut String) {
+/// Lines in memory that could not be written.
+fn unwritable(error: impl std::fmt::Display) -> Error {
+    StoreError::command(Code::InternalError, format!("an export cannot be written: {error}")).into()
+}
+
+/// Returns a row for each change of an entry.
+fn csv_rows(entry: &Entry) -> Vec<[String; CSV_COLUMNS.len()]> {
     let id = |id: &Bson| id.as_str().map_or_else(|| json(id), str::to_owned);
     let (link, linked) = match &entry.link {
         None => ("", String::new()),
@@ -124,8 +159,9 @@ pub(super) fn csv(entry: &Entry, text: &mut String) {
     let metadata =
         if entry.metadata.is_empty() { String::new() } else { json(&Bson::Document(entry.metadata.clone())) };
     let ts = entry.ts.try_to_rfc3339_string().unwrap_or_else(|_| entry.ts.timestamp_millis().to_string());
-    for EntryChange { account, kind, value, asset, hold, seq_id, cached_balance, .. } in &entry.changes {
-        let cells = [
+    let row = |place: &EntryChange| {
+        let EntryChange { account, kind, value, asset, hold, seq_id, cached_balance, .. } = place;
+        [
             id(&entry.id),
             ts.clone(),
             entry.status.proc.to_string(),
@@ -141,17 +177,7 @@ pub(super) fn csv(entry: &Entry, text: &mut String) {
             linked.clone(),
             entry.reason.clone().unwrap_or_default(),
             metadata.clone(),
-        ];
-        for (number, cell) in cells.iter().enumerate() {
-            let separator = if number == 0 { "" } else { "," };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{separator}{}", quoted(cell));
-        }
-        text.push_str("\r\n");
-    }
-}
-
-/// A cell, quoted if it must be.
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+        ]
+    };
+    entry.changes.iter().map(row).collect()
 }

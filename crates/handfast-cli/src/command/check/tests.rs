@@ -2,7 +2,7 @@ use handfast_store::Namespace;
 
 use super::*;
 
-/// What the JSON report says of a finding with this remedy.
+/// Returns the JSON of a finding with this remedy.
 fn of(remedy: Remedy, repair: Repair) -> Value {
     finding(&Finding { text: "something".to_owned(), remedy }, repair)
 }

@@ -1,0 +1,269 @@
+//! The command line: what `handfast --help` shows.
+//!
+//! Settings have no defaults here: whoever is silent leaves the word to the next source (see
+//! [`configuration`]). A flag's field name is its key there.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use super::backup::arguments::BackupArguments;
+use super::bank::arguments::BankArguments;
+use super::bench::arguments::BenchArguments;
+use super::check::arguments::CheckArguments;
+use super::config::arguments::ConfigArguments;
+use super::dump::arguments::DumpArguments;
+use super::jobs::arguments::JobsArguments;
+use super::ledger::arguments::LedgerArguments;
+use super::restore::arguments::RestoreArguments;
+use super::serve::arguments::ServeArguments;
+use super::sync::arguments::SyncArguments;
+use super::transactions::arguments::TransactionsArguments;
+use super::transfer::arguments::TransferArguments;
+use super::two_phase::arguments::TwoPhaseArguments;
+use super::user::arguments::UserArguments;
+use super::versions::arguments::VersionsArguments;
+use crate::configuration;
+
+/// A MongoDB-compatible server over an embedded store or another server, and what belongs to it
+#[derive(Debug, Parser)]
+#[command(
+    name = "handfast",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 good, 1 the operation failed, 2 usage, 3 a guarantee did not hold.\n\n\
+                  Example:\n  handfast serve --data /srv/handfast"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The definition of the command line with the defaults and the environment variables of all settings in the help texts,
+/// where people look for them.
+pub(crate) fn definition() -> clap::Command {
+    let defaults: BTreeMap<String, String> = configuration::defaults().collect();
+    Arguments::command().mut_subcommands(|command| {
+        let command = with_sources(command, &defaults);
+        match command.get_name() {
+            "jobs" => command.mut_subcommands(|command| match WITHOUT_LEASE.contains(&command.get_name()) {
+                true => without(command, &["lease"]),
+                false => command,
+            }),
+            name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
+            _ => command,
+        }
+    })
+}
+
+/// Commands on a directory, which nobody uses meanwhile.
+const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
+/// What does nothing for them: it is taken, as in a configuration file, and not shown.
+const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sort-bytes", "stage-bytes-total"];
+
+/// Commands of `jobs` that do not ask whether a worker is silent.
+const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
+
+/// The same without these flags in its help, and in that of the commands in it.
+fn without(command: clap::Command, flags: &[&str]) -> clap::Command {
+    let is_idle = |argument: &clap::Arg| argument.get_long().is_some_and(|long| flags.contains(&long));
+    let command = command.mut_args(|argument| if is_idle(&argument) { argument.hide(true) } else { argument });
+    command.mut_subcommands(|command| without(command, flags))
+}
+
+/// The short form of a setting, which stands among them.
+const SHORT_FORM: &str = "port";
+
+/// A command with the sources of settings, and the commands in it. What a command takes itself would stand under the heading of
+/// the settings that come before it in its definition: it gets none.
+fn with_sources(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+    let keys = configuration::keys();
+    let command = command.mut_args(|argument| {
+        // A flag of that name without a heading is no setting.
+        if argument.get_help_heading().is_none() || argument.get_long() == Some(SHORT_FORM) {
+            return argument;
+        }
+        let key = argument.get_long().filter(|key| is_one_of(key, &keys));
+        let (Some(key), Some(help)) = (key, argument.get_help()) else { return argument.help_heading(None) };
+        let default = match defaults.get(key) {
+            Some(default) => format!(" [default: {default}]"),
+            None => String::new(),
+        };
+        let help = format!("{help}{default} [env: {}]", configuration::variable(key));
+        argument.help(help)
+    });
+    command.mut_subcommands(|command| with_sources(command, defaults))
+}
+
+fn is_one_of(key: &str, keys: &[String]) -> bool {
+    keys.iter().any(|known| known == key)
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve MongoDB drivers over the embedded store, or over another server
+    #[command(after_help = "Examples:\n  \
+        handfast serve\n  \
+        handfast serve --data /srv/handfast --listen 127.0.0.1:27018 --cache-bytes 1GiB\n  \
+        HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock\n  \
+        HANDFAST_STORE=mongodb://user:password@db:27017 handfast serve --port 27018\n  \
+        handfast serve --store main=mongodb://a --store orders=mongodb://b \\\n    --route '*=main' --route shop.orders=orders")]
+    Serve(Box<ServeArguments>),
+
+    /// Check that every record of a data directory is whole and every index agrees with its documents
+    #[command(after_help = "Examples:\n  \
+        handfast check --data /srv/handfast\n  \
+        handfast check --data /srv/handfast --repair --json\n  \
+        handfast check history run.jsonl --isolation serializable")]
+    Check(Box<CheckArguments>),
+
+    /// Write documents and index definitions of a data directory to files
+    #[command(after_help = "Examples:\n  \
+        handfast dump --data /srv/handfast --to dump\n  \
+        handfast dump --data /srv/handfast --to dump --format json --database shop\n  \
+        handfast dump --data /srv/damaged --to rest --skip-damaged")]
+    Dump(Box<DumpArguments>),
+
+    /// Read files that dump wrote into a data directory
+    #[command(after_help = "Examples:\n  \
+        handfast restore --data /srv/other --from dump\n  \
+        handfast restore --data /srv/other --from dump --drop --database shop")]
+    Restore(Box<RestoreArguments>),
+
+    /// Show the guarantee: workers move money while things go wrong, then everything is counted and judged
+    #[command(
+        after_help = "At the end: money in = money out, nothing half done, the recorded history judged by two judges.\n\
+        Exit code 3 if a guarantee did not hold. A seed repeats the choices of a run.\n\n\
+        Examples:\n  \
+        handfast bank\n  \
+        handfast bank --crash 10 --workers 16\n  \
+        handfast bank --store mongodb://127.0.0.1:27017 --transfers 500\n  \
+        handfast bank --store a=mongodb://127.0.0.1:27017 \\\n    --store b=mongodb://127.0.0.1:27018 --crash 5\n  \
+        handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json\n  \
+        handfast bank --mechanism server-side --store mongodb://127.0.0.1:27017 --transfers 500\n  \
+        handfast bank --mechanism two-phase --crash 5 --lost-replies 5"
+    )]
+    Bank(Box<BankArguments>),
+
+    /// Apply the transfers of a file, each exactly once, however often this is killed and run again
+    #[command(
+        after_help = "Amounts are whole numbers of the smallest unit of the currency. A row that is rejected changes nothing; \
+        exit code 1 if there is one.\n\n\
+        Examples:\n  \
+        handfast transfer march.csv --data /srv/handfast --database bank\n  \
+        handfast transfer march.csv --batch march --rejects rejected.jsonl \\\n    --data /srv/handfast --database bank\n  \
+        handfast transfer - --format jsonl --mechanism two-phase \\\n    --database bank --store mongodb://127.0.0.1:27017\n  \
+        handfast transfer march.csv --mechanism ledger --asset EUR \\\n    --data /srv/handfast --database bank"
+    )]
+    Transfer(Box<TransferArguments>),
+
+    /// Look at a queue of jobs, and put right what went wrong in it
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast jobs status --data /srv/handfast --database shop\n  \
+        handfast jobs list --database shop --state failed --store mongodb://127.0.0.1:27017\n  \
+        handfast jobs retry --all --data /srv/handfast --database shop"
+    )]
+    Jobs(JobsArguments),
+
+    /// Look at a ledger, count its books again, and put right what went wrong in it
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast ledger status --data /srv/handfast --database bank\n  \
+        handfast ledger verify --database bank --store mongodb://127.0.0.1:27017"
+    )]
+    Ledger(LedgerArguments),
+
+    /// Look at two-phase transactions, and bring to their end what was left behind
+    #[command(
+        subcommand,
+        name = "twophase",
+        after_help = "Examples:\n  \
+        handfast twophase status --data /srv/handfast --database bank\n  \
+        handfast twophase recover --database bank --store mongodb://127.0.0.1:27017"
+    )]
+    TwoPhase(TwoPhaseArguments),
+
+    /// Look at fields that are copied into other documents, and bring them up to date
+    #[command(
+        subcommand,
+        after_help = "Example:\n  handfast sync verify --data /srv/handfast --database site --collection users \\\n    \
+        --link comments:user:name=userName"
+    )]
+    Sync(SyncArguments),
+
+    /// Look at trees of documents that change as a whole, and remove what was left behind
+    #[command(
+        subcommand,
+        after_help = "Example:\n  \
+        handfast versions status --data /srv/handfast --database shop --collection items --root catalogue"
+    )]
+    Versions(VersionsArguments),
+
+    /// Look at transactions over a server's documents, and finish what dead processes have left
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast txns status --store mongodb://127.0.0.1:27018\n  \
+        handfast txns resolve --all --store mongodb://127.0.0.1:27018"
+    )]
+    Txns(TransactionsArguments),
+
+    /// Measure the store or the server against a baseline in the same run
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast bench store\n  \
+        handfast bench serve --json"
+    )]
+    Bench(BenchArguments),
+
+    /// Copy all data, as it is at one moment: of a data directory, or of a server while it runs
+    #[command(after_help = "A running server makes the backup itself, under NAME in its --backup-directory.\n\n\
+        Examples:\n  \
+        handfast backup --data /srv/handfast --to /backup/handfast-monday\n  \
+        HANDFAST_URI=mongodb://admin:PASSWORD@db.example.org/ handfast backup monday")]
+    Backup(Box<BackupArguments>),
+
+    /// Add, change, remove and list the users of a data directory
+    #[command(
+        subcommand,
+        after_help = "The password is asked for, or read from standard input or a file: never from the command line,\n\
+        which others can see.\n\n\
+        Examples:\n  \
+        handfast user add admin --data /srv/handfast --role root\n  \
+        handfast user add ann --data /srv/handfast --role readWrite@shop --password-file ann.txt\n  \
+        handfast user list --data /srv/handfast --json"
+    )]
+    User(UserArguments),
+
+    /// Print the configuration in force, and where each value is from
+    #[command(after_help = "Examples:\n  \
+        handfast config\n  \
+        handfast config --config /etc/handfast.toml --json\n  \
+        handfast config > new.toml")]
+    Config(Box<ConfigArguments>),
+
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  handfast completions bash \\\n    > ~/.local/share/bash-completion/completions/handfast"
+    )]
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Write the manual pages into a directory
+    #[command(after_help = "Example:\n  handfast man ~/.local/share/man/man1")]
+    Man {
+        /// Where to; made if it is not there
+        directory: PathBuf,
+    },
+}

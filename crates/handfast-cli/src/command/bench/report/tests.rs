@@ -1,0 +1,49 @@
+use super::*;
+use crate::command::bench::measure::Round;
+
+/// A round of so many operations in one second.
+fn series(operations: u64) -> Series {
+    let latency = hdrhistogram::Histogram::new_with_max(1_000, 3).unwrap();
+    let mut series = Series::default();
+    series.push(Round { operations, elapsed: Duration::from_secs(1), processor: Duration::ZERO, latency });
+    series
+}
+
+fn comparison(rate: u64, promised: Option<f64>) -> Comparison {
+    Comparison::new("find", &series(rate), "echo", &series(1_000), promised)
+}
+
+#[test]
+fn a_missed_promise_is_marked() {
+    for (rate, promised, kept, cell) in [
+        (600, Some(0.6), Some(true), ">= 0.60 yes 0.0"),
+        (599, Some(0.6), Some(false), ">= 0.60 MISSED 0.0"),
+        (1, None, None, "1000 0.00 0.0"),
+    ] {
+        let comparison = comparison(rate, promised);
+        assert_eq!(comparison.kept, kept, "{rate}");
+        assert_eq!(comparison.missed().is_some(), kept == Some(false), "{rate}");
+        let table = table(&[comparison]);
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(cell), "{table}");
+        let last = table.lines().last().unwrap();
+        let told = last == "MISSED  find: 0.599 of echo, at least 0.600 is promised";
+        assert_eq!(told, kept == Some(false), "{last}");
+        // As tests are, mostly.
+        let is_slow = table.contains("was built for debugging");
+        assert_eq!(is_slow, cfg!(debug_assertions) && kept == Some(false), "{table}");
+    }
+    for (value, kept) in [(39.9, true), (40.0, false)] {
+        let measurement = Measurement::new("idle", value, "MB", 40.0);
+        assert_eq!((measurement.kept, measurement.missed().is_none()), (kept, kept), "{value}");
+        let table = measurements(&[measurement]);
+        assert_eq!(table.contains("MISSED  idle: 40.0 MB, less than 40 MB is promised"), !kept, "{table}");
+    }
+}
+
+#[test]
+fn programs_are_told_too() {
+    let json = serde_json::to_value([comparison(599, Some(0.6)), comparison(600, Some(0.6)), comparison(1, None)]);
+    let kept: Vec<_> = json.unwrap().as_array().unwrap().iter().map(|row| row["kept"].clone()).collect();
+    assert_eq!(kept, [serde_json::json!(false), serde_json::json!(true), serde_json::Value::Null]);
+}

@@ -1,0 +1,90 @@
+//! The commands: a folder each, with its arguments beside what it does. A command returns its exit code.
+
+pub(crate) mod arguments;
+mod backup;
+mod bank;
+mod bench;
+mod check;
+mod config;
+mod documents;
+mod dump;
+mod jobs;
+mod ledger;
+mod pattern;
+mod restore;
+mod serve;
+mod sync;
+mod transactions;
+mod transfer;
+mod two_phase;
+mod user;
+mod versions;
+
+use self::arguments::Command;
+use self::check::arguments::CheckSubject;
+use self::user::arguments::UserArguments;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::logging;
+use crate::setup::{block_on, load_all, prepare, remark_on_variables, until_stopped};
+
+/// Runs a command.
+pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Serve(arguments) => {
+            let configuration = load_all(&arguments.common, &arguments.settings)?;
+            logging::start(configuration.settings.log_format, configuration.settings.log_level);
+            block_on(serve::run(&configuration, Console::new(arguments.common.output)))
+        }
+        Command::Check(arguments) => {
+            if let Some(CheckSubject::History(arguments)) = arguments.subject {
+                return block_on(until_stopped(check::history(arguments)));
+            }
+            let (settings, console) = prepare(&arguments.open)?;
+            block_on(until_stopped(check::run(&settings, &arguments, console)))
+        }
+        Command::Dump(arguments) => {
+            let (settings, console) = prepare(&arguments.open)?;
+            block_on(until_stopped(dump::run(&settings, &arguments, console)))
+        }
+        Command::Restore(arguments) => {
+            let (settings, console) = prepare(&arguments.open)?;
+            block_on(until_stopped(restore::run(&settings, &arguments, console)))
+        }
+        Command::Bank(arguments) => {
+            // The workers of a run are told what they are by the one that has looked already.
+            if arguments.child.is_none() {
+                remark_on_variables(arguments.output);
+            }
+            block_on(until_stopped(bank::run(*arguments)))
+        }
+        Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
+        Command::Backup(arguments) => {
+            let (settings, console) = prepare(&arguments.open)?;
+            block_on(until_stopped(backup::run(&settings, &arguments, console)))
+        }
+        Command::User(arguments) => {
+            let open = match &arguments {
+                UserArguments::Add(arguments) => &arguments.open,
+                UserArguments::Password(arguments) => &arguments.open,
+                UserArguments::Remove(arguments) => &arguments.open,
+                UserArguments::List(arguments) => &arguments.open,
+            };
+            let (settings, console) = prepare(open)?;
+            block_on(until_stopped(user::run(&settings, &arguments, console)))
+        }
+        Command::Transfer(arguments) => transfer::run(&arguments),
+        Command::Jobs(arguments) => jobs::run(&arguments),
+        Command::Ledger(arguments) => ledger::run(&arguments),
+        Command::TwoPhase(arguments) => two_phase::run(&arguments),
+        Command::Sync(arguments) => sync::run(&arguments),
+        Command::Versions(arguments) => versions::run(&arguments),
+        Command::Txns(arguments) => transactions::run(&arguments),
+        Command::Config(arguments) => {
+            let configuration = load_all(&arguments.common, &arguments.settings)?;
+            config::run(&configuration, Console::new(arguments.common.output))
+        }
+        Command::Completions { shell } => documents::completions(shell),
+        Command::Man { directory } => documents::manual_pages(&directory),
+    }
+}

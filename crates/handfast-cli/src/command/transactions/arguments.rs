@@ -1,0 +1,74 @@
+//! The arguments of `handfast txns`.
+
+use clap::Subcommand;
+
+use crate::flags::{LimitFlags, ServerStoreFlags};
+
+/// What to do with transactions over a server's documents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TransactionsArguments {
+    /// Count what is locked, and say up to where history may be forgotten
+    #[command(after_help = "Example:\n  handfast txns status --store mongodb://127.0.0.1:27018")]
+    Status {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+    },
+    /// List the transactions that hold locks, oldest first
+    #[command(after_help = "Example:\n  handfast txns list --json --store mongodb://127.0.0.1:27018")]
+    List {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+        #[command(flatten)]
+        limit: LimitFlags,
+    },
+    /// Show what became of a transaction, and its locks
+    #[command(after_help = "Example:\n  handfast txns show 466880316178923520 --store mongodb://127.0.0.1:27018")]
+    Show {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+        /// Its start, as `txns list` shows it
+        start: u64,
+        #[command(flatten)]
+        limit: LimitFlags,
+    },
+    /// Finish what transactions have left that are decided or abandoned; one that may still commit is let alone
+    #[command(after_help = "Examples:\n  \
+        handfast txns resolve 466880316178923520 --store mongodb://127.0.0.1:27018\n  \
+        handfast txns resolve --all --store mongodb://127.0.0.1:27018")]
+    Resolve {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+        /// Their starts, as `txns list` shows them
+        #[arg(value_name = "START", required_unless_present = "all", conflicts_with = "all")]
+        starts: Vec<u64>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+    },
+    /// List the collections that have another name in the store: created again after a drop, renamed, or dropped
+    #[command(after_help = "Example:\n  handfast txns collections --store mongodb://127.0.0.1:27018")]
+    Collections {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+    },
+    /// Finish what was left, and forget history that nobody reads any more, as servers do every 30 seconds
+    #[command(after_help = "Example:\n  handfast txns gc --store mongodb://127.0.0.1:27018")]
+    Gc {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+    },
+}
+
+impl TransactionsArguments {
+    /// Where the documents are.
+    pub(crate) fn store(&self) -> &ServerStoreFlags {
+        match self {
+            TransactionsArguments::Status { store }
+            | TransactionsArguments::List { store, .. }
+            | TransactionsArguments::Show { store, .. }
+            | TransactionsArguments::Resolve { store, .. }
+            | TransactionsArguments::Collections { store }
+            | TransactionsArguments::Gc { store } => store,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The mechanisms that apply rows: transactions, two-phase commit, a ledger. With each, a row with the same name may be applied again,
+//! whatever its first outcome was.
+
+mod ledger;
+mod transaction;
+mod two_phase;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+use handfast_mongodb::Server;
+use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
+use handfast_store::{Sources, StoreExt};
+use handfast_txn::percolator::ensure_unmanaged;
+use tokio::task::JoinSet;
+
+use self::ledger::ByLedger;
+use self::transaction::ByTransaction;
+use self::two_phase::ByTwoPhase;
+use super::arguments::{TransferArguments, TransferMechanism};
+use super::name::Name;
+use super::row::Row;
+use crate::command::pattern::rename;
+use crate::command::two_phase::ACCOUNTS;
+use crate::command::two_phase::arguments::AccountFlags;
+use crate::command::two_phase::settings::{not_recorded, set_accounts};
+use crate::configuration::Configuration;
+use crate::console::Console;
+use crate::exit::Usage;
+use crate::store::{Directory, OpenedDatabase, SingleDocumentStore, ensure_there, namespace};
+
+/// The application's name in two-phase transactions: the same after a restart, which then continues them.
+const APPLICATION: &str = "handfast transfer";
+
+/// A row with its name.
+#[derive(Clone, Debug)]
+pub(super) struct NamedRow {
+    pub(super) name: Name,
+    pub(super) row: Row,
+}
+
+/// The outcome of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum RowOutcome {
+    Applied,
+    /// An earlier run, or an earlier row of the same name, has applied it.
+    AlreadyApplied,
+    /// It cannot be applied, for this reason; nothing was changed.
+    Rejected(String),
+    /// Another process works on it, or was faster each time: run the same command again.
+    Unsettled(String),
+}
+
+pub(super) enum Mechanism {
+    Transaction(ByTransaction),
+    TwoPhase(Arc<ByTwoPhase>),
+    Ledger(Arc<ByLedger>),
+}
+
+/// The store that is open.
+enum Opened {
+    Database(OpenedDatabase),
+    SingleDocuments(SingleDocumentStore),
+}
+
+/// A mechanism over a store that is open.
+pub(super) struct Applier {
+    pub(super) mechanism: Mechanism,
+    opened: Opened,
+    workers: usize,
+}
+
+/// Returns the mechanism. With --store a flag has to name it, because each asks something else of all other writers of the accounts.
+///
+/// # Errors
+/// No flag names it; a flag belongs to another mechanism.
+pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuration) -> Result<TransferMechanism> {
+    let mechanism = match (arguments.mechanism, &configuration.settings.store) {
+        (Some(mechanism), _) => mechanism,
+        (None, None) => TransferMechanism::Transaction,
+        (None, Some(_)) => {
+            let text = "--mechanism has to be said with --store: two-phase or ledger if others write to that server directly, \
+                        transaction if everybody goes through `handfast serve --store`";
+            return Err(Usage(text.to_owned()).into());
+        }
+    };
+    let AccountFlags { balance_field, overdraft, pending_credits, .. } = &arguments.accounts;
+    let (by_transaction, by_ledger) =
+        (mechanism == TransferMechanism::Transaction, mechanism == TransferMechanism::Ledger);
+    let misplaced = [
+        ("--balance-field", balance_field.is_some(), by_ledger),
+        ("--overdraft", *overdraft, by_ledger),
+        ("--pending-credits", pending_credits.is_some(), mechanism != TransferMechanism::TwoPhase),
+        ("--asset", arguments.asset.is_some(), !by_ledger),
+        ("--holds", arguments.holds.is_some(), !by_ledger),
+        ("--workers", arguments.workers.is_some(), by_transaction),
+        ("--field", !arguments.open.fields.is_empty(), by_transaction),
+    ];
+    for (flag, given, out_of_place) in misplaced {
+        ensure!(
+            !(given && out_of_place),
+            Usage(format!("{flag} is not for this mechanism: --mechanism names another"))
+        );
+    }
+    Ok(mechanism)
+}
+
+impl Applier {
+    /// Opens the store, in which the accounts must exist.
+    pub(super) async fn open(
+        arguments: &TransferArguments,
+        mechanism: TransferMechanism,
+        configuration: &Configuration,
+        sources: Sources,
+    ) -> Result<Self> {
+        let workers = arguments.workers.map_or(1, usize::from);
+        if mechanism == TransferMechanism::Transaction {
+            if configuration.settings.store.is_none() {
+                Directory::of(&configuration.settings).ensure_exists()?;
+            }
+            let opened = OpenedDatabase::open(configuration, sources).await?;
+            let result = match opened.handfast_server() {
+                Some(server) => Err(has_its_own(server)),
+                None => by_transaction(arguments, &opened).await,
+            };
+            return match result {
+                Ok(mechanism) => Ok(Applier { mechanism, opened: Opened::Database(opened), workers }),
+                Err(error) => opened.close().await.and(Err(error)),
+            };
+        }
+        let store = SingleDocumentStore::open(configuration, sources.clone()).await?;
+        let result = match mechanism {
+            TransferMechanism::Ledger => by_ledger(arguments, &store, sources).await,
+            TransferMechanism::TwoPhase | TransferMechanism::Transaction => {
+                by_two_phase(arguments, &store, sources).await
+            }
+        };
+        match result {
+            Ok(mechanism) => Ok(Applier { mechanism, opened: Opened::SingleDocuments(store), workers }),
+            Err(error) => store.close().await.and(Err(error)),
+        }
+    }
+
+    /// Applies rows, and returns the outcome of each.
+    ///
+    /// # Errors
+    /// Those of the store: the same rows may be applied again.
+    pub(super) async fn apply(&self, rows: Vec<NamedRow>) -> Result<Vec<RowOutcome>> {
+        match &self.mechanism {
+            Mechanism::Transaction(by) => by.apply(&rows).await,
+            Mechanism::TwoPhase(by) => {
+                each(by, rows, self.workers, |by, row| async move { by.apply(&row).await }).await
+            }
+            Mechanism::Ledger(by) => {
+                let outcomes = each(by, rows, self.workers, |by, row| async move { by.apply(&row).await }).await?;
+                by.commit_some().await?;
+                Ok(outcomes)
+            }
+        }
+    }
+
+    /// Finishes after all rows are applied.
+    pub(super) async fn finish(&self, console: Console) -> Result<()> {
+        match &self.mechanism {
+            Mechanism::Ledger(by) => by.commit(console).await,
+            Mechanism::Transaction(_) | Mechanism::TwoPhase(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn close(self) -> Result<()> {
+        drop(self.mechanism);
+        match self.opened {
+            Opened::Database(opened) => opened.close().await,
+            Opened::SingleDocuments(store) => store.close().await,
+        }
+    }
+}
+
+/// The refusal of a server that has transactions itself: two kinds over the same accounts do not see each other.
+fn has_its_own(server: &Server) -> anyhow::Error {
+    let text = format!(
+        "--mechanism transaction: {} is {}, whose own transactions know nothing of those of this command; --mechanism \
+         two-phase and ledger work there, and transaction with --data while that server is stopped",
+        server.address, server.product
+    );
+    Usage(text).into()
+}
+
+async fn by_transaction(arguments: &TransferArguments, opened: &OpenedDatabase) -> Result<Mechanism> {
+    let database = &arguments.open.database;
+    let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
+    let transfers = namespace(database, arguments.collection.as_deref().unwrap_or("transfers"), "--collection")?;
+    ensure!(accounts != transfers, Usage("--accounts and --collection are the same".to_owned()));
+    if opened.is_directory() {
+        // The directory may be that of a server with a Handfast in front.
+        ensure_unmanaged(&opened.database, &accounts).await?;
+    }
+    ensure_there(&opened.database, &accounts, "--accounts").await?;
+    Ok(Mechanism::Transaction(ByTransaction {
+        database: opened.database.clone(),
+        accounts,
+        transfers,
+        balance: arguments.accounts.balance_field.clone().unwrap_or_else(|| "balance".to_owned()),
+        overdraft: arguments.accounts.overdraft,
+    }))
+}
+
+async fn by_two_phase(
+    arguments: &TransferArguments,
+    store: &SingleDocumentStore,
+    sources: Sources,
+) -> Result<Mechanism> {
+    let database = &arguments.open.database;
+    let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
+    let transactions = namespace(database, arguments.collection.as_deref().unwrap_or("transactions"), "--collection")?;
+    ensure!(accounts != transactions, Usage("--accounts and --collection are the same".to_owned()));
+    let mut options = match TwoPhaseOptions::recorded(store.store.clone(), &transactions, APPLICATION).await? {
+        Some(recorded) => recorded,
+        None if store.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {
+            return Err(not_recorded(&transactions).into());
+        }
+        None => TwoPhaseOptions::new(APPLICATION, accounts),
+    };
+    set_accounts(&mut options.accounts, &transactions, &arguments.accounts)?;
+    rename(&mut options.fields, &arguments.open.fields)?;
+    ensure_there(&*store.store, &options.accounts.namespace, "--accounts").await?;
+    let accounts = options.accounts.clone();
+    let two_phase = TwoPhase::open(store.store.clone(), transactions, sources, options).await?;
+    Ok(Mechanism::TwoPhase(Arc::new(ByTwoPhase { two_phase, accounts })))
+}
+
+async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, sources: Sources) -> Result<Mechanism> {
+    let database = &arguments.open.database;
+    let entries = namespace(database, arguments.collection.as_deref().unwrap_or("tx"), "--collection")?;
+    let known = LedgerOptions::recorded(store.store.clone(), &entries).await?.unwrap_or_default();
+    let mut options = LedgerOptions {
+        accounts: arguments.accounts.accounts.clone().unwrap_or(known.accounts),
+        holds: arguments.holds.clone().unwrap_or(known.holds),
+        ..known
+    };
+    rename(&mut options.fields, &arguments.open.fields)?;
+    let accounts = namespace(database, &options.accounts, "--accounts")?;
+    ensure_there(&*store.store, &accounts, "--accounts").await?;
+    let ledger = Ledger::open(store.store.clone(), entries, sources, options).await?;
+    Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
+}
+
+/// Applies rows with so many workers; a single worker keeps their order.
+async fn each<B, F>(
+    by: &Arc<B>,
+    rows: Vec<NamedRow>,
+    workers: usize,
+    apply: fn(Arc<B>, NamedRow) -> F,
+) -> Result<Vec<RowOutcome>>
+where
+    B: Send + Sync + 'static,
+    F: Future<Output = Result<RowOutcome>> + Send + 'static,
+{
+    let (rows, next) = (Arc::new(rows), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers.min(rows.len()) {
+        let (by, rows, next) = (Arc::clone(by), Arc::clone(&rows), Arc::clone(&next));
+        tasks.spawn(async move {
+            let mut outcomes = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(row) = rows.get(number) else { return Ok::<_, anyhow::Error>(outcomes) };
+                outcomes.push((number, apply(Arc::clone(&by), row.clone()).await?));
+            }
+        });
+    }
+    let mut outcomes = Vec::with_capacity(rows.len());
+    while let Some(done) = tasks.join_next().await {
+        outcomes.extend(done??);
+    }
+    outcomes.sort_by_key(|(number, _)| *number);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}

@@ -1,0 +1,83 @@
+//! The arguments of `handfast user`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::flags::OpenFlags;
+
+/// What to do with users. A running server has its directory for itself: there, createUser and its like do the same.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserArguments {
+    /// Add a user
+    #[command(after_help = "Example:\n  handfast user add ann --data /srv/handfast --role readWrite@shop")]
+    Add(Box<UserAddArguments>),
+    /// Give a user a new password
+    #[command(after_help = "Example:\n  handfast user password ann --data /srv/handfast")]
+    Password(Box<UserPasswordArguments>),
+    /// Remove a user
+    #[command(after_help = "Example:\n  handfast user remove ann --data /srv/handfast")]
+    Remove(Box<UserRemoveArguments>),
+    /// List all users with their roles
+    #[command(after_help = "Example:\n  handfast user list --data /srv/handfast")]
+    List(Box<UserListArguments>),
+}
+
+/// Which user.
+#[derive(Args, Debug)]
+pub(crate) struct UserFlags {
+    /// Its name
+    pub(crate) name: String,
+    /// The database that it belongs to: authSource of a connection string
+    #[arg(long, value_name = "NAME", default_value = "admin")]
+    pub(crate) database: String,
+}
+
+/// Where a password is from.
+#[derive(Args, Debug)]
+pub(crate) struct PasswordFlags {
+    /// Read the password from the first line of a file [default: ask, or the first line of standard input]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// `handfast user add`.
+#[derive(Args, Debug)]
+pub(crate) struct UserAddArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+    /// What it may do: ROLE@DATABASE, or ROLE on the user's own database; may be given several times
+    #[arg(long = "role", value_name = "ROLE", required = true)]
+    pub(crate) roles: Vec<String>,
+    #[command(flatten)]
+    pub(crate) password: PasswordFlags,
+}
+
+/// `handfast user password`.
+#[derive(Args, Debug)]
+pub(crate) struct UserPasswordArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+    #[command(flatten)]
+    pub(crate) password: PasswordFlags,
+}
+
+/// `handfast user remove`.
+#[derive(Args, Debug)]
+pub(crate) struct UserRemoveArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+}
+
+/// `handfast user list`.
+#[derive(Args, Debug)]
+pub(crate) struct UserListArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+}

@@ -1,0 +1,107 @@
+//! The flags that several commands have in common.
+
+mod settings;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+pub(crate) use self::settings::{LogFlags, RemoteFlags, SettingFlags, StoreFlags};
+
+/// How a command tells what it did.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OutputFlags {
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What every command that reads the configuration takes.
+#[derive(Args, Debug)]
+pub(crate) struct CommonFlags {
+    /// Configuration file (TOML) [default: handfast.toml, if it is there] [env: HANDFAST_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+/// What every command takes that opens a data directory.
+#[derive(Args, Debug)]
+pub(crate) struct OpenFlags {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+/// What every command takes that works on the documents of a server.
+#[derive(Args, Debug)]
+pub(crate) struct ServerStoreFlags {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+/// What every command takes that works on documents of any store, one at a time.
+#[derive(Args, Debug)]
+pub(crate) struct AnyStoreFlags {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+    /// The database that the collections are in
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: String,
+    /// A field that has another name than the one by default; may be given several times
+    #[arg(long = "field", value_name = "DEFAULT=NAME")]
+    pub(crate) fields: Vec<Renamed>,
+}
+
+/// How much of a list is shown.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LimitFlags {
+    /// Show so many at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: u32,
+}
+
+impl LimitFlags {
+    /// One more, to know whether there is.
+    pub(crate) fn and_one(self) -> u32 {
+        self.limit + 1
+    }
+}
+
+/// A field that has another name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Renamed {
+    pub(crate) default: String,
+    pub(crate) name: String,
+}
+
+impl FromStr for Renamed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((default, name)) if !default.is_empty() && !name.is_empty() && !name.starts_with('$') => {
+                Ok(Renamed { default: default.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(format!("a name and another one are expected, such as state=status, not '{text}'")),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The database over the store that the settings name.
+
+use std::path::{Path, PathBuf};
+
+use handfast_mongodb::Server;
+use handfast_store::{DocumentStore as _, Sources};
+use handfast_txn::{Database, PercolatorOptions};
+use serde_json::{Value, json};
+
+use super::{Access, ConnectedServer, Location, OpenedStore, checked, with_stage_bounds};
+use crate::backups::Backups;
+use crate::configuration::Configuration;
+
+/// A database, and the store under it.
+pub(crate) struct OpenedDatabase {
+    pub(crate) database: Database,
+    store: OpenedStore,
+}
+
+impl OpenedDatabase {
+    /// Opens what the settings name: a data directory with transactions on one machine, or servers with transactions on single
+    /// documents.
+    pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        let settings = &configuration.settings;
+        let location = Location::of(configuration)?;
+        let sources = with_stage_bounds(sources, settings);
+        let store = OpenedStore::open(&location, Access::Transactions, sources.clone()).await?;
+        if !settings.part {
+            store.ensure_whole("; --part serves it to those who do").await?;
+        }
+        let database = match &store {
+            OpenedStore::Directory { store, .. } => Database::local(checked(store, &sources), sources),
+            OpenedStore::Servers { store, .. } => {
+                let retention = PercolatorOptions::default().retention;
+                // An outcome is kept at least as long as the history that a late request may read.
+                let outcome_retention = settings.outcome_retention.0.max(retention);
+                let lease_ttl = settings.snapshot_lease.0;
+                let routing = location.routing()?;
+                let options = PercolatorOptions { outcome_retention, lease_ttl, routing, ..PercolatorOptions::default() };
+                Database::percolator(store.clone(), sources, options)?
+            }
+        };
+        Ok(OpenedDatabase { database, store })
+    }
+
+    /// Returns what makes backups while the documents are served, if a setting names a directory for them.
+    pub(crate) fn backups(&self, configuration: &Configuration) -> anyhow::Result<Option<Backups>> {
+        match (&self.store, &configuration.settings.backup_directory) {
+            (OpenedStore::Directory { path, store }, Some(directory)) => {
+                Backups::open(store.clone(), &absolute(path), directory, configuration).map(Some)
+            }
+            // The settings refuse backups of servers.
+            (OpenedStore::Servers { .. }, _) | (_, None) => Ok(None),
+        }
+    }
+
+    /// Returns whether the documents are in a data directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.store, OpenedStore::Directory { .. })
+    }
+
+    /// Returns a server of the store that is a Handfast itself, if there is one.
+    pub(crate) fn handfast_server(&self) -> Option<&Server> {
+        match &self.store {
+            OpenedStore::Servers { servers, .. } => {
+                servers.iter().map(|connected| &*connected.server).find(|server| server.is_handfast())
+            }
+            OpenedStore::Directory { .. } => None,
+        }
+    }
+
+    /// Returns where the documents are, for people.
+    pub(crate) fn location_text(&self) -> String {
+        match &self.store {
+            OpenedStore::Directory { path, .. } => format!("data in {}", absolute(path).display()),
+            OpenedStore::Servers { servers, .. } => {
+                let noun = if servers.len() > 1 { "stores" } else { "store" };
+                format!("{noun} {}", servers.iter().map(ConnectedServer::text).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// Returns where the documents are, as fields for programs.
+    pub(crate) fn location_fields(&self) -> Vec<(&'static str, Value)> {
+        let servers = match &self.store {
+            OpenedStore::Directory { path, .. } => return vec![("data", json!(absolute(path).to_string_lossy()))],
+            OpenedStore::Servers { servers, .. } => servers,
+        };
+        if let [ConnectedServer { server, .. }] = servers.as_slice() {
+            return vec![("store", json!(server.address)), ("product", json!(server.product))];
+        }
+        let fields = |connected: &ConnectedServer| {
+            let ConnectedServer { name, server } = connected;
+            json!({ "name": name, "store": server.address, "product": server.product })
+        };
+        vec![("stores", servers.iter().map(fields).collect())]
+    }
+
+    /// Returns once all writes are durable and nothing runs in the background any more.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        match self.store {
+            OpenedStore::Directory { .. } => drop(self.database),
+            OpenedStore::Servers { .. } => self.database.flush().await?,
+        }
+        self.store.close().await
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
