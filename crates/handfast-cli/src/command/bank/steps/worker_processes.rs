@@ -156,7 +156,7 @@ impl WorkerProcesses {
             }
             (_, Some("refused"), _) => self.refused += 1,
             (Some(("paused", lost)), _, Some(process)) => {
-                (process.is_paused, process.answers_lost) = (true, lost.parse()?)
+                (process.is_paused, process.answers_lost) = (true, lost.parse()?);
             }
             // The last lines of a killed process; perhaps a part of one.
             (_, _, None) => {}
