@@ -36,7 +36,8 @@ impl OpenedDatabase {
                 let outcome_retention = settings.outcome_retention.0.max(retention);
                 let lease_ttl = settings.snapshot_lease.0;
                 let routing = location.routing()?;
-                let options = PercolatorOptions { outcome_retention, lease_ttl, routing, ..PercolatorOptions::default() };
+                let options =
+                    PercolatorOptions { outcome_retention, lease_ttl, routing, ..PercolatorOptions::default() };
                 Database::percolator(store.clone(), sources, options)?
             }
         };

@@ -58,9 +58,7 @@ fn text(verdict: &Verdict) -> String {
     lines.extend(report.unlisted.iter().map(|(kind, count)| format!("{kind}: {count} more")));
     if report.is_clean() || verdict.disagreement().is_some() {
         // The findings of the other judge that this one has not reported.
-        lines.extend(
-            adya.explanations.iter().zip(&adya.anomalies).map(|(why, name)| format!("{name} (adya): {why}")),
-        );
+        lines.extend(adya.explanations.iter().zip(&adya.anomalies).map(|(why, name)| format!("{name} (adya): {why}")));
     }
     lines.extend(verdict.disagreement());
     if counts.unconfirmed > 0 {
