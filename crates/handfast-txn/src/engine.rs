@@ -231,7 +231,7 @@ pub struct Start {
     pub claims: Box<dyn Claims>,
 }
 
-/// What a transaction commits: a batch whose ticket is the transaction's name.
+/// The write set of a commit: a batch whose ticket is the transaction's name.
 pub type WriteSet = AtomicBatch;
 
 /// Identifies a document: equal for `_id`s that compare as equal, whatever their types.
