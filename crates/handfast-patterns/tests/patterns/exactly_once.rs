@@ -387,7 +387,7 @@ async fn the_clean_up_runs_in_the_background() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_requests_are_refused() {
     let world = World::in_memory();
     let once = once(&world).await.unwrap();
     for update in [

@@ -132,7 +132,7 @@ async fn jobs_are_claimed_by_priority_then_time_then_age_and_not_before_their_ti
 
 /// The same worker name claims the job again: the old claim is still over.
 #[tokio::test]
-async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
+async fn a_worker_without_its_lease_cannot_renew_complete_fail_snooze_or_release() {
     let world = World::in_memory();
     let queue = open(&world).await;
     let id = new_id(queue.enqueue(friends()).await.unwrap());
@@ -360,7 +360,7 @@ async fn jobs_can_be_canceled_before_and_while_they_are_done() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_purged() {
+async fn finished_jobs_are_purged() {
     let world = World::in_memory();
     let queue = open(&world).await;
     for give_up in [false, true, false] {
@@ -398,7 +398,7 @@ async fn enqueued_inside_of_a_transaction() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_requests_are_refused() {
     let world = World::in_memory();
     let defaults = JobQueueOptions::default;
     for options in [

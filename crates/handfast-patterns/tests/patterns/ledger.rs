@@ -264,7 +264,7 @@ async fn an_entry_is_posted_once_for_its_id() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
+async fn invalid_requests_are_refused_before_anything_is_sent() {
     let world = World::in_memory();
     let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
     let ledger = open(&world.on(counting.clone())).await.unwrap();

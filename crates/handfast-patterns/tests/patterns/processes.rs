@@ -35,24 +35,24 @@ const GO_ON: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Looks until a process is taken for one that hangs: a minute, as a busy machine is slow to start it.
 const LOOKS_MAX: u32 = 6000;
-/// For how long whoever works may be silent. So short that recoveries are at work beside those who are killed.
+/// The lease of workers, so short that recoveries run while processes are killed.
 const LEASE: Duration = Duration::from_millis(400);
 
 const CHILD: &str = "HANDFAST_TEST_CHILD";
 
-/// What a process has.
+/// The store, the sources and the name of a process.
 #[derive(Clone)]
-struct Place {
+struct Process {
     store: Arc<dyn DocumentStore>,
     sources: Sources,
     name: String,
 }
 
-impl Place {
+impl Process {
     async fn connect(uri: &str, name: &str) -> Self {
         let sources = Sources::system().unwrap();
         let store = connect(uri, sources.clone(), ConnectOptions::default()).await.unwrap().store;
-        Place { store, sources, name: name.to_owned() }
+        Process { store, sources, name: name.to_owned() }
     }
 
     fn namespace(&self, collection: &str) -> Namespace {
@@ -78,16 +78,16 @@ impl Place {
 }
 
 /// A process; killed when dropped.
-struct Process(Child);
+struct ChildProcess(Child);
 
-impl Process {
+impl ChildProcess {
     fn kill(&mut self) {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -97,7 +97,7 @@ impl Drop for Process {
 struct Crew {
     role: &'static str,
     uri: String,
-    here: Place,
+    here: Process,
     server: handfast_server::ShutdownHandle,
 }
 
@@ -112,18 +112,18 @@ impl Crew {
         let handle = server.shutdown_handle();
         tokio::spawn(server.run());
         let uri = format!("mongodb://{address}/");
-        let here = Place::connect(&uri, "here").await;
+        let here = Process::connect(&uri, "here").await;
         Crew { role, uri, here, server: handle }
     }
 
-    fn start(&self, name: &str) -> Process {
+    fn start(&self, name: &str) -> ChildProcess {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "processes::child"])
             .env(CHILD, format!("{} {} {name}", self.role, self.uri))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();
-        Process(child.unwrap())
+        ChildProcess(child.unwrap())
     }
 
     /// Starts processes, and kills them one after the other while they work.
@@ -168,12 +168,12 @@ fn child() {
     let (role, uri, name) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let place = Place::connect(&uri, &name).await;
+        let process = Process::connect(&uri, &name).await;
         match role.as_str() {
-            "job_queue" => job_queue::work(place).await,
-            "sync_flag" => sync_flag::work(place).await,
-            "versioned_tree" => versioned_tree::work(place).await,
-            "exactly_once" => exactly_once::work(place).await,
+            "job_queue" => job_queue::work(process).await,
+            "sync_flag" => sync_flag::work(process).await,
+            "versioned_tree" => versioned_tree::work(process).await,
+            "exactly_once" => exactly_once::work(process).await,
             _ => panic!("no role is called {role}"),
         }
         .unwrap();

@@ -68,7 +68,7 @@ async fn nine_o_clock_is_that_of_the_zone() {
 }
 
 #[tokio::test]
-async fn what_was_missed_is_dropped_or_made_up_for() {
+async fn missed_occurrences_are_dropped_or_made_up_for() {
     for (missed, expected) in [
         (Missed::Last, vec!["2020-01-01T04:00:00Z"]),
         (

@@ -285,7 +285,7 @@ async fn copies_follow_their_main_document_into_the_grave() {
 
 /// A user who is being deleted is gone for everybody.
 #[tokio::test]
-async fn what_is_being_deleted_is_gone_for_readers() {
+async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();

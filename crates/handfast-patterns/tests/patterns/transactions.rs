@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{Document, doc, rawdoc};
 use handfast_patterns::job_queue::{JobError, JobState};
 use handfast_patterns::ledger::Posting;
-use handfast_patterns::two_phase::{Outcome as Fate, State};
+use handfast_patterns::two_phase::{Outcome as TwoPhaseOutcome, State};
 use handfast_patterns::{
     Change, Error, ExactlyOnce, JobQueue, Ledger, Link, NewAccount, NewEntry, NewJob, Outcome, SyncFlag,
     SyncFlagOptions, Transfer, TwoPhase, TwoPhaseOptions, VersionedTree, VersionedTreeOptions, Worker,
@@ -101,7 +101,7 @@ fn job() -> NewJob {
 }
 
 #[tokio::test]
-async fn what_is_begun_within_a_transaction_is_there_if_and_only_if_it_commits() {
+async fn a_pattern_begun_within_a_transaction_exists_if_and_only_if_it_commits() {
     for database in databases() {
         let patterns = Patterns::open(&database).await;
         let before = patterns.seen(&database).await;
@@ -116,7 +116,7 @@ async fn what_is_begun_within_a_transaction_is_there_if_and_only_if_it_commits()
         tx.commit().await.unwrap();
         assert_eq!(patterns.seen(&database).await, (1, 1, 2, 1, "Mary".to_owned()));
         // The rest is done by whoever runs it.
-        assert_eq!(patterns.two_phase.run(1).await.unwrap(), Fate::Done);
+        assert_eq!(patterns.two_phase.run(1).await.unwrap(), TwoPhaseOutcome::Done);
         let _ = patterns.names.sync(1).await.unwrap();
         let comment = database.find_one(&place("comments"), rawdoc! { "userName": "Mary" }).await.unwrap();
         assert!(comment.is_some());
@@ -170,7 +170,7 @@ async fn a_database_is_a_store_for_all_of_them() {
                 queue.enqueue(job()).await.unwrap();
                 let _ = ledger.post(NewEntry::transfer("ann", "bob", 1, "EUR")).await.unwrap();
                 two_phase.begin(number, Transfer::new("A", "B", 1)).await.unwrap();
-                assert_eq!(two_phase.run(number).await.unwrap(), Fate::Done);
+                assert_eq!(two_phase.run(number).await.unwrap(), TwoPhaseOutcome::Done);
                 let change = tree.change(|mut write| async move {
                     write.put(number, doc! { "n": number }).await?;
                     Ok::<_, Error>(write.with_same_root())

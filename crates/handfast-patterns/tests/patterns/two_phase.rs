@@ -223,7 +223,7 @@ async fn a_transaction_is_claimed_once() {
 }
 
 #[tokio::test]
-async fn what_was_begun_can_be_canceled_until_it_is_applied_and_compensated_afterwards() {
+async fn a_transaction_can_be_canceled_until_it_is_applied_and_compensated_afterwards() {
     let world = World::in_memory();
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
@@ -265,7 +265,7 @@ async fn pending_credits_cannot_be_spent() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_out_is_refused_before_it_is_written() {
+async fn invalid_plans_are_refused_before_they_are_written() {
     let world = World::in_memory();
     let two_phase = open(&world, "App1").await.unwrap();
     let stock = |id: Bson| Participant::increment(world.place("stock"), id, "n", 1);
@@ -302,7 +302,7 @@ async fn a_transaction_that_cannot_be_read_is_canceled_when_it_is_claimed() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_purged_by_age() {
+async fn finished_transactions_are_purged_by_age() {
     let world = World::in_memory();
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();

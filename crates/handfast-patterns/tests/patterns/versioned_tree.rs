@@ -308,7 +308,7 @@ async fn a_change_runs_again_after_a_conflict() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_refused() {
+async fn invalid_nodes_are_refused() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     let mut write = tree.begin().await.unwrap();

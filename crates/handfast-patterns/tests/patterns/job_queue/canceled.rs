@@ -110,7 +110,7 @@ async fn a_canceled_job_is_no_dead_letter_and_no_retry_revives_it() {
         match (way, &job) {
             ("fail", Some(job)) => assert_eq!(queue.fail(job, "no luck").await.unwrap(), ClaimState::CancelRequested),
             ("give_up", Some(job)) => {
-                assert_eq!(queue.give_up(job, "never").await.unwrap(), ClaimState::CancelRequested)
+                assert_eq!(queue.give_up(job, "never").await.unwrap(), ClaimState::CancelRequested);
             }
             _ => {
                 world.clock.advance(2 * MINUTE);

@@ -23,7 +23,7 @@ fn like_a_job(world: &World, id: impl Into<Bson>) -> Document {
 }
 
 #[tokio::test]
-async fn what_is_no_job_is_not_claimed_and_is_counted() {
+async fn foreign_documents_are_not_claimed_and_are_counted() {
     for ordered in [false, true] {
         let world = World::in_memory();
         let queue = open_ordered(&world, ordered).await;
@@ -44,7 +44,7 @@ async fn what_is_no_job_is_not_claimed_and_is_counted() {
 }
 
 #[tokio::test]
-async fn what_a_claim_cannot_be_written_to_is_not_claimed_and_holds_up_nobody() {
+async fn documents_that_reject_a_claim_block_no_other_job() {
     let odd: [(&str, Bson); 6] = [
         ("worker", Bson::Null),
         ("worker", bson::bson!([{}])),
@@ -81,7 +81,7 @@ async fn what_a_claim_cannot_be_written_to_is_not_claimed_and_holds_up_nobody() 
 }
 
 #[tokio::test]
-async fn what_has_no_time_or_no_type_is_foreign_too() {
+async fn documents_without_time_or_type_are_foreign() {
     let world = World::in_memory();
     let queue = open(&world).await;
     for (field, value) in [("runAt", Bson::Null), ("runAt", "soon".into()), ("type", 7.into())] {
@@ -95,7 +95,7 @@ async fn what_has_no_time_or_no_type_is_foreign_too() {
 }
 
 #[tokio::test]
-async fn what_others_have_under_way_is_left_alone_and_holds_up_nobody() {
+async fn foreign_documents_in_progress_block_no_job() {
     let world = World::in_memory();
     let queue = open(&world).await;
     let mut theirs = like_a_job(&world, "theirs");

@@ -65,7 +65,7 @@ async fn each_step_of_a_job_changes_a_document_once() {
 }
 
 #[tokio::test]
-async fn who_has_lost_the_job_writes_no_more_where_the_next_one_has() {
+async fn a_worker_without_its_job_writes_no_more_where_the_next_one_has() {
     let world = World::in_memory();
     let (queue, counters) = (open(&world).await, counters(&world).await);
     let (slow, next) = claimed_twice(&queue, &world).await;
@@ -89,7 +89,7 @@ async fn who_has_lost_the_job_writes_no_more_where_the_next_one_has() {
 
 /// The next worker computes what it writes from what it has read; the slow one does not change it in between.
 #[tokio::test]
-async fn what_was_fenced_off_is_read_as_it_stays() {
+async fn a_fenced_document_is_read_in_its_final_state() {
     let world = World::in_memory();
     let (queue, counters) = (open(&world).await, counters(&world).await);
     let (slow, next) = claimed_twice(&queue, &world).await;

@@ -52,7 +52,7 @@ async fn several_are_enqueued_as_one_by_one() {
 }
 
 #[tokio::test]
-async fn of_those_who_claim_several_at_once_each_has_its_own() {
+async fn concurrent_claims_of_several_jobs_share_none() {
     let world = World::in_memory();
     let queue = open(&world).await;
     queue.enqueue_all((0..100).map(numbered)).await.unwrap();
@@ -90,7 +90,7 @@ async fn of_those_who_claim_several_at_once_each_has_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_who_claim_several_at_the_same_moment_share_none() {
+async fn many_concurrent_claims_of_several_jobs_share_none() {
     let world = World::in_memory();
     let queue = open(&world).await;
     queue.enqueue_all((0..400).map(numbered)).await.unwrap();

@@ -49,7 +49,7 @@ async fn a_job_of_any_id_is_worked_on_and_guarded_like_the_others() {
 }
 
 #[tokio::test]
-async fn what_a_job_cannot_have_is_refused() {
+async fn invalid_job_options_are_refused() {
     let world = World::in_memory();
     let queue = open(&world).await;
     for job in [

@@ -91,7 +91,7 @@ async fn documents_that_are_no_jobs_do_not_stop_an_ordered_queue() {
 
 /// Keys that wait use up nothing of what may be begun.
 #[tokio::test]
-async fn who_finds_only_keys_that_wait_begins_nothing() {
+async fn a_claim_that_finds_only_blocked_keys_is_not_counted() {
     let world = World::in_memory();
     let limits = Limits { rate: Some(RateLimit { jobs: 2, within: HOUR }), ..Limits::default() };
     let queue =

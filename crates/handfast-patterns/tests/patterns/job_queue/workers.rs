@@ -96,7 +96,7 @@ async fn a_handler_is_stopped_when_its_job_is_lost_or_canceled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_handlers_say_is_what_happens() {
+async fn results_of_handlers_decide_the_state_of_jobs() {
     let world = World::in_memory();
     let queue = open(&world).await;
     let worker = Worker::new(queue.clone(), "w").handle("count", |_, details: Document| async move {

@@ -119,7 +119,7 @@ async fn an_odd_document_does_not_end_a_verification() {
 
 /// What keeps the books right, or says how they are read, is gone.
 #[tokio::test]
-async fn what_protects_the_books_is_looked_at() {
+async fn verify_checks_indexes_and_settings() {
     let (world, ledger) = paid().await;
     alter(&world, "tx", 6, doc! { "$set": { "reverses": 99 } }).await;
     assert_eq!(found(&ledger).await, ["no such entry"]);

@@ -79,7 +79,7 @@ pub(super) fn cancellation() -> Address {
 
 /// Between the place that a cancel takes and the word in the entry nobody spends what the entry had brought.
 #[tokio::test]
-async fn nobody_spends_what_is_being_canceled() {
+async fn entries_being_canceled_cannot_be_spent() {
     let (world, ledger) = paid().await;
     let slow = world.fault_at(cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
@@ -97,7 +97,7 @@ async fn nobody_spends_what_is_being_canceled() {
 
 /// Who has looked before that does not get in any more.
 #[tokio::test]
-async fn who_looked_before_a_cancel_looks_again() {
+async fn a_poster_that_read_before_a_cancel_reads_again() {
     let spend = NewEntry::transfer("B", "C", 100, "EUR");
     let (world, ledger) = paid().await;
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);

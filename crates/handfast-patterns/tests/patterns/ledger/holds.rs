@@ -165,7 +165,7 @@ async fn announcements_of_the_dead_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_expires_is_freed_in_the_background() {
+async fn expired_authorisations_are_freed_in_the_background() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("A", 100)]).await;

@@ -198,7 +198,7 @@ async fn an_entry_that_is_lost_before_it_was_committed() {
 
 /// Whichever entry is lost, and with it any other one: the copies bring back exactly what was there.
 #[tokio::test]
-async fn what_is_put_back_is_what_was_there() {
+async fn a_restored_entry_equals_the_lost_one() {
     let (_, ledger) = paid().await;
     let copies = exported(&ledger).await;
     for first in 1..=6 {
@@ -252,7 +252,7 @@ async fn an_old_copy_is_put_back_as_the_balances_say() {
 
 /// What is not what was lost stays out, and says why.
 #[tokio::test]
-async fn what_is_no_copy_of_what_was_lost_is_refused() {
+async fn a_document_that_is_not_the_lost_entry_is_refused() {
     let (world, ledger) = paid().await;
     let copy = copy_of(&ledger, 4).await;
     let with = |path: &str, value: Bson| {

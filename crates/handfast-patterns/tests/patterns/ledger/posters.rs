@@ -197,7 +197,7 @@ async fn a_new_minimum_holds_for_whoever_looked_before() {
 
 /// Who is beaten each time gives up, and nothing was posted.
 #[tokio::test]
-async fn who_is_beaten_each_time_says_so() {
+async fn a_poster_that_loses_each_race_reports_contention() {
     let world = World::in_memory();
     let ledger = open_with(&world, LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
     posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;

@@ -29,7 +29,7 @@ async fn lively() -> (World, Ledger) {
 }
 
 #[tokio::test]
-async fn what_is_wiped_is_rebuilt_to_the_same() {
+async fn wiped_caches_are_rebuilt_to_the_same_values() {
     let (world, ledger) = lively().await;
     let before = (all(&world, "tx").await, all(&world, "account").await);
     let rebuilt = ledger.rebuild_all().await.unwrap();

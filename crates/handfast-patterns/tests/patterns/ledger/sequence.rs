@@ -52,7 +52,7 @@ async fn a_place_that_was_drawn_is_waited_for() {
 
 /// After a while an entry that counts for nothing takes the place; who comes too late draws another one.
 #[tokio::test]
-async fn who_comes_too_late_draws_another_place() {
+async fn a_late_poster_draws_another_place() {
     let (world, ledger, slow, late) = with_a_gap().await;
     world.clock.advance(Duration::from_secs(59));
     assert_eq!(commit_all(&ledger).await, 2);

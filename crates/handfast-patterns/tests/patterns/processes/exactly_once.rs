@@ -15,18 +15,18 @@ const TASKS: u32 = 4;
 /// Visits that one of them writes down before counting some.
 const VISITS: u32 = 5;
 
-async fn once(place: &Place, store: Arc<dyn DocumentStore>) -> Result<ExactlyOnce> {
-    ExactlyOnce::open(store, place.namespace("pages"), place.sources.clone(), memory()).await
+async fn once(process: &Process, store: Arc<dyn DocumentStore>) -> Result<ExactlyOnce> {
+    ExactlyOnce::open(store, process.namespace("pages"), process.sources.clone(), memory()).await
 }
 
 fn memory() -> Memory {
     Memory { tokens_max: TOKENS_MAX, ..Memory::default() }
 }
 
-async fn two_step(place: &Place, store: Arc<dyn DocumentStore>) -> Result<TwoStep> {
+async fn two_step(process: &Process, store: Arc<dyn DocumentStore>) -> Result<TwoStep> {
     let count = Change::increment("views", 1).or_insert();
     let options = TwoStepOptions { memory: memory(), ..TwoStepOptions::default() };
-    TwoStep::open(store, place.namespace("pages2"), place.sources.clone(), count, options).await
+    TwoStep::open(store, process.namespace("pages2"), process.sources.clone(), count, options).await
 }
 
 /// Counts a visit in both forms, as often as it takes to get an answer.
@@ -37,30 +37,30 @@ async fn count(once: &ExactlyOnce, two_step: &TwoStep, token: Token, page: i32) 
 }
 
 /// Visits that are not counted as far as anybody has been told, at most so many.
-async fn open_visits(place: &Place, limit: u64) -> Vec<(ObjectId, i32)> {
-    let find = Find { limit: Some(limit), ..Find::new(place.namespace("visits"), rawdoc! { "counted": false }) };
-    let found = place.store.find_all(find).await.unwrap();
+async fn open_visits(process: &Process, limit: u64) -> Vec<(ObjectId, i32)> {
+    let find = Find { limit: Some(limit), ..Find::new(process.namespace("visits"), rawdoc! { "counted": false }) };
+    let found = process.store.find_all(find).await.unwrap();
     found.iter().map(|visit| (visit.get_object_id("_id").unwrap(), visit.get_i32("page").unwrap())).collect()
 }
 
-async fn counted(place: &Place, visit: ObjectId) -> Result<()> {
+async fn counted(process: &Process, visit: ObjectId) -> Result<()> {
     let set = rawdoc! { "$set": { "counted": true } };
-    place.store.update_one(&place.namespace("visits"), rawdoc! { "_id": visit }, set).await?;
+    process.store.update_one(&process.namespace("visits"), rawdoc! { "_id": visit }, set).await?;
     Ok(())
 }
 
-pub(super) async fn work(place: Place) -> Result<()> {
-    let faults = || Plan::seeded(place.sources.random.next_u64(), 100, [Fault::LoseReply, Fault::LoseRequest]);
-    let faulty = || -> Arc<dyn DocumentStore> { Arc::new(Faulty::new(Arc::clone(&place.store), faults())) };
+pub(super) async fn work(process: Process) -> Result<()> {
+    let faults = || Plan::seeded(process.sources.random.next_u64(), 100, [Fault::LoseReply, Fault::LoseRequest]);
+    let faulty = || -> Arc<dyn DocumentStore> { Arc::new(Faulty::new(Arc::clone(&process.store), faults())) };
     // Indexes are there.
     let (once, two_step) = loop {
-        if let (Ok(once), Ok(two_step)) = (once(&place, faulty()).await, two_step(&place, faulty()).await) {
+        if let (Ok(once), Ok(two_step)) = (once(&process, faulty()).await, two_step(&process, faulty()).await) {
             break (once, two_step);
         }
     };
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
-        tasks.spawn(visit(place.clone(), once.clone(), two_step.clone()));
+        tasks.spawn(visit(process.clone(), once.clone(), two_step.clone()));
     }
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap()?;
@@ -68,23 +68,24 @@ pub(super) async fn work(place: Place) -> Result<()> {
     Ok(())
 }
 
-async fn visit(place: Place, once: ExactlyOnce, two_step: TwoStep) -> Result<()> {
+async fn visit(process: Process, once: ExactlyOnce, two_step: TwoStep) -> Result<()> {
     loop {
         for _ in 0..VISITS {
-            let visit = rawdoc! { "_id": place.sources.ids.object_id(), "page": place.any(PAGES), "counted": false };
-            place.store.insert_one(&place.namespace("visits"), visit).await?;
+            let visit =
+                rawdoc! { "_id": process.sources.ids.object_id(), "page": process.any(PAGES), "counted": false };
+            process.store.insert_one(&process.namespace("visits"), visit).await?;
         }
         // All take from the same ones, so that some count the same visit.
-        let mut visits = open_visits(&place, 20).await;
-        let first = place.any(20) as usize % visits.len().max(1);
+        let mut visits = open_visits(&process, 20).await;
+        let first = process.any(20) as usize % visits.len().max(1);
         visits.rotate_left(first);
         for (visit, page) in visits.into_iter().take(3) {
             count(&once, &two_step, Token(visit), page).await;
             // What a killed process has left, and what another one may be at.
             two_step.clean_up(Duration::ZERO, 10).await.ok();
             tokio::time::sleep(PAUSE).await;
-            counted(&place, visit).await?;
-            place.progress().await?;
+            counted(&process, visit).await?;
+            process.progress().await?;
         }
     }
 }

@@ -23,26 +23,26 @@ fn options() -> JobQueueOptions {
     JobQueueOptions { lease: LEASE, crashes_max: 1000, attempts_max: 1000, ..JobQueueOptions::default() }
 }
 
-async fn queue(place: &Place) -> Result<JobQueue> {
-    JobQueue::open(Arc::clone(&place.store), place.namespace("jobs"), place.sources.clone(), options()).await
+async fn queue(process: &Process) -> Result<JobQueue> {
+    JobQueue::open(Arc::clone(&process.store), process.namespace("jobs"), process.sources.clone(), options()).await
 }
 
 /// Counts each job in a document of its own, and then in one of all jobs.
-async fn worker(place: &Place, work: Duration, concurrency: usize) -> Result<Worker> {
-    let (counters, memory) = (place.namespace("counters"), Memory { tokens_max: TOKENS_MAX, ..Memory::default() });
-    let once = ExactlyOnce::open(Arc::clone(&place.store), counters, place.sources.clone(), memory).await?;
-    let working = place.clone();
+async fn worker(process: &Process, work: Duration, concurrency: usize) -> Result<Worker> {
+    let (counters, memory) = (process.namespace("counters"), Memory { tokens_max: TOKENS_MAX, ..Memory::default() });
+    let once = ExactlyOnce::open(Arc::clone(&process.store), counters, process.sources.clone(), memory).await?;
+    let working = process.clone();
     let options = WorkerOptions { concurrency, poll: PAUSE, ..WorkerOptions::default() };
-    Ok(Worker::new(queue(place).await?, &*place.name).with_options(options).handle(
+    Ok(Worker::new(queue(process).await?, &*process.name).with_options(options).handle(
         "count",
         move |context, details: Document| {
-            let (once, place) = (once.clone(), working.clone());
+            let (once, process) = (once.clone(), working.clone());
             async move {
                 let one = Change::increment("count", 1).or_insert();
                 let _: Outcome = context.guard("count", &once, details.get_i32("n")?, &one).await?;
                 tokio::time::sleep(work).await;
                 let _: Outcome = context.guard("count", &once, "all", &one).await?;
-                place.progress().await?;
+                process.progress().await?;
                 tokio::time::sleep(work).await;
                 Ok::<_, JobError>(())
             }
@@ -50,11 +50,11 @@ async fn worker(place: &Place, work: Duration, concurrency: usize) -> Result<Wor
     ))
 }
 
-pub(super) async fn work(place: Place) -> Result<()> {
+pub(super) async fn work(process: Process) -> Result<()> {
     let cancel = CancellationToken::new();
-    let working = worker(&place, WORK, AT_ONCE).await?.spawn(&cancel)?;
+    let working = worker(&process, WORK, AT_ONCE).await?.spawn(&cancel)?;
     let every = RunnerOptions { interval: LEASE, ..RunnerOptions::default() };
-    let reclaiming = queue(&place).await?.spawn_reclaim(every, &cancel)?;
+    let reclaiming = queue(&process).await?.spawn_reclaim(every, &cancel)?;
     cancel.cancelled().await;
     drop((working, reclaiming));
     Ok(())

@@ -9,25 +9,25 @@ const COMMENTS: i32 = 4;
 /// Changes that a process makes at once.
 const TASKS: u32 = 4;
 
-async fn names(place: &Place, abandoned_after: Duration) -> Result<SyncFlag> {
-    let link = Link::new(place.namespace("comments"), "user").field("name", "userName");
+async fn names(process: &Process, abandoned_after: Duration) -> Result<SyncFlag> {
+    let link = Link::new(process.namespace("comments"), "user").field("name", "userName");
     let options = SyncFlagOptions { abandoned_after, ..SyncFlagOptions::new([link]) };
-    SyncFlag::open(Arc::clone(&place.store), place.namespace("users"), place.sources.clone(), options).await
+    SyncFlag::open(Arc::clone(&process.store), process.namespace("users"), process.sources.clone(), options).await
 }
 
-pub(super) async fn work(place: Place) -> Result<()> {
-    let names = names(&place, LEASE).await?;
+pub(super) async fn work(process: Process) -> Result<()> {
+    let names = names(&process, LEASE).await?;
     let every = RunnerOptions { interval: LEASE, ..RunnerOptions::default() };
     let _sweeping = names.spawn_sweep(every, &CancellationToken::new())?;
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..TASKS {
-        let (place, names) = (place.clone(), names.clone());
+        let (process, names) = (process.clone(), names.clone());
         tasks.spawn(async move {
             for number in 0.. {
-                let name = format!("{} {task} {number}", place.name);
+                let name = format!("{} {task} {number}", process.name);
                 let renamed = Change::new(doc! { "$set": { "name": name } });
-                let _ = names.change(names.token(), place.any(USERS as u64), &renamed).await?;
-                place.progress().await?;
+                let _ = names.change(names.token(), process.any(USERS as u64), &renamed).await?;
+                process.progress().await?;
             }
             Ok::<_, handfast_patterns::Error>(())
         });
@@ -67,9 +67,9 @@ async fn copies_are_equal_after_a_sweep_though_writers_and_sweepers_are_killed()
 }
 
 /// Judged without the library.
-async fn assert_equal(place: &Place) {
-    let users = place.all("users").await;
-    let comments = place.all("comments").await;
+async fn assert_equal(process: &Process) {
+    let users = process.all("users").await;
+    let comments = process.all("comments").await;
     assert_eq!(comments.len(), usize::try_from(USERS * COMMENTS).unwrap());
     for comment in comments {
         let user = users.iter().find(|user| user.get("_id") == comment.get("user")).unwrap();

@@ -9,28 +9,28 @@ use super::*;
 /// Items whose numbers change, each version three of them.
 const ITEMS: u64 = 9;
 
-async fn tree(place: &Place) -> Result<VersionedTree> {
+async fn tree(process: &Process) -> Result<VersionedTree> {
     let options = VersionedTreeOptions {
         lease: LEASE,
         wait: Duration::from_millis(2),
         attempts_max: 1000,
         ..VersionedTreeOptions::new("tree")
     };
-    VersionedTree::open(Arc::clone(&place.store), place.namespace("items"), place.sources.clone(), options).await
+    VersionedTree::open(Arc::clone(&process.store), process.namespace("items"), process.sources.clone(), options).await
 }
 
 /// Puts three nodes one after the other, with pauses; the root says what the whole tree is.
-async fn edit(place: Place, mut write: Write) -> Result<PreparedCommit> {
+async fn edit(process: Process, mut write: Write) -> Result<PreparedCommit> {
     let root = write.base().map(|base| base.root().clone()).unwrap_or_default();
     let mut numbers = root.get_document("numbers").cloned().unwrap_or_default();
-    let first = place.any(ITEMS);
+    let first = process.any(ITEMS);
     for step in [0, 2, 5] {
-        let (item, number) = (format!("i{}", (first + step) % ITEMS as i32), place.any(1_000_000));
+        let (item, number) = (format!("i{}", (first + step) % ITEMS as i32), process.any(1_000_000));
         write.put(item.as_str(), doc! { "n": number }).await?;
         numbers.insert(item, number);
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
-    place.progress().await?;
+    process.progress().await?;
     Ok(write.with_root(doc! { "numbers": numbers }))
 }
 
@@ -48,30 +48,30 @@ async fn mixed(snapshot: &Snapshot) -> Result<Option<String>> {
     Ok((found != expected).then(text))
 }
 
-async fn read(place: &Place, tree: &VersionedTree) -> Result<()> {
+async fn read(process: &Process, tree: &VersionedTree) -> Result<()> {
     if let Some(snapshot) = tree.newest().await?
         && let Some(what) = mixed(&snapshot).await?
     {
-        let id = rawdoc! { "_id": format!("{} {what}", place.name) };
-        place.store.insert_one(&place.namespace("mixed"), id).await?;
+        let id = rawdoc! { "_id": format!("{} {what}", process.name) };
+        process.store.insert_one(&process.namespace("mixed"), id).await?;
     }
     Ok(())
 }
 
-pub(super) async fn work(place: Place) -> Result<()> {
-    let tree = tree(&place).await?;
+pub(super) async fn work(process: Process) -> Result<()> {
+    let tree = tree(&process).await?;
     let every = RunnerOptions { interval: LEASE / 4, ..RunnerOptions::default() };
     let _sweeping = tree.spawn_sweep(every, &CancellationToken::new())?;
     let reading = async {
         loop {
-            read(&place, &tree).await?;
+            read(&process, &tree).await?;
         }
         #[expect(unreachable_code, reason = "says what may go wrong")]
         Ok::<(), Error>(())
     };
     let writing = async {
         loop {
-            tree.change(|write| edit(place.clone(), write)).await?;
+            tree.change(|write| edit(process.clone(), write)).await?;
         }
         #[expect(unreachable_code, reason = "says what may go wrong")]
         Ok::<(), Error>(())

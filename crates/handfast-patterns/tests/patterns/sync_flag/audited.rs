@@ -83,7 +83,7 @@ async fn each_copy_is_looked_at() {
 
 /// What is under way is counted, not reported.
 #[tokio::test]
-async fn what_is_in_flight_is_no_drift() {
+async fn changes_in_flight_are_not_reported_as_drift() {
     let world = World::in_memory();
     let flag = filled(&world).await;
     let within = flag.within(Arc::clone(&world.store));

@@ -16,7 +16,7 @@ async fn declared(world: &World, links: impl IntoIterator<Item = Link>) -> Vec<D
 }
 
 #[tokio::test]
-async fn the_first_who_opened_has_declared() {
+async fn the_first_process_declares_the_links() {
     let world = World::in_memory();
     let users = world.place("users");
     assert!(SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().is_none());

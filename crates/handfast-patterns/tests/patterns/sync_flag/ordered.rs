@@ -56,7 +56,7 @@ fn deletes() -> Actor {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_turn_to_open() {
+async fn opening_takes_no_turn() {
     let world = World::in_memory();
     let opens = async |world: World| {
         open_small(&world).await.unwrap();

@@ -36,7 +36,7 @@ async fn left_at_each_operation(options: fn(&World, &str) -> TwoPhaseOptions, fi
 
 /// The recovery of somebody who does not say how the accounts look: money was lost without the record, at six of seven operations.
 #[tokio::test]
-async fn who_opens_with_other_settings_neither_loses_nor_makes_money() {
+async fn a_process_with_other_settings_changes_no_balance() {
     let finish = async |world: &World| {
         let plain = TwoPhaseOptions::new("App2", world.place("accounts"));
         if let Ok(others) = open_with(world, plain).await {

@@ -54,7 +54,7 @@ async fn a_crash_leaves_nothing_to_be_found() {
 
 /// Marks of a transaction that is done, and what a repair makes of the balance of who has paid 100 of 1000.
 #[tokio::test]
-async fn what_is_recommended_makes_it_right_or_is_not_recommended() {
+async fn each_recommended_remedy_repairs_its_finding() {
     let forgotten: Vec<_> = (0..100).map(|id| 1000 + id).collect();
     let cases = [
         // Never released: by a restored document, say. The update is in once.

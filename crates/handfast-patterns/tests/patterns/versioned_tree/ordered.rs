@@ -108,7 +108,7 @@ async fn sweeps(world: &World) {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_turn_to_open() {
+async fn opening_takes_no_turn() {
     let world = World::in_memory();
     let opens = async |world: World| {
         open(&world).await.unwrap();

@@ -184,7 +184,7 @@ async fn marks_are_forgotten_when_they_are_old() {
 
 /// What an abandoned version says to be deleted is not: not even when deletes are forgotten before the version is.
 #[tokio::test]
-async fn what_was_abandoned_has_deleted_nothing() {
+async fn an_abandoned_version_has_deleted_nothing() {
     let world = World::in_memory();
     let tree = left_behind(&world).await;
     let write = tree.begin().await.unwrap();

@@ -99,7 +99,7 @@ async fn a_pin_keeps_a_version_until_its_lease_runs_out() {
 
 /// What a writer works on top of is kept; a pin that nobody has released is removed by the sweep.
 #[tokio::test]
-async fn what_is_written_on_top_of_is_kept() {
+async fn a_version_with_a_write_on_top_is_kept() {
     let world = World::in_memory();
     let tree = six(&world).await;
     let write = tree.begin().await.unwrap();
