@@ -48,7 +48,7 @@ pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
     }
     match latest.state {
         NumberState::Open(open) | NumberState::Committing(open) | NumberState::InDoubt(open) => {
-            commit_open(call, open).await?
+            commit_open(call, open).await?;
         }
         NumberState::Committed => {}
         NumberState::Aborted { .. } => return Err(aborted(number)),
