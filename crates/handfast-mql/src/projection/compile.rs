@@ -63,10 +63,12 @@ impl Compiler<'_> {
     fn document(&mut self, document: &RawDocument, parent: &str) -> Result<()> {
         for field in document.iter() {
             let (name, value) = field?;
-            if self.syntax == Syntax::Stage {
-                path::check(name.as_str())?;
-            }
             let path = path::join(parent, name.as_str());
+            if self.syntax == Syntax::Stage {
+                // The name for its parts, and the path for its depth: the tree has a level for each part, and its functions recurse.
+                path::check(name.as_str())?;
+                path::check(&path)?;
+            }
             self.field(&path, value)?;
         }
         Ok(())

@@ -53,7 +53,7 @@ impl Ledger {
     /// that nothing needs to be held in memory.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): a store without the index, which opening the ledger creates, may refuse to sort a large ledger.
+    /// [`Error::Store`]: a store without the index, which opening the ledger creates, may refuse to sort a large ledger.
     pub async fn export(&self, format: ExportFormat) -> Result<Export<'_>> {
         let pages = self.entries.pages_in_order(&Document::new(), &by_time(self.fields()), PAGE).await?;
         Ok(Export { ledger: self, pages, format, begun: false })
@@ -64,7 +64,7 @@ impl Export<'_> {
     /// The next lines, each with its end; none at the end.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) for a document that is not an entry.
+    /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn next(&mut self) -> Result<Option<String>> {
         let page = self.pages.next().await?.unwrap_or_default();
         let is_first = !std::mem::replace(&mut self.begun, true);

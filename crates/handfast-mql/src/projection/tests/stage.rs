@@ -103,3 +103,25 @@ fn results() {
     );
     check(doc! { "a.$ref": 1 }, Ok(doc! { "_id": 1 }), Err(crate::Error::new(Code(16410), "")));
 }
+
+/// Names of many parts below each other make one path, whose length counts: functions of the tree recurse by its parts.
+#[test]
+fn nested_paths_are_as_long_as_they_are_together() {
+    let long = vec!["a"; 200].join(".");
+    let mut nested = doc! { &long: 1 };
+    for _ in 0..90 {
+        nested = doc! { &long: nested };
+    }
+    let nested = raw(&nested);
+    let options = CompileOptions::default();
+    for refused in [
+        Projection::compile_project(&nested, &options),
+        Projection::compile_add_fields("$set", &nested, &options),
+        Projection::compile(&nested, &options),
+    ] {
+        let error = refused.expect_err("a path of 18,200 parts");
+        assert_eq!((error.code(), error.message()), (Code::Overflow, "FieldPath is too long"));
+    }
+    let allowed = doc! { vec!["a"; 100].join("."): { vec!["b"; 100].join("."): 1 } };
+    Projection::compile_project(&raw(&allowed), &options).expect("a path of 200 parts");
+}
