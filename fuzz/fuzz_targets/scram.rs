@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (first, last) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let Some(first) = ClientFirst::parse(first) else { return };
     assert!(!first.user.is_empty());
-    let begin = || Exchange::begin(&first, Credentials::of_nobody(&SECRET, &first.user), &[1; NONCE_BYTES]);
+    let begin = || Exchange::begin(&first, Credentials::of_unknown_user(&SECRET, &first.user), &[1; NONCE_BYTES]);
     let (exchange, answer) = begin();
     assert!(exchange.finish(last).is_none());
     let (nonce, _) = answer.split_once(',').expect("a nonce, a salt, the rounds");

@@ -4,7 +4,7 @@
 
 use bson::{DateTime, RawDocument, rawdoc};
 use handfast_mql::depth;
-use handfast_store::ticket::{Asked, NESTING_OF_RECORD, Recorded, Ticket, tells_more};
+use handfast_store::ticket::{NESTING_OF_RECORD, Recorded, RequestedDocument, Ticket, tells_more};
 use handfast_store::{Changed, CommitTimestamp, Deleted, FindAndModifyOutcome, Inserted};
 use libfuzzer_sys::fuzz_target;
 
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(tells_more(record, record).is_ok_and(|more| !more) || tells_more(record, record).is_err());
     let number = record.get_i64("number").unwrap_or(1);
     for statement in 0..STATEMENTS {
-        let ticket = Ticket { session: [7; 16], number, statement, asked: Asked::Nothing };
+        let ticket = Ticket { session: [7; 16], number, statement, requested: RequestedDocument::Nothing };
         let Ok(Some(result)) = ticket.result(record) else { continue };
         let further = Ticket { statement: STATEMENTS, ..ticket };
         if let Ok(longer) = further.record(Some(record), &rawdoc! { "deleted": true }, DateTime::from_millis(0)) {

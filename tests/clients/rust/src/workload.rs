@@ -15,7 +15,8 @@ use anyhow::{Context as _, bail};
 use async_trait::async_trait;
 use handfast_history::Expectation;
 use handfast_sim::{
-    Cell, Client, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind, documents, run,
+    Cell, Client, ClientTransaction, Failure, Isolation, MinimumCounts, Order, RunOptions, Workload, WorkloadKind,
+    documents, run,
 };
 use handfast_store::Sources;
 use mongodb::bson::RawDocumentBuf;
@@ -82,7 +83,7 @@ pub async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
         processes: PROCESSES,
         committed: committed.parse().context("COMMITTED")?,
         expectation: Expectation { isolation: Isolation::Snapshot, order: Order::RealTime },
-        floors: Floors::default(),
+        minimum: MinimumCounts::default(),
     };
     let outcome = run(Workload::new(kind), Arc::new(driver), Sources::system()?, options).await?;
     outcome.save(Path::new(file))?;
@@ -93,7 +94,7 @@ pub async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
 
 #[async_trait]
 impl Client for Driver {
-    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+    async fn begin(&self) -> Result<Box<dyn ClientTransaction>, Failure> {
         let mut session = self.client.start_session().await.map_err(failure)?;
         if self.lie != Some(Lie::NoTransaction) {
             session.start_transaction().read_concern(ReadConcern::snapshot()).await.map_err(failure)?;
@@ -103,21 +104,21 @@ impl Client for Driver {
 }
 
 #[async_trait]
-impl Transaction for Open {
+impl ClientTransaction for Open {
     async fn read(&mut self, key: i64) -> Result<Cell, Failure> {
-        let filter = document(documents::one(key))?;
+        let filter = document(documents::by_key(key))?;
         let found = self.keys.find_one(filter).session(&mut self.session).await.map_err(failure)?;
         found.map_or(Ok(Cell::Nothing), |found| documents::cell(&found))
     }
 
     async fn scan(&mut self, keys: Range<i64>) -> Result<Vec<(i64, Cell)>, Failure> {
-        let filter = document(documents::all_of(&keys))?;
+        let filter = document(documents::by_range(&keys))?;
         // In batches, so that the cursor belongs to the transaction for a while.
         let find = self.keys.find(filter).batch_size(5);
         let mut cursor = find.session(&mut self.session).await.map_err(failure)?;
         let mut found = Vec::new();
         while let Some(next) = cursor.next(&mut self.session).await {
-            found.push(documents::keyed(&next.map_err(failure)?)?);
+            found.push(documents::key_and_cell(&next.map_err(failure)?)?);
         }
         Ok(found)
     }
@@ -157,7 +158,7 @@ impl Transaction for Open {
 
 impl Open {
     async fn upsert(&mut self, key: i64, change: RawDocumentBuf) -> Result<(), Failure> {
-        let (filter, change) = (document(documents::one(key))?, document(change)?);
+        let (filter, change) = (document(documents::by_key(key))?, document(change)?);
         let update = self.keys.update_one(filter, change).upsert(true);
         update.session(&mut self.session).await.map(drop).map_err(failure)
     }
