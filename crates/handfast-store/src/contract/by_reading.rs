@@ -1,17 +1,22 @@
 //! A check of a collection that reads its documents.
 
+#[cfg(test)]
+mod tests;
+
 use bson::rawdoc;
+use handfast_mql::Code;
 
 use super::DocumentStore;
 use crate::index::{ID_INDEX_NAME, Index};
-use crate::{BatchLimit, CollectionCheck, Find, IndexCheck, Namespace, Result};
+use crate::{BatchLimit, CollectionCheck, Error, ErrorClass, Find, IndexCheck, Namespace, Result};
 
 const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
 
 /// Reads a whole collection, checks that every document can be read, and counts the keys that each index should hold.
 ///
 /// # Errors
-/// `NamespaceNotFound` (26). A page that cannot be read ends the check and is reported in the result.
+/// `NamespaceNotFound` (26), and those of the store that say nothing of the documents: it is away, or the time is up. A page
+/// with a damaged document ends the check and is reported in the result.
 pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> Result<CollectionCheck> {
     let mut indexes = Vec::new();
     let mut check = CollectionCheck::default();
@@ -24,6 +29,7 @@ pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &
         // A document that does not agree with its checksum ends the walk: how many more there are, nobody knows.
         let page = match cursor.next_page(PAGE).await {
             Ok(page) => page,
+            Err(error) if !is_damage(&error) => return Err(error),
             Err(error) => {
                 check.errors.push(error.message().to_owned());
                 check.documents_damaged += 1;
@@ -43,4 +49,10 @@ pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &
             return Ok(check);
         }
     }
+}
+
+/// Returns whether an error is about the documents: backends report damage as `DataCorruptionDetected` (354), and the engine for
+/// single documents a hidden field that it cannot read as `InternalError` (1).
+fn is_damage(error: &Error) -> bool {
+    error.class() == ErrorClass::Command && matches!(error.code(), Code::DataCorruptionDetected | Code::InternalError)
 }
