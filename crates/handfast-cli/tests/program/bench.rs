@@ -146,10 +146,10 @@ fn patterns_are_measured_beside_the_same_writes() -> Result<()> {
         let case = named(&format!("{name}, 1 clients"))?;
         assert_eq!(operations(case), Some(expected), "{case}");
     }
-    // Once a second the worker looks whether the queue is paused, however long a job takes.
+    // Once a second the worker looks whether the queue is paused, however long a job takes; a measurement of a single job can meet two looks.
     let job = named("job, 1 clients")?;
     let seconds = job["rate"].as_f64().with_context(|| job.to_string())?.recip();
-    assert!(operations(job).is_some_and(|operations| (3.0..4.0 + seconds).contains(&operations)), "{job}");
+    assert!(operations(job).is_some_and(|operations| (3.0..=5.0 + seconds).contains(&operations)), "{job}");
     // The committer's are among them.
     assert!(operations(named("posting, 1 clients")?) > Some(7.0), "{cases:?}");
     assert!(cases.iter().all(|case| case["rate"].as_f64() > Some(0.0) && case["baseline_rate"].as_f64() > Some(0.0)));
