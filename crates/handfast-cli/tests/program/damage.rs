@@ -82,7 +82,7 @@ fn what_the_journal_has_of_a_damaged_collection_is_dumped_if_asked_to() -> Resul
     assert_one_line(&output, 3, "handfast: skipped in shop.orders: documents between _id ");
     let name = file.file_name().and_then(|name| name.to_str()).context("a name")?;
     assert_one_line(&output, 3, &format!("tables/{name}: a block does not have the checksum"));
-    assert_one_line(&output, 3, " of them another data file or the journal has, too");
+    assert_one_line(&output, 3, " of them were recovered from another data file or the journal");
     let said = String::from_utf8(output.stdout)?;
     assert!(said.contains("; none is left out: what is damaged was found elsewhere too"), "{said}");
     assert_eq!(dumped(&scratch)?, u64::try_from(DOCUMENTS)?);
