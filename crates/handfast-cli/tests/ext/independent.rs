@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{START_SECONDS_MAX, Tool, turn, wait_until};
+use crate::support::{START_SECONDS_MAX, Tool, Turn, new_directory, turn, wait_until};
 
 /// A running FerretDB or SecantusDB, which is killed when this is dropped.
 pub(crate) struct IndependentServer {
     child: Child,
     directory: PathBuf,
     port: u16,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl IndependentServer {
@@ -31,15 +31,12 @@ impl IndependentServer {
         })
     }
 
-    /// Starts a server on a port that was free a moment ago, and waits until it takes connections.
+    /// Starts a server, and waits until it takes connections.
     fn start(tool: Tool, arguments: impl FnOnce(&mut Command, u16, &Path)) -> Option<Self> {
         let program = tool.find()?;
         let turn = turn();
-        let directory = std::env::temp_dir().join(format!("handfast-ext-{tool:?}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the server");
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let directory = new_directory();
+        let port = free_port();
         let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
         let mut command = Command::new(program);
         arguments(&mut command, port, &directory);
@@ -71,5 +68,21 @@ impl Drop for IndependentServer {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
         let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Returns a port that nobody else gets meanwhile: it is below those that the system gives out, and each is returned once.
+fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        assert!(tried < COUNT, "all ports are in use");
+        let offset = std::process::id().wrapping_mul(64).wrapping_add(tried) % COUNT;
+        let port = u16::try_from(FIRST + offset).expect("a port");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }

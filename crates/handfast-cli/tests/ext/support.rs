@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::leftovers;
@@ -107,14 +107,31 @@ pub(crate) struct Handfast {
     /// The user "boss" is asked for.
     is_guarded: bool,
     /// Given back last, unless it is somebody else's.
-    _turn: Option<MutexGuard<'static, ()>>,
+    _turn: Option<Turn>,
 }
 
-/// The programs measure themselves against time-outs, and `cargo test` runs tests side by side: one at a time.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    // The test before may have failed: that is its own matter.
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Programs that run at a time: they wait most of the time, but they measure themselves against time-outs.
+const TURNS_MAX: usize = 3;
+
+static TURNS: Mutex<usize> = Mutex::new(0);
+static TURN_ENDED: Condvar = Condvar::new();
+
+/// The permission to run a program, until it is dropped. A test takes one at most.
+pub(crate) struct Turn(());
+
+/// Waits until fewer than [`TURNS_MAX`] others have a turn.
+pub(crate) fn turn() -> Turn {
+    let turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut turns = TURN_ENDED.wait_while(turns, |turns| *turns >= TURNS_MAX).unwrap_or_else(PoisonError::into_inner);
+    *turns += 1;
+    Turn(())
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        TURN_ENDED.notify_one();
+    }
 }
 
 /// Of the user "boss" of a guarded server. It holds a character that SASLprep takes out, and one outside ASCII.
@@ -333,7 +350,7 @@ impl Drop for Handfast {
 }
 
 /// A directory of its own for a server.
-fn new_directory() -> PathBuf {
+pub(crate) fn new_directory() -> PathBuf {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{number}", std::process::id()));
