@@ -147,6 +147,25 @@ pub enum Finding {
 }
 
 impl Finding {
+    /// Returns the kind in one or two words, such as "balance" or "no account".
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Finding::Order { .. } => "order",
+            Finding::Balance { .. } => "balance",
+            Finding::Cache { .. } => "cache",
+            Finding::Asset { .. } => "asset",
+            Finding::Altered { .. } => "altered",
+            Finding::Unbalanced { .. } => "unbalanced",
+            Finding::SamePlace { .. } => "same place",
+            Finding::NoAccount { .. } => "no account",
+            Finding::BelowMinimum { .. } => "below minimum",
+            Finding::NoSuchEntry { .. } => "no such entry",
+            Finding::NoIndex { .. } => "no index",
+            Finding::NoSettings { .. } => "no settings",
+            Finding::Unreadable { .. } => "unreadable",
+        }
+    }
+
     /// The account that it is about.
     pub fn account(&self) -> Option<&Bson> {
         match self {

@@ -187,7 +187,7 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
             || is_without_document(found)
             || matches!(found, Finding::NoIndex { .. } | Finding::NoSettings { .. })
     };
-    let kinds: BTreeSet<_> = findings.iter().filter(|found| !has_command(found)).map(kind).collect();
+    let kinds: BTreeSet<_> = findings.iter().filter(|found| !has_command(found)).map(Finding::kind).collect();
     if !kinds.is_empty() {
         let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
         steps.push(format!(
@@ -232,24 +232,6 @@ fn gap(gap: &Gap) -> Value {
     })
 }
 
-fn kind(finding: &Finding) -> &'static str {
-    match finding {
-        Finding::Order { .. } => "order",
-        Finding::Balance { .. } => "balance",
-        Finding::Cache { .. } => "cache",
-        Finding::Asset { .. } => "asset",
-        Finding::Altered { .. } => "altered",
-        Finding::Unbalanced { .. } => "unbalanced",
-        Finding::SamePlace { .. } => "same place",
-        Finding::NoAccount { .. } => "no account",
-        Finding::BelowMinimum { .. } => "below minimum",
-        Finding::NoSuchEntry { .. } => "no such entry",
-        Finding::NoIndex { .. } => "no index",
-        Finding::NoSettings { .. } => "no settings",
-        Finding::Unreadable { .. } => "unreadable",
-    }
-}
-
 fn finding(finding: &Finding) -> Value {
-    json!({ "kind": kind(finding), "account": finding.account().map(extended), "text": finding.to_string() })
+    json!({ "kind": finding.kind(), "account": finding.account().map(extended), "text": finding.to_string() })
 }

@@ -1,10 +1,9 @@
 //! Altered documents: named, never taken for the truth, and no reason to look at nothing else.
 
-use handfast_patterns::ledger::Restored;
+use handfast_patterns::ledger::{Finding, Restored};
 use handfast_store::{DropIndexes, IndexSelector};
 
 use super::lost::{books_of, paid};
-use super::reports::name;
 use super::*;
 
 async fn alter(world: &World, collection: &str, id: impl Into<Bson>, update: Document) {
@@ -17,7 +16,8 @@ async fn alter(world: &World, collection: &str, id: impl Into<Bson>, update: Doc
 /// The kinds of what is found.
 async fn found(ledger: &Ledger) -> Vec<&'static str> {
     let verified = ledger.verify_all().await.unwrap();
-    let mut names: Vec<_> = verified.gaps.iter().map(|_| "gap").chain(verified.findings.iter().map(name)).collect();
+    let mut names: Vec<_> =
+        verified.gaps.iter().map(|_| "gap").chain(verified.findings.iter().map(Finding::kind)).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -88,29 +88,11 @@ async fn each_kind_of_damage_is_found_by_name() {
         assert_eq!(outcome.modified, 1, "{update:?}");
         let verified = ledger.verify_all().await.unwrap();
         let gaps = verified.gaps.iter().map(|_| "gap");
-        let mut names: Vec<_> = gaps.chain(verified.findings.iter().map(name)).collect();
+        let mut names: Vec<_> = gaps.chain(verified.findings.iter().map(Finding::kind)).collect();
         names.dedup();
         for name in expected {
             assert!(names.contains(&name), "{name} is not among {verified:?} after {update:?}");
         }
-    }
-}
-
-pub(super) fn name(finding: &Finding) -> &'static str {
-    match finding {
-        Finding::Order { .. } => "order",
-        Finding::Balance { .. } => "balance",
-        Finding::Cache { .. } => "cache",
-        Finding::Asset { .. } => "asset",
-        Finding::Altered { .. } => "altered",
-        Finding::Unbalanced { .. } => "unbalanced",
-        Finding::SamePlace { .. } => "same place",
-        Finding::NoAccount { .. } => "no account",
-        Finding::BelowMinimum { .. } => "below minimum",
-        Finding::NoSuchEntry { .. } => "no such entry",
-        Finding::NoIndex { .. } => "no index",
-        Finding::NoSettings { .. } => "no settings",
-        Finding::Unreadable { .. } => "unreadable",
     }
 }
 
