@@ -79,7 +79,7 @@ async fn withdrawals_from_one_account() {
     books::check(&world).await.unwrap();
     assert!(ledger.verify_all().await.unwrap().is_clean());
     // A committer may have lost the request that notes the last balance in the account: the next entry brings it.
-    ledger.post(NewEntry::transfer("bank", "hot", 5, "EUR")).await.unwrap();
+    assert!(insist(&ledger, &NewEntry::transfer("bank", "hot", 5, "EUR")).await);
     commit_all(&ledger).await;
     assert_eq!(ledger.account("hot").await.unwrap().unwrap().cache.unwrap().balance, 1005 - posted);
 }
