@@ -20,7 +20,7 @@ pub(crate) struct OutputFlags {
     pub(crate) quiet: bool,
 }
 
-/// What every command that reads the configuration takes.
+/// The flags of every command that reads the configuration.
 #[derive(Args, Debug)]
 pub(crate) struct CommonFlags {
     /// Configuration file (TOML) [default: handfast.toml, if it is there] [env: HANDFAST_CONFIG]
@@ -30,7 +30,7 @@ pub(crate) struct CommonFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// What every command takes that opens a data directory.
+/// The flags of every command that opens a data directory.
 #[derive(Args, Debug)]
 pub(crate) struct OpenFlags {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct OpenFlags {
     pub(crate) log: LogFlags,
 }
 
-/// What every command takes that works on the documents of a server.
+/// The flags of every command that works on the documents of a server.
 #[derive(Args, Debug)]
 pub(crate) struct ServerStoreFlags {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct ServerStoreFlags {
     pub(crate) log: LogFlags,
 }
 
-/// What every command takes that works on documents of any store, one at a time.
+/// The flags of every command that works on documents of any store, one at a time.
 #[derive(Args, Debug)]
 pub(crate) struct AnyStoreFlags {
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub(crate) struct BackupArguments {
     /// Directory to write to; created, and refused if it holds anything
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
-    /// What a running server is to call its backup
+    /// The name that a running server gives its backup
     #[arg(value_name = "NAME", conflicts_with = "StoreFlags")]
     pub(crate) name: Option<String>,
     /// The running server (mongodb://..). A password is safer in the variable: others can see a command line [env: HANDFAST_URI]

@@ -23,7 +23,7 @@ pub(crate) struct BankArguments {
     /// How a transfer is made
     #[arg(long, value_name = "HOW", default_value = "transaction")]
     pub(crate) mechanism: BankMechanism,
-    /// What transactions are promised, and judged by [default: snapshot]
+    /// The isolation of the transactions, which the check requires [default: snapshot]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<HistoryIsolation>,
     /// Processes that the workers are in, on one server [default: 1; without transactions 3]
@@ -52,7 +52,7 @@ pub(crate) struct BankArguments {
     /// Keep the recorded history in this file; `handfast check history` judges it again
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Where a scratch directory is made, and removed at the end
+    /// The directory in which a scratch directory is made, and removed at the end
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
     /// The part that is killed, and which one it is

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crate::configuration::{Bytes, ConnectionString, Span};
 use crate::flags::OutputFlags;
 
-/// What to measure.
+/// The subjects of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchArguments {
     /// The embedded store against the bare key-value engine under it
@@ -57,7 +57,7 @@ pub(crate) struct BenchFlags {
     pub(crate) subject: SubjectFlags,
 }
 
-/// What is far away, and how far.
+/// The flags of the measurement of transfers.
 #[derive(Args, Debug)]
 pub(crate) struct TransferFlags {
     /// How long each operation of the store in memory takes at least
@@ -74,7 +74,7 @@ pub(crate) struct TransferFlags {
     pub(crate) bench: BenchFlags,
 }
 
-/// What the program is started for, and how often.
+/// The flags of measured starts of the program.
 #[derive(Args, Debug)]
 pub(crate) struct ProcessFlags {
     /// Documents that are loaded
@@ -87,7 +87,7 @@ pub(crate) struct ProcessFlags {
     pub(crate) subject: SubjectFlags,
 }
 
-/// What every measurement is of, and where.
+/// The flags of every measurement.
 #[derive(Args, Debug)]
 pub(crate) struct SubjectFlags {
     /// Size of a document

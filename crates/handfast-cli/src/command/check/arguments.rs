@@ -19,7 +19,7 @@ pub(crate) struct CheckArguments {
     pub(crate) repair: bool,
 }
 
-/// What else than a data directory can be checked.
+/// The commands that check something else than a data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckSubject {
     /// Judge a history of transactions, as their clients recorded it: which isolation did the store keep?
@@ -35,32 +35,32 @@ pub(crate) struct HistoryArguments {
     /// The history: one event a line, as Jepsen writes them in JSON; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// What was promised of transactions at the same time [default: what the file says, else snapshot]
+    /// The isolation that the history must show [default: that in the file, else snapshot]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<HistoryIsolation>,
-    /// What was promised of transactions one after the other [default: what the file says, else real-time]
+    /// The order that the history must show [default: that in the file, else real-time]
     #[arg(long, value_name = "ORDER")]
     pub(crate) order: Option<HistoryOrder>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }
 
-/// What a history is held against.
+/// The isolation that a history must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HistoryIsolation {
     /// Each transaction reads one snapshot; of two that write the same key, one fails
     Snapshot,
-    /// As if one after the other
+    /// Some serial order of the transactions has the same results
     Serializable,
 }
 
-/// What a history is held against.
+/// The order that a history must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HistoryOrder {
     /// Nothing
     None,
     /// A process sees what it did before
     Session,
-    /// Whoever begins after an acknowledgement sees what was acknowledged
+    /// A transaction that begins after an acknowledgement sees the acknowledged writes
     RealTime,
 }

@@ -7,7 +7,7 @@ use crate::flags::{AnyStoreFlags, LimitFlags};
 use crate::id::Id;
 use clap::{Args, Subcommand};
 
-/// What to do with a queue of jobs.
+/// The commands on a queue of jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsArguments {
     /// Count the jobs by state, and say what needs somebody
@@ -156,7 +156,7 @@ pub(crate) struct FailedFlags {
     pub(crate) limit: u32,
 }
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum JobStateName {
     /// Waits for its time, and then for a worker

@@ -6,7 +6,7 @@ use crate::id::Id;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// What to do with a ledger.
+/// The commands on a ledger.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerArguments {
     /// Count the entries, and say how long the oldest one waits to be committed
@@ -76,10 +76,10 @@ pub(crate) enum LedgerArguments {
         ledger: Box<LedgerFlags>,
         /// The _id of the account
         account: Id,
-        /// What it is in: a currency, or whatever is counted
+        /// The unit of its balance: a currency, or another thing that is counted
         #[arg(long, value_name = "TEXT")]
         asset: String,
-        /// What must stay available in it, in the smallest unit of the asset [default: there is no limit]
+        /// The amount that must stay available in it, in the smallest unit of the asset [default: no limit]
         #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "sequence")]
         minimum: Option<i64>,
         /// Its places come from a sequence: it is one that all post to

@@ -10,7 +10,7 @@ use crate::id::Id;
 use clap::{Args, Subcommand};
 use std::str::FromStr;
 
-/// What to do with main documents whose fields are copied into others.
+/// The commands on main documents whose fields are copied into others.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SyncArguments {
     /// Count what is not in sync at the moment, and say for how long
@@ -115,7 +115,7 @@ pub(crate) struct LinkText {
     pub(crate) syncing: Option<String>,
 }
 
-/// What becomes of copies when their main document is deleted.
+/// The effect of the deletion of a main document on its copies.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LinkOnDelete {

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::flags::{LimitFlags, ServerStoreFlags};
 
-/// What to do with transactions over a server's documents.
+/// The commands on transactions over a server's documents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TransactionsArguments {
     /// Count what is locked, and say up to where history may be forgotten
@@ -60,7 +60,7 @@ pub(crate) enum TransactionsArguments {
 }
 
 impl TransactionsArguments {
-    /// Where the documents are.
+    /// The store of the documents.
     pub(crate) fn store(&self) -> &ServerStoreFlags {
         match self {
             TransactionsArguments::Status { store }

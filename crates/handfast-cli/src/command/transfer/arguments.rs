@@ -61,7 +61,7 @@ pub(crate) enum TransferFormat {
     Jsonl,
 }
 
-/// What the cells of a CSV file are that name accounts.
+/// The type of the cells of a CSV file that name accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AccountIdType {
     /// Texts, as they stand there

@@ -7,7 +7,7 @@ use crate::flags::{AnyStoreFlags, LimitFlags};
 use crate::id::Id;
 use clap::{Args, Subcommand};
 
-/// What to do with two-phase transactions.
+/// The commands on two-phase transactions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TwoPhaseArguments {
     /// Count the transactions by state, and say what needs somebody
@@ -166,7 +166,7 @@ pub(crate) struct AccountFlags {
     pub(crate) pending_debits: Option<String>,
 }
 
-/// Where a transaction is.
+/// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TwoPhaseState {
     /// Written down; nobody works on it

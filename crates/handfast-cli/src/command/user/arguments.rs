@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::flags::OpenFlags;
 
-/// What to do with users. A running server has its directory for itself: there, createUser and its like do the same.
+/// The commands on users. A running server has its directory for itself: there, createUser and its like do the same.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserArguments {
     /// Add a user
@@ -33,7 +33,7 @@ pub(crate) struct UserFlags {
     pub(crate) database: String,
 }
 
-/// Where a password is from.
+/// The source of a password.
 #[derive(Args, Debug)]
 pub(crate) struct PasswordFlags {
     /// Read the password from the first line of a file [default: ask, or the first line of standard input]

@@ -5,7 +5,7 @@ use crate::flags::{AnyStoreFlags, LimitFlags};
 use crate::id::Id;
 use clap::{Args, Subcommand};
 
-/// What to do with a tree of documents that changes as a whole.
+/// The commands on a tree of documents that changes as a whole.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VersionsArguments {
     /// Count versions, writers and what was left behind
