@@ -146,7 +146,8 @@ async fn announcements_of_the_dead_are_forgotten() {
     let hold = |id: i32| Authorisation::new("A", "B", 50, "EUR").with_id(id).until(soon());
     // It is announced, then its entry is inserted.
     let insert = first(Operation::Insert, "tx");
-    let late = world.faults_from(insert, [Fault::DeliverLate, Fault::CrashBefore]);
+    let late =
+        world.faults_at([(insert.clone(), Fault::DeliverLate), (first(Operation::Find, "tx"), Fault::CrashBefore)]);
     open(&world.on(late.clone())).await.unwrap().authorise(hold(1)).await.unwrap_err();
     let expiring = async || ledger.status().await.unwrap().expiring;
     assert_eq!(expiring().await, 1);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 
-use super::{Fault, Faulty, InjectedFault, Plan};
+use super::{Address, Fault, Faulty, InjectedFault, Plan};
 use crate::decorator::Operation;
 use crate::*;
 
@@ -75,6 +75,33 @@ async fn operations_are_numbered_with_the_pages_of_cursors() {
     let expected =
         [injected(1, Operation::Insert, Fault::LoseRequest), injected(3, Operation::NextPage, Fault::LoseReply)];
     assert_eq!(store.injected(), expected);
+}
+
+#[tokio::test]
+async fn an_address_counts_the_requests_of_its_operation_on_its_collection() {
+    let page = Address::second(Operation::NextPage).of("c");
+    let plan = [
+        (Address::second(Operation::Insert).of("c"), Fault::LoseReply),
+        (Address::first(Operation::Insert).of("c").after(2), Fault::LoseRequest),
+        (page, Fault::Refuse),
+        (Address::first(Operation::Update).of("other"), Fault::Refuse),
+        (Address::first(Operation::Flush), Fault::Refuse),
+    ];
+    let store = store(Plan::at_requests(plan));
+    let other = Namespace::valid("d", "other");
+    store.insert(insert(1)).await.expect("the first insert");
+    store.update(increment()).await.expect("an update of another collection than the address names");
+    store.insert(Insert::new(other, vec![rawdoc! { "_id": 1 }])).await.expect("an insert into another collection");
+    store.insert(insert(2)).await.expect_err("the second insert");
+    store.insert(insert(3)).await.expect_err("the third insert");
+    store.insert(insert(4)).await.expect("the fourth insert");
+    let mut cursor = store.find(Find::new(c(), rawdoc! {})).await.expect("a find");
+    cursor.next_page(BatchLimit { documents: 1, ..BatchLimit::REPLY }).await.expect("the first page");
+    cursor.next_page(BatchLimit::REPLY).await.expect_err("the second page");
+    store.flush().await.expect_err("the first flush");
+    let met: Vec<_> = store.injected().into_iter().map(|met| (met.number, met.operation)).collect();
+    let expected = [(3, Operation::Insert), (4, Operation::Insert), (8, Operation::NextPage), (9, Operation::Flush)];
+    assert_eq!(met, expected);
 }
 
 #[tokio::test]
