@@ -27,7 +27,7 @@ async fn code(client: &Client, database: &str, command: Document) -> anyhow::Res
     }
 }
 
-pub async fn run(uri: &str) -> anyhow::Result<()> {
+pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     let password = std::env::var("BOSS_PASSWORD")?;
     let boss = client(uri, Some(("boss", &password))).await?;
     let shop = boss.database("rust_login");

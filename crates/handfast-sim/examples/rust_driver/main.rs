@@ -1,5 +1,10 @@
 //! The official Rust driver against the server that `MONGODB_URI` names: each scenario in an empty database, the first
 //! failure ends the program with its error.
+//!
+//! The tests `ext_rust_driver_*` of handfast-cli run it. It is an example so that one build makes it with everything else.
+
+#![allow(clippy::print_stdout, reason = "a program that a test reads")]
+#![allow(missing_docs, reason = "a program")]
 
 mod login;
 mod scenarios;

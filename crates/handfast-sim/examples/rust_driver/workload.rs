@@ -1,7 +1,7 @@
 //! A workload of `handfast-sim` through the driver: transactions at the same time, what they saw in a file for
 //! `handfast check history`.
 //!
-//!     handfast-client-tests workload KIND SEED COMMITTED FILE [LIE]
+//!     rust_driver workload KIND SEED COMMITTED FILE [LIE]
 //!
 //! Chance comes from the seed. A LIE is a way in which this client does not do what it says: then the judges must find
 //! something.
@@ -56,7 +56,7 @@ struct Open {
 }
 
 /// Runs the workload that the arguments say.
-pub async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
     let [kind, seed, committed, file, lie @ ..] = arguments else { bail!("workload KIND SEED COMMITTED FILE [LIE]") };
     let kind = match kind.as_str() {
         "list-append" => WorkloadKind::ListAppend,
