@@ -1,4 +1,4 @@
-//! Steps 2 and 3: a version is carried to the copies, and the flag goes.
+//! Steps 2 and 3, which carry a version to the copies and remove the flag.
 
 use bson::Bson;
 
@@ -9,14 +9,14 @@ use crate::metrics::{self, Event, Span};
 use crate::steps::Steps;
 
 impl SyncFlag {
-    /// Carries what is under way in a main document to its copies: after [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin),
-    /// or after [`Outcome::Later`].
+    /// Carries the change that is under way in a main document to its copies. Call it after
+    /// [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin), or after [`Outcome::Later`].
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): call again, or leave it to the sweeper.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: call again, or leave it to the sweeper.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The change may have been carried to some copies: call again, or leave it to the sweeper.
     pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.main(&id.into()).await? {
             Some(main) => {
@@ -39,7 +39,8 @@ impl SyncFlag {
         }
     }
 
-    /// Brings every copy to this version; then the flag goes, unless it is a newer one. Says whether it was us who ended it.
+    /// Brings every copy to this version, and then removes the flag unless a newer change has set it. Returns whether
+    /// this call removed it.
     pub(super) async fn carry(&self, main: &Main) -> Result<bool> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
@@ -55,7 +56,7 @@ impl SyncFlag {
         Ok(ended)
     }
 
-    /// Every copy that is older gets this version.
+    /// Brings every older copy to this version.
     pub(super) async fn carry_version(&self, main: &Main) -> Result<()> {
         for link in &self.options.links {
             let (filter, update) = requests::carry(link, main);
@@ -85,7 +86,7 @@ impl SyncFlag {
     }
 }
 
-/// Takes a step on one document; says whether it was there to be taken.
+/// Takes a step on one document; returns whether its filter matched.
 pub(super) async fn take(steps: &Steps, step: &Step) -> Result<bool> {
     match step {
         Step::Update((filter, update)) => steps.update_one(filter, update).await,

@@ -132,7 +132,7 @@ fn an_expression_says_what_a_copy_is() {
     let link = link().expression("userInitial", initial).expect("an expression");
     let value = |main: Document| link.values(&main).pop().expect("the computed one").1;
     assert_eq!(value(doc! { "name": "john" }), Some("J".into()));
-    // It fails on a document.
+    // The computation fails on a document.
     assert_eq!(value(doc! { "name": doc! { "first": "john" } }), None);
     let link = link.expression("nick", "$nick").expect("an expression");
     assert_eq!(link.values(&doc! { "nick": 7 }).pop(), Some(("nick".to_owned(), Some(7.into()))));
