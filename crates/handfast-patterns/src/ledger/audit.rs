@@ -165,7 +165,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Ends the empty places at a committed entry, or one that cannot be committed before them: they are lost.
+    /// Reports the empty places so far as lost, as something after them is final. `balance` is the final balance there.
     /// `balance` is the final balance here.
     fn close(&mut self, balance: Option<(i64, i64)>) {
         let single = self.empty.len() == 1;

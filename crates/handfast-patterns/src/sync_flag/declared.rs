@@ -146,7 +146,7 @@ fn said_of(source: &Source) -> Document {
     }
 }
 
-/// Reads what [`written_link`] has written.
+/// Reads a link that [`written_link`] has written.
 pub(super) fn read_link(
     link: &Bson,
     mains: &Namespace,
