@@ -166,7 +166,6 @@ impl<'a> Audit<'a> {
     }
 
     /// Reports the empty places so far as lost, as something after them is final. `balance` is the final balance there.
-    /// `balance` is the final balance here.
     fn close(&mut self, balance: Option<(i64, i64)>) {
         let single = self.empty.len() == 1;
         for Empty { first, last, counted } in self.empty.drain(..) {
