@@ -16,26 +16,26 @@ use handfast_store::{
 
 use crate::crash::World;
 
-/// One request of a process: the first, second, .. of an operation on a collection.
+/// A request of a process: the first, second, .. of an operation on a collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     operation: Operation,
     collection: &'static str,
-    /// Earlier requests of the same operation on the same collection.
+    /// The number of earlier requests of the same operation on the same collection.
     earlier: u64,
 }
 
-/// The first request of this operation on this collection.
+/// Addresses the first request of this operation on this collection.
 pub(crate) fn first(operation: Operation, collection: &'static str) -> Address {
     Address { operation, collection, earlier: 0 }
 }
 
-/// The second request of this operation on this collection.
+/// Addresses the second request of this operation on this collection.
 pub(crate) fn second(operation: Operation, collection: &'static str) -> Address {
     Address { earlier: 1, ..first(operation, collection) }
 }
 
-/// The third request of this operation on this collection.
+/// Addresses the third request of this operation on this collection.
 pub(crate) fn third(operation: Operation, collection: &'static str) -> Address {
     Address { earlier: 2, ..first(operation, collection) }
 }
@@ -45,17 +45,18 @@ pub(crate) struct FaultAt {
     healthy: Arc<dyn DocumentStore>,
     faulty: Faulty<dyn DocumentStore>,
     address: Address,
-    /// Requests of the operation on the collection so far.
+    /// The number of requests of the operation on the collection so far.
     requests: AtomicU64,
 }
 
 impl World {
-    /// The store of this world with a fault at one request.
+    /// Returns the store of this world with a fault at one request.
     pub(crate) fn fault_at(&self, address: Address, fault: Fault) -> Arc<FaultAt> {
         self.faults_from(address, [fault])
     }
 
-    /// The store of this world with these faults: at the addressed request, at the next operation after it, and so on.
+    /// Returns the store of this world with several faults: at the addressed request, at the next operation after it,
+    /// and so on.
     pub(crate) fn faults_from(&self, address: Address, faults: impl IntoIterator<Item = Fault>) -> Arc<FaultAt> {
         let faulty = Faulty::new(Arc::clone(&self.store), Plan::explicit((0..).zip(faults)));
         Arc::new(FaultAt { healthy: Arc::clone(&self.store), faulty, address, requests: AtomicU64::new(0) })
@@ -63,7 +64,7 @@ impl World {
 }
 
 impl FaultAt {
-    /// The decorator with the faults.
+    /// Returns the decorator with the faults.
     pub(crate) fn faulty(&self) -> &Faulty<dyn DocumentStore> {
         &self.faulty
     }

@@ -1,4 +1,4 @@
-//! Documents that others have put into the queue's collection.
+//! Documents that other programs have inserted into the queue's collection.
 
 use handfast_patterns::job_queue::JobFilter;
 
@@ -13,7 +13,7 @@ async fn put(world: &World, document: Document) {
     world.store.insert_one(&world.place("jobs"), document).await.unwrap();
 }
 
-/// One that looks like a job to a claim, and cannot be read.
+/// Returns a document that matches the filter of a claim, and cannot be read.
 fn like_a_job(world: &World, id: impl Into<Bson>) -> Document {
     let now = world.sources.clock.now();
     doc! {

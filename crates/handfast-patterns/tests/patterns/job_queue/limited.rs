@@ -1,4 +1,4 @@
-//! Several jobs at once, and what all workers together may do.
+//! Claims of several jobs, and the limits on all workers together.
 
 use handfast_patterns::job_queue::Limits;
 
@@ -19,7 +19,7 @@ async fn many_jobs_cost_few_operations() {
     assert!(queue.claim_many("w", &["other".to_owned()], 1).await.unwrap().is_empty());
     let before = counting.operations();
     let jobs = queue.claim_many("w", &kinds(), 300).await.unwrap();
-    // Each find and its page, and the update.
+    // The operations are each find with its page, and the update.
     assert_eq!((jobs.len(), counting.operations() - before), (300, 5));
     for job in &jobs {
         assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
@@ -80,7 +80,7 @@ async fn concurrent_claims_of_several_jobs_share_none() {
             assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
             all.push(job.details.get_i64("number").unwrap());
         }
-        // Those of a claim that nobody heard of.
+        // These are the jobs of a claim whose answer was lost.
         world.clock.advance(2 * MINUTE);
         queue.reclaim(100).await.unwrap();
     }
@@ -132,7 +132,7 @@ async fn no_more_than_so_many_run_at_once_whoever_claims() {
         assert!(queue.claim("w", &kinds()).await.unwrap().is_none());
         assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
     }
-    // Each way out frees the slot.
+    // Each way in which a job leaves its worker frees the slot.
     assert_eq!(two.complete(&held[0], None).await.unwrap(), ClaimState::Held);
     held[0] = two.claim("w", &kinds()).await.unwrap().unwrap();
     assert_eq!(one.fail(&held[1], "no luck").await.unwrap(), ClaimState::Held);
@@ -184,7 +184,7 @@ async fn no_more_than_so_many_are_begun_in_a_window() {
     let rate = Some(RateLimit { jobs: 4, within: MINUTE });
     let limits = Limits { rate, ..Limits::default() };
     let (one, two) = (limited(&world, limits).await, limited(&world.process(2), limits).await);
-    // Who finds nothing to do is not counted.
+    // A claim that finds no job is not counted.
     assert!(one.claim("w", &kinds()).await.unwrap().is_none());
     one.enqueue_all((0..20).map(numbered)).await.unwrap();
     for begun in [4, 4, 0] {
@@ -195,7 +195,7 @@ async fn no_more_than_so_many_are_begun_in_a_window() {
             assert!(one.claim("w", &kinds()).await.unwrap().is_none());
             world.clock.advance(MINUTE);
             if one.depth().await.unwrap().due == 12 {
-                // A clock that is a window behind does not begin one of its own.
+                // A clock that is a window behind does not begin a window of its own.
                 one.claim_many("w", &kinds(), 4).await.unwrap();
                 let now = world.sources.clock.now().timestamp_millis();
                 world.clock.set(DateTime::from_millis(now - 60_000));

@@ -1,4 +1,4 @@
-//! A queue that is paused, for all processes.
+//! A pause of the queue holds for all processes.
 
 use handfast_patterns::job_queue::Limits;
 

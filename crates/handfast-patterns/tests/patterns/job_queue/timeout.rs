@@ -1,4 +1,4 @@
-//! Handlers that hang: their leases are renewed, and their time ends all the same.
+//! Handlers that hang: their leases are renewed, and they are still stopped when their time is over.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {
     assert!(job.error.unwrap().contains("took longer than"));
 }
 
-/// Of a queue, a type and a job: the nearest one counts.
+/// Of the times of a queue, a type and a job, the most specific one counts.
 #[tokio::test(start_paused = true)]
 async fn a_job_a_type_and_a_queue_have_their_times() {
     let world = World::in_memory();
@@ -42,7 +42,7 @@ async fn a_job_a_type_and_a_queue_have_their_times() {
     }
 }
 
-/// It was lost while it hung: the end of its time is not written over somebody else's work.
+/// The job was lost while its handler hung: the end of its time does not overwrite the work of the next worker.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_handlers_time_is_fenced() {
     let world = World::in_memory();

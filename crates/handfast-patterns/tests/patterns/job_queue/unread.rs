@@ -1,4 +1,4 @@
-//! Details that a worker cannot read: during a deploy the workers of the new version can.
+//! Details that a worker cannot read, while workers of a new version can, as during a deployment.
 
 use super::*;
 
