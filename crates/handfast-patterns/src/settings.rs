@@ -119,7 +119,7 @@ impl SettingsRecord {
     /// [`Error::Damaged`] for a document that is not a record.
     pub(crate) async fn read(&self) -> Result<Option<Recorded>> {
         let Some(found) = self.steps.find_one(&doc! { "_id": self.id.clone() }).await? else { return Ok(None) };
-        let damaged = |error| self.steps.damaged(&found, format!("it is no record of settings: {error}"));
+        let damaged = |error| self.steps.damaged(&found, format!("it is not a record of settings: {error}"));
         self.read_document(&found).map(Some).map_err(damaged)
     }
 
@@ -187,7 +187,7 @@ impl SettingsRecord {
         }
         if from.earlier.len() >= CHANGES_MAX {
             return Err(Error::invalid(format!(
-                "the settings have been changed {CHANGES_MAX} times, and cannot be again"
+                "the settings have been changed {CHANGES_MAX} times, and cannot be changed again"
             )));
         }
         let before = doc! { "revision": from.revision, "settings": from.settings.clone() };

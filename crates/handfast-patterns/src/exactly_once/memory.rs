@@ -59,7 +59,7 @@ impl Memory {
     pub(super) fn check(&self) -> Result<()> {
         if self.tokens_max == 0 {
             return Err(Error::invalid(
-                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+                "tokens_max must be at least 1: an update whose token is not kept can be applied twice",
             ));
         }
         Ok(())

@@ -209,7 +209,7 @@ impl TwoStep {
         let tokens = self.steps.aggregate(&pipeline).await?;
         let read = |mut document: Document| match (document.remove("_id"), document.get_object_id("token")) {
             (Some(id), Ok(token)) => Ok((id, Token(token))),
-            _ => Err(self.steps.damaged(&document, format!("its {field} holds something else than tokens"))),
+            _ => Err(self.steps.damaged(&document, format!("its {field} has a value that is not a token"))),
         };
         tokens.into_iter().map(read).collect()
     }

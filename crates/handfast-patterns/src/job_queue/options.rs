@@ -61,12 +61,10 @@ impl JobQueueOptions {
             return Err(Error::invalid("a job queue needs a lease"));
         }
         if self.attempts_max == 0 || self.crashes_max == 0 || self.unread_max == 0 {
-            return Err(Error::invalid(
-                "a job needs at least one attempt, one crash and one reader to be given up for",
-            ));
+            return Err(Error::invalid("attempts_max, crashes_max and unread_max must be at least 1"));
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+            return Err(Error::invalid("the time of handlers must be more than 0"));
         }
         self.backoff.check()?;
         self.fields.check()?;

@@ -239,7 +239,7 @@ impl Schedules {
 
     /// Returns how many jobs were enqueued.
     async fn tick_one(&self, schedule: &Document) -> Result<u64> {
-        let damaged = |what: &str| self.schedules.damaged(schedule, format!("it has no proper {what}"));
+        let damaged = |what: &str| self.schedules.damaged(schedule, format!("its {what} is missing or invalid"));
         let text = |name: &str| schedule.get_str(name).map_err(|_| damaged(name));
         let fields = &*self.fields;
         let (name, cron, zone) = (text("_id")?, text(&fields.cron)?, text(&fields.zone)?);
@@ -289,7 +289,7 @@ struct Due {
 impl Calendar {
     fn new(cron: &str, zone: &str) -> Result<Self> {
         let cron =
-            Cron::from_str(cron).map_err(|error| Error::invalid(format!("{cron} is no cron pattern: {error}")))?;
+            Cron::from_str(cron).map_err(|error| Error::invalid(format!("{cron} is not a cron pattern: {error}")))?;
         let zone = TimeZoneDatabase::bundled().get(zone);
         Ok(Calendar { cron, zone: zone.map_err(|error| Error::invalid(format!("no such time zone: {error}")))? })
     }

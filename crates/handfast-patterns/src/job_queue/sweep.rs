@@ -104,9 +104,9 @@ impl JobQueue {
             return (Leave::Canceled, Reclaimed::Canceled);
         }
         let undated = match ts {
-            None => Some(format!("its worker {name} has left no date of a sign of life")),
+            None => Some(format!("its worker {name} has left no date")),
             Some(ts) if ts > self.now() => {
-                Some(format!("the last sign of life of its worker {name} is ahead of the clock: {ts}"))
+                Some(format!("its worker {name} has left a date that is ahead of the clock: {ts}"))
             }
             Some(_) => None,
         };
@@ -116,7 +116,7 @@ impl JobQueue {
         }
         let error = format!("its worker {name} fell silent");
         if seen.crashes.saturating_add(1) >= self.options.crashes_max {
-            tracing::warn!("a job is given up: it has silenced too many workers");
+            tracing::warn!("a job is given up: too many of its workers fell silent");
             return (Leave::Poison { error }, Reclaimed::GivenUp);
         }
         (Leave::Crashed { error }, Reclaimed::Returned)

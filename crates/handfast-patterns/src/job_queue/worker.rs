@@ -239,12 +239,10 @@ impl Worker {
     pub fn spawn(&self, cancel: &CancellationToken) -> Result<RunningWorker> {
         let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
         if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
-            return Err(Error::invalid(
-                "a worker needs room for a job, a pause between two looks, and a rate of at least 1",
-            ));
+            return Err(Error::invalid("a worker needs a concurrency, a poll and a rate of more than 0"));
         }
         if self.timeouts.values().any(Duration::is_zero) {
-            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+            return Err(Error::invalid("the time of handlers must be more than 0"));
         }
         if self.kinds.is_empty() {
             return Err(Error::invalid("a worker needs a handler"));

@@ -145,7 +145,9 @@ impl Ledger {
         check_id(&id, "an account")?;
         check_asset(&asset)?;
         if sequence && minimum.is_some() {
-            return Err(Error::invalid("an account with a sequence has no minimum: nobody could tell who was first"));
+            return Err(Error::invalid(
+                "an account with a sequence has no minimum: the order of its entries is unknown when they are posted",
+            ));
         }
         if let Some(asset_of) = self.asset_of_entries(&id).await?.filter(|of| !of.is_empty() && *of != asset) {
             return Err(Error::invalid(format!("the entries of account {id} are in {asset_of:?}, not in {asset:?}")));

@@ -265,7 +265,7 @@ impl Ledger {
         }
         let abandoned = Entry::abandoned(self, Proc::Uncommitted, vec![EntryChange::abandoned(account, place, None)]);
         if self.insert_abandoned(abandoned).await? {
-            tracing::info!(account = %account.id, place, "nobody came for a place that was drawn");
+            tracing::info!(account = %account.id, place, "a place that was drawn is abandoned, as its entry did not come");
         }
         Ok(true)
     }
@@ -288,7 +288,7 @@ impl Ledger {
             let moved = at.seq_id > account.cache.map_or(0, |cache| cache.seq_id);
             tips.insert(key.clone(), Tip { account, at, moved });
         }
-        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("account {id} cannot be told from others")))
+        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("the id of account {id} is ambiguous")))
     }
 
     /// Commits an entry; returns whether this process did so. An entry that has changed since it was read stays as it

@@ -193,7 +193,7 @@ impl Ledger {
 }
 
 fn no_place(account: &Account) -> Error {
-    Error::invalid(format!("account {} has all its places, up to {SEQUENCE_NUMBER_MAX}, taken", account.id))
+    Error::invalid(format!("all places of account {}, up to {SEQUENCE_NUMBER_MAX}, are taken", account.id))
 }
 
 /// Returns the place of each change, given the last place that is taken in each account.

@@ -32,7 +32,7 @@ impl SyncFlag {
         match self.carry(&main).await {
             Ok(_) => Outcome::Synced { version },
             Err(error) => {
-                tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will see to it");
+                tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will try again");
                 self.count(Event::MainLeft, 1);
                 Outcome::Later { version, error }
             }

@@ -81,7 +81,7 @@ impl SyncFlag {
         match self.refresh_copies(target, &id).await {
             Ok(()) => Ok(Copied::Settled { id }),
             Err(error) => {
-                tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will see to it");
+                tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will try again");
                 Ok(Copied::Later { id, error })
             }
         }

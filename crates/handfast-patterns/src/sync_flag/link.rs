@@ -124,7 +124,7 @@ impl Link {
         let written = raw(&doc! { "of": expression.clone() })?;
         if may_vary(&written) {
             return Err(Error::invalid(
-                "what is copied must follow from the main document alone, not from time or chance",
+                "the expression of a copied field must depend on the main document alone, not on time or chance",
             ));
         }
         let compiled = match written.get("of") {
@@ -132,7 +132,8 @@ impl Link {
             Ok(None) => return Err(Error::invalid("an expression is missing")),
             Err(error) => return Err(Error::invalid(error.to_string())),
         };
-        let compiled = compiled.map_err(|error| Error::invalid(format!("{written:?} is no expression: {error}")))?;
+        let compiled =
+            compiled.map_err(|error| Error::invalid(format!("{written:?} is not an expression: {error}")))?;
         let value = move |main: &Document| {
             let main = raw(main).ok()?;
             let nothing_varies = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);

@@ -235,7 +235,7 @@ impl SyncFlag {
         link::check_all(&options.links)?;
         if options.tokens_max == 0 {
             return Err(Error::invalid(
-                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+                "tokens_max must be at least 1: an update whose token is not kept can be applied twice",
             ));
         }
         Ok(())

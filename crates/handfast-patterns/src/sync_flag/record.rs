@@ -39,8 +39,7 @@ impl Main {
         };
         let deleted = at_path(&document, &fields.deleted).is_some();
         if deleted && since.is_none() {
-            let what =
-                format!("it is {}, and has no {} by which that would be carried", fields.deleted, fields.syncing);
+            let what = format!("it is {}, and has no {}, so that no sweep finds it", fields.deleted, fields.syncing);
             return Err(steps.damaged(&document, what));
         }
         let state = match (deleted, since) {

@@ -72,13 +72,13 @@ impl SyncFlag {
         match swept {
             Ok(swept) => {
                 if swept {
-                    tracing::info!("a flag that was left behind is gone");
+                    tracing::info!("a flag that was left behind is removed");
                 }
                 self.count(Event::FlagSwept, u64::from(swept));
                 round.done += u64::from(swept);
             }
             Err(error) => {
-                tracing::warn!(%error, "a flag that was left behind could not be dealt with, it is tried again later");
+                tracing::warn!(%error, "a flag that was left behind could not be removed, it is tried again later");
                 round.failed += 1;
             }
         }

@@ -241,7 +241,7 @@ impl TwoPhase {
     /// over has not applied them itself.
     pub(super) async fn ensure_applied(&self, record: &Record) -> Result<()> {
         match self.by_settings_of(record)?.lacking(record).await?.first() {
-            Some(finding) => Err(Error::invalid(format!("{finding}: somebody else has changed it"))),
+            Some(finding) => Err(Error::invalid(format!("{finding}: another program has changed it"))),
             None => Ok(()),
         }
     }

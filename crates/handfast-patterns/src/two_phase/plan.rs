@@ -206,7 +206,7 @@ fn increments(fields: &[(&String, i64)]) -> Document {
 fn reversed(participant: Participant) -> Result<Participant> {
     if !participant.finish.is_empty() {
         return Err(Error::invalid(
-            "a transaction with updates at its end is taken back by one with a plan of its own",
+            "a transaction with updates after its first ones (`finish`) cannot be reversed: begin one with a plan of its own",
         ));
     }
     let Participant { namespace, id, apply, inverse, .. } = participant;
@@ -231,7 +231,7 @@ fn participant_document(participant: &Participant) -> Result<Document> {
 }
 
 fn participant_of(document: &Document) -> Result<Participant, String> {
-    let wrong = |name: &str| format!("a participant has no proper {name}");
+    let wrong = |name: &str| format!("the {name} of a participant is missing or invalid");
     let text = |name: &str| document.get_str(name).map_err(|_| wrong(name));
     let part = |name: &str| document.get_document(name).map(unescaped).map_err(|_| wrong(name));
     let namespace = Namespace::new(text("database")?, text("collection")?).map_err(|error| error.to_string())?;

@@ -102,7 +102,7 @@ impl TwoPhase {
                     Ok(false) => {}
                     Err(error) => {
                         span.in_scope(
-                            || tracing::warn!(%error, "a participant of a transaction that is over could not be put right"),
+                            || tracing::warn!(%error, "a participant of a finished transaction could not be repaired"),
                         );
                         round.failed += 1;
                     }
@@ -143,14 +143,14 @@ impl TwoPhase {
             participant.namespace == *documents.namespace() && same_id(&participant.id, place)
         };
         let unclear =
-            |what: &str| Error::invalid(format!("{what} transaction {}: somebody has changed it by hand", record.id));
+            |what: &str| Error::invalid(format!("{what} transaction {}: another program has changed it", record.id));
         let Some(participant) = by.participants(record)?.into_iter().find(ours) else {
             return Err(unclear("the document carries the id, and is no participant of"));
         };
         let remedy = by.remedy(document, &record.id, record.state);
         match by.remedied(&record.id, &participant, remedy, record.state)? {
             Some((filter, update)) => {
-                tracing::info!(?remedy, state = %record.state, "a participant of a transaction that is over is put right");
+                tracing::info!(?remedy, state = %record.state, "a participant of a finished transaction is repaired");
                 documents.update_one(&filter, &update).await
             }
             None => Err(unclear("the document carries the id both as under way and as finished of")),

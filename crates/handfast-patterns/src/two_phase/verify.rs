@@ -139,7 +139,7 @@ impl fmt::Display for Finding {
                     Remedy::TakeBack => "its update is in once too often",
                     Remedy::Release => "it was not released",
                     Remedy::Unclear => {
-                        "nobody can tell whether its update is in, as it has the id among the finished ones, too"
+                        "it is unknown whether its update is in, as the id is among the finished ones, too"
                     }
                 })
             }

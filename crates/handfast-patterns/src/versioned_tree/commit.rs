@@ -80,7 +80,7 @@ impl VersionedTree {
     /// Gives up a version, and removes its nodes. If that fails, it is left to the sweep.
     async fn clean_up(&self, version: i64, write: ObjectId) {
         if let Err(error) = self.remove(version, write).await {
-            tracing::warn!(version, %error, "a version that was given up could not be removed, the sweep will see to it");
+            tracing::warn!(version, %error, "a version that was given up could not be removed, the sweep will try again");
         }
     }
 
@@ -123,7 +123,7 @@ impl PreparedCommit {
             metrics::took_since(Span::Write, tree.nodes.namespace(), clock, begun);
             let announced = tree.requests().announced(version, self.write.write);
             if let Err(error) = tree.writes.delete_one(&announced).await {
-                tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");
+                tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will try again");
             }
             return Ok(Commit::Committed { version });
         }

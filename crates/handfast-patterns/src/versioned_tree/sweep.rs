@@ -107,7 +107,7 @@ impl VersionedTree {
         let (state, nodes) = self.remove(seen.version, seen.write).await?;
         self.count(Event::VersionSwept, 1);
         self.count(Event::OrphanRemoved, nodes);
-        tracing::info!(%state, nodes, "a version that was left behind is dealt with");
+        tracing::info!(%state, nodes, "a version that was left behind is removed");
         Ok(1)
     }
 
@@ -203,7 +203,7 @@ fn count(round: &mut Round, swept: Result<u64>) {
     match swept {
         Ok(swept) => round.done += swept,
         Err(error) => {
-            tracing::warn!(%error, "a version that was left behind could not be dealt with, it is tried again later");
+            tracing::warn!(%error, "a version that was left behind could not be removed, it is tried again later");
             round.failed += 1;
         }
     }

@@ -240,7 +240,7 @@ impl Drop for Write {
         if self.phase != Phase::Over {
             tracing::warn!(
                 version = self.version,
-                "a version was dropped before it was committed, the sweep will see to it"
+                "a version was dropped before it was committed, the sweep will give it up"
             );
         }
     }

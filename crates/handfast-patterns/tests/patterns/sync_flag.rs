@@ -297,7 +297,7 @@ async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let refused = flag.insert_copy(&comments, doc! { "_id": 4, "user": 1 }).await.unwrap();
     assert!(matches!(refused, Copied::MainMissing { main: Bson::Int32(1) }), "{refused:?}");
     assert_eq!(flag.read(1).await.unwrap(), None);
-    assert_eq!(all(&world, "users").await.len(), 1, "whoever read it has finished the delete");
+    assert_eq!(all(&world, "users").await.len(), 1, "reading has finished the delete");
     in_sync(&world).await.unwrap();
 }
 

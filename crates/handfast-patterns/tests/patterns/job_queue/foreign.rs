@@ -76,7 +76,7 @@ async fn documents_that_reject_a_claim_block_no_other_job() {
         let depth = queue.depth().await.unwrap();
         assert_eq!((depth.foreign, depth.processing, depth.failed), (6, 2, 0), "nothing was done to them");
         let seen = queue.page(&JobFilter::in_state(JobState::Todo), None, 10).await.unwrap().jobs;
-        assert_eq!(seen.iter().filter(|job| job.is_err()).count(), 5, "who looks is told of each");
+        assert_eq!(seen.iter().filter(|job| job.is_err()).count(), 5, "each is listed as an error");
     }
 }
 

@@ -78,7 +78,7 @@ async fn a_worker_without_its_job_writes_no_more_where_the_next_one_has() {
     assert_eq!(apply(&next, "first").await, Outcome::AlreadyApplied);
     assert_eq!(apply(&next, "second").await, Outcome::Applied);
     assert_eq!(apply(&slow, "third").await, Outcome::Fenced);
-    assert_eq!(apply(&slow, "first").await, Outcome::Fenced, "also who has made a step is told");
+    assert_eq!(apply(&slow, "first").await, Outcome::Fenced, "a worker that has made a step is fenced as well");
     assert_eq!(apply(&next, "third").await, Outcome::Applied);
     assert_eq!(counted(&world).await, 3);
     // The numbers of another job are independent.
