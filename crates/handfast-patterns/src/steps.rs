@@ -42,6 +42,13 @@ pub(crate) struct Steps {
     namespace: Namespace,
 }
 
+/// The filter and the update of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) filter: Document,
+    pub(crate) update: Document,
+}
+
 /// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {

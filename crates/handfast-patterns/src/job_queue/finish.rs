@@ -7,6 +7,7 @@ use bson::{Bson, Document, doc};
 use super::requests::{self, Leave};
 use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::{Error, Result};
 
 /// Attempts at a cancellation when workers claim the job and return it meanwhile.
@@ -202,7 +203,9 @@ impl JobQueue {
     pub async fn retry(&self, id: impl Into<Bson>) -> Result<bool> {
         let id = id.into();
         let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
-        let Some((filter, update)) = requests::again(self.fields(), &job, self.now()) else { return Ok(false) };
+        let Some(Request { filter, update }) = requests::again(self.fields(), &job, self.now()) else {
+            return Ok(false);
+        };
         let waits = self.jobs.update_one(&filter, &update).await?
             || self.show(id).await?.is_some_and(|now| !matches!(now.state, JobState::Failed | JobState::Canceled));
         self.wake();

@@ -7,12 +7,11 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobEvent, JobFields, JobState};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::lapsed;
 
 /// The number of past errors that a job keeps.
 const ERRORS_MAX: i32 = 10;
-
-pub(super) type Request = (Document, Document);
 
 /// Matches jobs that are due and for one of these handlers. Documents of other programs that cannot be read are not
 /// claimed.
@@ -68,7 +67,7 @@ pub(super) fn complete_fields(fields: &JobFields, seen: &Job, has_time: bool) ->
     if !has_time {
         set.insert(&fields.run_at, seen.run_at);
     }
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
 /// Matches documents that have the state of waiting jobs and cannot be read as jobs.
@@ -335,7 +334,7 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
         "$unset": { &fields.finished_at: "" },
         "$rename": { format!("{}Was", fields.unique): &fields.unique },
     };
-    Some((filter, update))
+    Some(Request { filter, update })
 }
 
 /// Matches jobs whose workers have been silent for the lease, have left no date, or have left one that is further

@@ -7,6 +7,7 @@ use tracing::Instrument;
 
 use super::requests::{self, Leave};
 use super::{Job, JobQueue, JobState};
+use crate::steps::Request;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 /// The result for a job of a silent worker.
@@ -72,7 +73,8 @@ impl JobQueue {
         for document in self.jobs.find(&requests::without_priority(fields), &doc! {}, batch).await? {
             // A claim sets aside what cannot be read.
             let Ok(seen) = self.read(&document) else { continue };
-            let (filter, update) = requests::complete_fields(fields, &seen, document.contains_key(&fields.run_at));
+            let Request { filter, update } =
+                requests::complete_fields(fields, &seen, document.contains_key(&fields.run_at));
             self.jobs.update_one(&filter, &update).await?;
         }
         Ok(())

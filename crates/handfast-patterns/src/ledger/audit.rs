@@ -7,7 +7,7 @@ use bson::Bson;
 use super::account::{Account, Cache};
 use super::balance::Line;
 use super::chain::{Chain, ChainReport};
-use super::finding::{Finding, Gap};
+use super::finding::{Amount, Finding, Gap};
 use super::minimum::Minimum;
 use super::{Proc, Verified};
 use crate::Result;
@@ -99,9 +99,9 @@ impl<'a> Audit<'a> {
         if let Some((seq_id, entry)) = self.uncommitted.take() {
             self.report.stop_at(seq_id, Finding::Order { account: account.clone(), seq_id, entry });
         }
-        let cached = change.cached_balance.map(|balance| (balance, change.cached_held));
+        let cached = change.cached_balance.map(|balance| Amount { balance, held: change.cached_held });
         self.close(cached);
-        if let (false, Some((balance, held))) = (self.counted, cached) {
+        if let (false, Some(Amount { balance, held })) = (self.counted, cached) {
             (self.at, self.counted) = (Cache { balance, held, seq_id }, true);
         }
         if self.counted {
@@ -111,38 +111,38 @@ impl<'a> Audit<'a> {
     }
 
     /// Checks the balance that is written at a committed place, and the account's cache if it is of this place.
-    fn compare(&mut self, line: &Line, cached: Option<(i64, i64)>, cache: Option<Cache>) {
+    fn compare(&mut self, line: &Line, cached: Option<Amount>, cache: Option<Cache>) {
         let (at, account, seq_id) = (self.at, &self.account.id, line.change.seq_id);
-        let offset = |balance: i64, held: i64| (balance.wrapping_sub(at.balance), held.wrapping_sub(at.held));
+        let recomputed = Amount::from(at);
         if line.is_given_up() {
-            self.chain.give_up((line.change.value, line.change.hold));
+            self.chain.give_up(Amount::of(&line.change));
         }
         let counts = line.status.state.counts();
-        let value = if counts { (line.change.value, line.change.hold) } else { (0, 0) };
-        let altered = |by: (i64, i64)| {
-            let written = (value.0.wrapping_add(by.0), value.1.wrapping_add(by.1));
+        let value = if counts { Amount::of(&line.change) } else { Amount::default() };
+        let altered = |difference: Amount| {
+            let written = value.plus(difference);
             Some(Finding::Altered { account: account.clone(), seq_id, entry: line.entry.clone(), value, written })
         };
-        let recomputed = (at.balance, at.held);
         let balance =
             Finding::Balance { account: account.clone(), seq_id, entry: line.entry.clone(), cached, recomputed };
         match cached {
-            Some((written, held)) => {
-                self.chain.written(seq_id, offset(written, held), balance, altered, &mut self.report);
+            Some(written) => {
+                self.chain.written(seq_id, written.minus(recomputed), balance, altered, &mut self.report);
             }
             None => self.report.findings.keep(balance),
         }
         let Some(cache) = cache else { return };
         let wrong = Finding::Cache { account: account.clone(), cached: cache, recomputed: Some(at) };
+        let offset = Amount::from(cache).minus(recomputed);
         let is_right = cached == Some(recomputed);
         match (is_right, cached) {
             (true, _) if cache == at => {}
             (true, _) => self.report.findings.keep(wrong),
             (false, Some(_)) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, |_| None, &mut self.report);
+                self.chain.written(seq_id, offset, wrong, |_| None, &mut self.report);
             }
             (false, None) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, altered, &mut self.report);
+                self.chain.written(seq_id, offset, wrong, altered, &mut self.report);
             }
         }
     }
@@ -159,19 +159,20 @@ impl<'a> Audit<'a> {
         self.counted = false;
         // The cache in the account's document may have the balance after the last of them.
         if let Some(cache) = self.account.cache.filter(|cache| cache.seq_id == last) {
-            let known = (cache.balance, cache.held);
-            self.close(Some(known));
+            self.close(Some(cache.into()));
             (self.at, self.counted) = (cache, true);
         }
     }
 
     /// Reports the empty places so far as lost, as something after them is final. `balance` is the final balance there.
-    fn close(&mut self, balance: Option<(i64, i64)>) {
+    fn close(&mut self, balance: Option<Amount>) {
+        let at = self.at;
         let single = self.empty.len() == 1;
         for Empty { first, last, counted } in self.empty.drain(..) {
-            let change = balance.filter(|_| single && counted);
-            let change = change
-                .map(|(balance, held)| (balance.saturating_sub(self.at.balance), held.saturating_sub(self.at.held)));
+            let change = balance.filter(|_| single && counted).map(|balance| Amount {
+                balance: balance.balance.saturating_sub(at.balance),
+                held: balance.held.saturating_sub(at.held),
+            });
             self.looked.gaps.keep(Gap { account: self.account.id.clone(), first, last, change });
         }
     }

@@ -66,7 +66,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns whether its place was given up, with the amount that it names.
+    /// Returns whether its place was abandoned.
     pub(super) fn is_given_up(&self) -> bool {
         self.status.state == EntryState::Abandoned && self.change.is_abandoned()
     }

@@ -16,6 +16,7 @@ use bson::{Bson, doc};
 use super::entry::Draft;
 use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::same_id;
 use crate::{Error, Result};
 
@@ -65,7 +66,7 @@ impl Ledger {
             if let Posting::Refused(refusal) = self.fence(&entry).await? {
                 return Ok(Cancel::Refused(refusal));
             }
-            let (filter, update) = requests::cancel(self.fields(), &id, reason);
+            let Request { filter, update } = requests::cancel(self.fields(), &id, reason);
             if self.entries.update_one(&filter, &update).await? {
                 self.count(Event::EntryCanceled, 1);
                 self.reset_caches(&entry).await?;
@@ -110,7 +111,7 @@ impl Ledger {
                 let stale = doc! { "_id": change.account.clone(), fields.of_cache(&fields.seq_id): cached };
                 self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
             }
-            let (filter, update) = requests::reset_behind(fields, &change.account, change.seq_id);
+            let Request { filter, update } = requests::reset_behind(fields, &change.account, change.seq_id);
             for _ in 0..RESETS_MAX {
                 if !self.entries.update_one(&filter, &update).await? {
                     break;

@@ -24,11 +24,8 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::finding::Finding;
+use super::finding::{Amount, Finding};
 use crate::Findings;
-
-/// A balance and the part of it that is held, or the differences of both.
-pub(super) type Amount = (i64, i64);
 
 /// The state of the check of an account's written balances, from its first place on.
 pub(super) struct Chain {
@@ -71,13 +68,13 @@ impl ChainReport {
 
 impl Chain {
     pub(super) fn new() -> Self {
-        let none = (0, 0);
+        let none = Amount::default();
         Chain { given_up: BTreeSet::from([none]), all_given_up: none, offset: none, run: Run::default() }
     }
 
     /// Records that the next place was abandoned, with this amount.
     pub(super) fn give_up(&mut self, amount: Amount) {
-        self.all_given_up = plus(self.all_given_up, amount);
+        self.all_given_up = self.all_given_up.plus(amount);
         self.given_up.insert(self.all_given_up);
     }
 
@@ -92,11 +89,11 @@ impl Chain {
         entry: impl FnOnce(Amount) -> Option<Finding>,
         report: &mut ChainReport,
     ) {
-        let change = (offset.0.wrapping_sub(self.offset.0), offset.1.wrapping_sub(self.offset.1));
+        let change = offset.minus(self.offset);
         self.offset = offset;
         if self.is_explained(offset) {
             self.decide(true, report);
-            if offset != (0, 0) {
+            if offset != Amount::default() {
                 report.findings.keep(balance);
             }
             return;
@@ -104,7 +101,7 @@ impl Chain {
         if self.run.balances.count() == 0 {
             self.run.first = place;
         }
-        if let Some(altered) = entry(change).filter(|_| change != (0, 0)) {
+        if let Some(altered) = entry(change).filter(|_| change != Amount::default()) {
             self.run.entries.keep(altered);
         }
         self.run.balances.keep(balance);
@@ -130,10 +127,6 @@ impl Chain {
 
     /// Returns whether an offset is 0, or the sum of the abandoned amounts at some places in a row.
     fn is_explained(&self, offset: Amount) -> bool {
-        offset == (0, 0) || self.given_up.iter().any(|sum| self.given_up.contains(&plus(*sum, offset)))
+        offset == Amount::default() || self.given_up.iter().any(|sum| self.given_up.contains(&sum.plus(offset)))
     }
-}
-
-fn plus((balance, held): Amount, (more, more_held): Amount) -> Amount {
-    (balance.wrapping_add(more), held.wrapping_add(more_held))
 }

@@ -17,6 +17,7 @@ use super::account::{Account, Cache};
 use super::record::EntryChange;
 use super::{Entry, EntryEvent, Ledger, Proc, requests};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::key_of;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
@@ -297,7 +298,7 @@ impl Ledger {
         if entry.status.after(EntryEvent::Committed).is_none() {
             return Ok(false);
         }
-        let (filter, update) = requests::commit(self.fields(), entry, standings);
+        let Request { filter, update } = requests::commit(self.fields(), entry, standings);
         if !self.entries.update_one(&filter, &update).await? {
             return Ok(false);
         }
@@ -314,7 +315,7 @@ impl Ledger {
     /// Writes the balance into an account's document, unless it has a later one. A lost document is not inserted
     /// again, because its limits are unknown.
     pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
-        let (filter, update) = requests::advance_cache(self.fields(), &account.id, at);
+        let Request { filter, update } = requests::advance_cache(self.fields(), &account.id, at);
         self.accounts.update_one(&filter, &update).await.map(|_| ())
     }
 

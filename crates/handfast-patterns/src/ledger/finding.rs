@@ -4,7 +4,37 @@ use std::fmt;
 
 use bson::Bson;
 
+use super::EntryChange;
 use super::account::Cache;
+
+/// A balance with the part of it that is held, or the differences of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount {
+    /// The balance, in the smallest unit of the asset.
+    pub balance: i64,
+    /// The held amount.
+    pub held: i64,
+}
+
+impl Amount {
+    pub(super) fn of(change: &EntryChange) -> Self {
+        Amount { balance: change.value, held: change.hold }
+    }
+
+    pub(super) fn plus(self, other: Amount) -> Self {
+        Amount { balance: self.balance.wrapping_add(other.balance), held: self.held.wrapping_add(other.held) }
+    }
+
+    pub(super) fn minus(self, other: Amount) -> Self {
+        Amount { balance: self.balance.wrapping_sub(other.balance), held: self.held.wrapping_sub(other.held) }
+    }
+}
+
+impl From<Cache> for Amount {
+    fn from(cache: Cache) -> Self {
+        Amount { balance: cache.balance, held: cache.held }
+    }
+}
 
 /// Places of an account that have no entry although they had one: entries are lost.
 /// Posters take places one after the other, and nothing is committed after a place that is still empty. So an empty
@@ -20,7 +50,7 @@ pub struct Gap {
     pub last: i64,
     /// The differences of the balance and of the held amount that the lost entries made, if the final balances around
     /// them show these.
-    pub change: Option<(i64, i64)>,
+    pub change: Option<Amount>,
 }
 
 /// An inconsistency other than a [`Gap`].
@@ -44,9 +74,9 @@ pub enum Finding {
         /// The entry.
         entry: Bson,
         /// The written balance and held amount; `None` if a committed entry has none.
-        cached: Option<(i64, i64)>,
+        cached: Option<Amount>,
         /// The recomputed balance and held amount.
-        recomputed: (i64, i64),
+        recomputed: Amount,
     },
     /// The cache in an account's document is not the sum of the entries up to its place.
     Cache {
@@ -76,9 +106,9 @@ pub enum Finding {
         /// The entry.
         entry: Bson,
         /// The differences of the balance and of the held amount by the entry.
-        value: (i64, i64),
+        value: Amount,
         /// These differences by the balances around it.
-        written: (i64, i64),
+        written: Amount,
     },
     /// The changes of an entry do not add up to 0.
     Unbalanced {
@@ -220,8 +250,10 @@ impl fmt::Display for Gap {
             write!(f, "account {account}: places {first} to {last} have no entry: entries are lost")?;
         }
         match change {
-            Some((balance, 0)) => write!(f, " that changed the balance by {balance}"),
-            Some((balance, held)) => write!(f, " that changed the balance by {balance} and what is held by {held}"),
+            Some(Amount { balance, held: 0 }) => write!(f, " that changed the balance by {balance}"),
+            Some(Amount { balance, held }) => {
+                write!(f, " that changed the balance by {balance} and what is held by {held}")
+            }
             None => Ok(()),
         }
     }
@@ -238,11 +270,11 @@ impl fmt::Display for Finding {
             }
             Finding::Balance { account, seq_id, entry, cached: None, recomputed } => {
                 let text = "is committed without a balance, which is";
-                write!(f, "account {account}: entry {entry} at place {seq_id} {text} {}", recomputed.0)
+                write!(f, "account {account}: entry {entry} at place {seq_id} {text} {}", recomputed.balance)
             }
             Finding::Balance { account, seq_id, entry, cached: Some(cached), recomputed } => {
-                let (balance, held) = cached;
-                let is = format!("{} with {} held", recomputed.0, recomputed.1);
+                let Amount { balance, held } = cached;
+                let is = format!("{} with {} held", recomputed.balance, recomputed.held);
                 write!(
                     f,
                     "account {account}: entry {entry} at place {seq_id} says {balance} with {held} held, it is {is}"
@@ -259,7 +291,7 @@ impl fmt::Display for Finding {
                 write!(f, "account {account}: the change at place {seq_id} is in {asset:?}")
             }
             Finding::Altered { account, seq_id, entry, value, written } => {
-                let changed = |(balance, held): &(i64, i64)| match held {
+                let changed = |Amount { balance, held }: &Amount| match held {
                     0 => balance.to_string(),
                     held => format!("{balance} with {held} held"),
                 };

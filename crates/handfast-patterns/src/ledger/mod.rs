@@ -98,7 +98,7 @@ pub use balance::{AsOf, Balance, Line};
 pub use cancel::Cancel;
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
 pub use export::{Export, ExportFormat};
-pub use finding::{Finding, Gap};
+pub use finding::{Amount, Finding, Gap};
 pub use hold::{Authorisation, Capture, Resolution};
 pub use lost::ABANDONED_MAX;
 pub use options::{LedgerFields, LedgerOptions};

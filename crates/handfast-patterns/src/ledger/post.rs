@@ -11,7 +11,7 @@ use super::entry::Draft;
 use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
-use crate::steps::Added;
+use crate::steps::{Added, Request};
 use crate::value::same_id;
 use crate::{Error, Result};
 
@@ -149,7 +149,7 @@ impl Ledger {
     async fn draw(&self, account: &Account, draft: &Draft) -> Result<Drawn> {
         let count = draft.changes.iter().filter(|change| same_id(&change.account, &account.id)).count();
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let (filter, update) = requests::draw(self.fields(), &account.id, count);
+        let Request { filter, update } = requests::draw(self.fields(), &account.id, count);
         let Some(found) = self.accounts.find_and_update(&filter, &update).await? else {
             return Err(Error::invalid(format!("account {} has no sequence any more", account.id)));
         };
@@ -165,7 +165,7 @@ impl Ledger {
         let places = (*first..first + count).map(|seq_id| EntryChange::abandoned(account, seq_id, None)).collect();
         if !self.insert_abandoned(Entry::abandoned(self, Proc::Uncommitted, places)).await? {
             let last = self.last_place(&account.id).await?;
-            let (filter, update) = requests::raise(self.fields(), &account.id, last);
+            let Request { filter, update } = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(())

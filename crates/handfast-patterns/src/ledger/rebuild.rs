@@ -12,6 +12,7 @@ use super::audit::Audited;
 use super::balance::Line;
 use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
+use crate::steps::Request;
 use crate::{Error, Findings, Result};
 
 /// The counts of a rebuild.
@@ -111,7 +112,7 @@ impl Ledger {
             // A cache after the last place shows that entries are lost, or is wrong itself.
             let cached = account.cache.filter(|_| rebuilt.is_whole()).map_or(0, |cache| cache.seq_id);
             let last = self.last_place(&account.id).await?.max(cached);
-            let (filter, update) = requests::raise(self.fields(), &account.id, last);
+            let Request { filter, update } = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(rebuilt)
@@ -147,7 +148,7 @@ impl Ledger {
         if line.change.cached_balance == Some(at.balance) && line.change.cached_held == at.held {
             return Ok(false);
         }
-        let (filter, update) = requests::rebuild_balance(self.fields(), line, at);
+        let Request { filter, update } = requests::rebuild_balance(self.fields(), line, at);
         self.entries.update_one(&filter, &update).await
     }
 

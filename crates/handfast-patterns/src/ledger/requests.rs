@@ -4,9 +4,7 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::account::Cache;
 use super::{EntryState, LedgerFields, Proc};
-
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
+use crate::steps::Request;
 
 /// Returns the keys of the index on accounts and places.
 pub(super) fn place(fields: &LedgerFields) -> Document {
@@ -128,13 +126,13 @@ pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Docu
 /// Takes `count` places of an account's sequence; the document afterwards has the last of them.
 pub(super) fn draw(fields: &LedgerFields, account: &Bson, count: i64) -> Request {
     let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
-    (filter, doc! { "$inc": { &fields.last_seq_id: count } })
+    Request { filter, update: doc! { "$inc": { &fields.last_seq_id: count } } }
 }
 
 /// Raises a sequence to this place, so that it continues after it.
 pub(super) fn raise(fields: &LedgerFields, account: &Bson, last: i64) -> Request {
     let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
-    (filter, doc! { "$max": { &fields.last_seq_id: last } })
+    Request { filter, update: doc! { "$max": { &fields.last_seq_id: last } } }
 }
 
 /// Makes an entry final as it was seen, with the balance at each of its places.
@@ -152,7 +150,7 @@ pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[C
             set.insert(path(&fields.cached_held), standing.held);
         }
     }
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
 /// Writes a later cache into an account; an earlier one does not match.
@@ -161,7 +159,7 @@ pub(super) fn advance_cache(fields: &LedgerFields, account: &Bson, cache: Cache)
         "_id": account.clone(),
         fields.of_cache(&fields.seq_id): { "$not": { "$gte": cache.seq_id } },
     };
-    (filter, doc! { "$set": { &fields.cache: cache.to_document(fields) } })
+    Request { filter, update: doc! { "$set": { &fields.cache: cache.to_document(fields) } } }
 }
 
 /// Changes the state from VALID to CANCELED, in an entry that is not committed.
@@ -172,7 +170,7 @@ pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request 
         &fields.state: EntryState::Valid.name(),
     };
     let set = doc! { &fields.state: EntryState::Canceled.name(), &fields.reason: reason };
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
 /// Matches those of these entries that still count and can still be canceled.
@@ -193,7 +191,10 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
     };
     let mut filter = uncommitted(fields);
     filter.insert(&fields.changes, doc! { "$elemMatch": stale });
-    (filter, doc! { "$set": { format!("{}.$.{}", fields.changes, fields.cached_balance): Bson::Null } })
+    Request {
+        filter,
+        update: doc! { "$set": { format!("{}.$.{}", fields.changes, fields.cached_balance): Bson::Null } },
+    }
 }
 
 /// Writes the balance at a place of a committed entry.
@@ -211,7 +212,7 @@ pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cac
     } else if let Ok(set) = update.get_document_mut("$set") {
         set.insert(path(&fields.cached_held), at.held);
     }
-    (filter, update)
+    Request { filter, update }
 }
 
 /// Returns the stages that yield every account that has an entry.

@@ -11,7 +11,7 @@ use super::account::{Account, Cache};
 use super::balance::Line;
 use super::entry::VALUE_MAX;
 use super::{Entry, EntryChange, Ledger, Link, Proc, requests};
-use crate::steps::Added;
+use crate::steps::{Added, Request};
 use crate::value::{key_of, same_id};
 use crate::{Error, Result};
 use handfast_mql::Code;
@@ -233,7 +233,7 @@ impl Ledger {
     /// Raises the sequences to its places, so that they continue after them.
     async fn raise_sequences(&self, runs: &[Run]) -> Result<()> {
         for run in runs.iter().filter(|run| run.account.last_seq_id.is_some_and(|last| last < run.last)) {
-            let (filter, update) = requests::raise(self.fields(), &run.account.id, run.last);
+            let Request { filter, update } = requests::raise(self.fields(), &run.account.id, run.last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::requests::{self, Step};
 use super::{Main, MainState, Outcome, SyncFlag};
 use crate::Result;
 use crate::metrics::{self, Event, Span};
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 
 impl SyncFlag {
     /// Carries the change that is under way in a main document to its copies. Call it after
@@ -59,7 +59,7 @@ impl SyncFlag {
     /// Brings every older copy to this version.
     pub(super) async fn carry_version(&self, main: &Main) -> Result<()> {
         for link in &self.options.links {
-            let (filter, update) = requests::carry(link, main);
+            let Request { filter, update } = requests::carry(link, main);
             let copied = self.copies(link).update_many(&filter, &update).await?;
             self.count(Event::CopyWritten, copied);
         }
@@ -70,7 +70,7 @@ impl SyncFlag {
         for link in &self.options.links {
             let copies = self.copies(link);
             let copied = match requests::leave(link, main) {
-                Step::Update((filter, update)) => copies.update_many(&filter, &update).await?,
+                Step::Update(Request { filter, update }) => copies.update_many(&filter, &update).await?,
                 Step::Remove(filter) => copies.delete_many(&filter).await?,
             };
             self.count(Event::CopyWritten, copied);
@@ -80,7 +80,7 @@ impl SyncFlag {
 
     /// Sets the flag of a main document that has never been changed, so that its copies get their first version.
     pub(super) async fn begin_first(&self, id: &Bson) -> Result<Option<Main>> {
-        let (filter, update) = requests::begin_first(self.fields(), id);
+        let Request { filter, update } = requests::begin_first(self.fields(), id);
         self.mains.update_one(&filter, &update).await?;
         self.main(id).await
     }
@@ -89,7 +89,7 @@ impl SyncFlag {
 /// Takes a step on one document; returns whether its filter matched.
 pub(super) async fn take(steps: &Steps, step: &Step) -> Result<bool> {
     match step {
-        Step::Update((filter, update)) => steps.update_one(filter, update).await,
+        Step::Update(Request { filter, update }) => steps.update_one(filter, update).await,
         Step::Remove(filter) => steps.delete_one(filter).await,
     }
 }

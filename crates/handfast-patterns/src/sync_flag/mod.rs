@@ -99,7 +99,7 @@ pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};
 use crate::metrics::{self, Event};
-use crate::steps::{Steps, raw};
+use crate::steps::{Request, Steps, raw};
 use crate::{Error, FieldNames, Result};
 
 /// Attempts at a step that races with others. At each attempt another one has succeeded.
@@ -341,7 +341,7 @@ impl SyncFlag {
         if change.inserts() {
             return Err(Error::invalid("a change does not make a main document: insert it, it has no copies yet"));
         }
-        let (filter, update) = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
+        let Request { filter, update } = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
         for _ in 0..RACES_MAX {
             if let Some(document) = self.mains.find_and_update(&filter, &update).await? {
                 return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
@@ -362,7 +362,7 @@ impl SyncFlag {
 
     /// Makes step 1 of a delete; `None` if there is nothing to delete.
     async fn begin_delete(&self, id: &Bson) -> Result<Option<Main>> {
-        let (filter, update) = requests::begin_delete(self.fields(), id);
+        let Request { filter, update } = requests::begin_delete(self.fields(), id);
         match self.mains.find_and_update(&filter, &update).await? {
             Some(document) => Main::read(&self.mains, document, self.fields()).map(Some),
             // If the document exists, it was marked before.

@@ -10,11 +10,9 @@ use super::record::{Copy, FINAL_VERSION, Main};
 use super::{MainEvent, MainState, OnDelete, SyncFields};
 use crate::Result;
 use crate::exactly_once::{Change, Token};
+use crate::steps::Request;
 use crate::update::merged;
 use crate::value::lapsed;
-
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
 
 /// An update or a delete of one document.
 #[derive(Debug, PartialEq)]
@@ -32,20 +30,23 @@ pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Chang
     }
     let mut ours = flag(fields);
     ours.insert("$push", doc! { &fields.tokens: { "$each": [token], "$slice": -i64::from(tokens_max) } });
-    Ok((filter, merged(&change.update, &ours)?))
+    Ok(Request { filter, update: merged(&change.update, &ours)? })
 }
 
 /// Sets the flag alone, in a main document that has never been changed.
 pub(super) fn begin_first(fields: &SyncFields, id: &Bson) -> Request {
     let absent = doc! { "$exists": false };
-    (doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent }, flag(fields))
+    Request {
+        filter: doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent },
+        update: flag(fields),
+    }
 }
 
 /// Marks the document as deleted. From then on readers do not see it, and it cannot be changed.
 pub(super) fn begin_delete(fields: &SyncFields, id: &Bson) -> Request {
     let mut update = flag(fields);
     update.insert("$set", doc! { &fields.deleted: true });
-    (doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update)
+    Request { filter: doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update }
 }
 
 fn flag(fields: &SyncFields) -> Document {
@@ -57,7 +58,9 @@ fn flag(fields: &SyncFields) -> Document {
 pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     let mut filter = doc! { "_id": seen.id.clone(), &fields.version: seen.version, &fields.syncing: seen.since? };
     match seen.state.after(MainEvent::Carried)? {
-        MainState::Settled => Some(Step::Update((filter, doc! { "$unset": { &fields.syncing: "" } }))),
+        MainState::Settled => {
+            Some(Step::Update(Request { filter, update: doc! { "$unset": { &fields.syncing: "" } } }))
+        }
         MainState::Gone => {
             filter.insert(&fields.deleted, true);
             Some(Step::Remove(filter))
@@ -75,7 +78,7 @@ pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 
 /// Changes all copies that were made from an older version, or have no version.
 pub(super) fn carry(link: &Link, main: &Main) -> Request {
     let filter = doc! { &link.foreign_key: main.id.clone(), &link.version: { "$not": { "$gte": main.version } } };
-    (filter, copied(link, link.values(&main.document), main.version))
+    Request { filter, update: copied(link, link.values(&main.document), main.version) }
 }
 
 /// Changes all copies of a main document that is being deleted.
@@ -85,7 +88,7 @@ pub(super) fn leave(link: &Link, main: &Bson) -> Step {
         OnDelete::Remove => Step::Remove(filter),
         OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {
             filter.insert(&link.version, doc! { "$ne": FINAL_VERSION });
-            Step::Update((filter, copied(link, link.values_left(), FINAL_VERSION)))
+            Step::Update(Request { filter, update: copied(link, link.values_left(), FINAL_VERSION) })
         }
     }
 }
@@ -113,7 +116,7 @@ pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Opt
     let mut unset = update.get_document("$unset").cloned().unwrap_or_default();
     unset.insert(&link.syncing, "");
     update.insert("$unset", unset);
-    Some(Step::Update((filter, update)))
+    Some(Step::Update(Request { filter, update }))
 }
 
 fn copied(link: &Link, values: Values, version: i64) -> Document {

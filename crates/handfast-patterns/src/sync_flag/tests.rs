@@ -6,7 +6,7 @@ use super::link::check_all;
 use super::record::{Copy, FINAL_VERSION, Main};
 use super::requests::{self, Step};
 use super::{Link, MainEvent, MainState, OnDelete, Stale, SyncFields};
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 
 fn place(collection: &str) -> Namespace {
     Namespace::new("site", collection).expect("a name")
@@ -90,7 +90,10 @@ fn a_flag_is_taken_away_by_its_date_and_version() {
     let seen = main(doc! { "_id": 1, "syncVersion": 7, "syncing": ManualClock::START });
     let filter = doc! { "_id": 1, "syncVersion": 7_i64, "syncing": ManualClock::START };
     let unset = doc! { "$unset": { "syncing": "" } };
-    assert_eq!(requests::finish(&SyncFields::default(), &seen), Some(Step::Update((filter.clone(), unset))));
+    assert_eq!(
+        requests::finish(&SyncFields::default(), &seen),
+        Some(Step::Update(Request { filter: filter.clone(), update: unset }))
+    );
     let mut deleted = seen.clone();
     deleted.state = MainState::Deleting;
     let mut filter = filter;

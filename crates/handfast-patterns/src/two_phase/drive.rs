@@ -3,9 +3,10 @@
 use bson::{Bson, doc};
 use handfast_store::ErrorClass;
 
-use super::requests::{self, Request};
+use super::requests;
 use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
 use crate::metrics::{self, Event as Counted, Span};
+use crate::steps::Request;
 use crate::{Error, Result};
 
 /// Limit on the waiting transactions that [`TwoPhase::run_next`] chooses from, so that workers that look at the same
@@ -29,7 +30,7 @@ impl TwoPhase {
     /// The transaction keeps its state: run it again, or leave it to the recovery.
     pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
         let id = id.into();
-        let (filter, update) = self.claim(&id);
+        let Request { filter, update } = self.claim(&id);
         if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
             self.count(Counted::TransactionClaimed);
             return self.begin_work(Record::read(&self.transactions, &claimed, self.fields())?).await;
@@ -55,7 +56,7 @@ impl TwoPhase {
         found.rotate_left(usize::try_from(self.sources.random.next_u64()).unwrap_or(0) % count);
         for candidate in found {
             let id = candidate.get("_id").cloned().unwrap_or(Bson::Null);
-            let (filter, update) = self.claim(&id);
+            let Request { filter, update } = self.claim(&id);
             // A worker that loses the race tries the next one.
             if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
                 self.count(Counted::TransactionClaimed);
@@ -76,9 +77,9 @@ impl TwoPhase {
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         // If the process dies after this step, the recovery rolls the transaction back.
-        let (filter, update) = requests::claim_to_refuse(self.claim(&id), self.fields(), reason);
+        let Request { filter, update } = requests::claim_to_refuse(self.claim(&id), self.fields(), reason);
         self.transactions.update_one(&filter, &update).await?;
-        let (filter, update) = requests::refuse(self.fields(), &id, self.application(), reason);
+        let Request { filter, update } = requests::refuse(self.fields(), &id, self.application(), reason);
         if self.transactions.update_one(&filter, &update).await? {
             self.count(Counted::TransactionRefused);
         }
@@ -180,7 +181,9 @@ impl TwoPhase {
 
     /// Makes a step between states; returns whether this process made it.
     async fn step(&self, record: &mut Record, event: Event, request: Option<Request>) -> Result<bool> {
-        let (Some((filter, update)), Some(next)) = (request, record.state.after(event)) else { return Ok(false) };
+        let (Some(Request { filter, update }), Some(next)) = (request, record.state.after(event)) else {
+            return Ok(false);
+        };
         let made = self.transactions.update_one(&filter, &update).await?;
         if made {
             record.state = next;
@@ -220,7 +223,7 @@ impl TwoPhase {
     async fn apply(&self, id: &Bson, participant: &Participant) -> Result<Applying> {
         let documents = self.transactions.at(participant.namespace.clone());
         let place = format!("{} {}", participant.namespace, participant.id);
-        let (filter, update) = requests::apply(self.fields(), id, participant)?;
+        let Request { filter, update } = requests::apply(self.fields(), id, participant)?;
         match documents.update_one(&filter, &update).await {
             Ok(true) => return Ok(Applying::All),
             Ok(false) => {}
@@ -249,7 +252,7 @@ impl TwoPhase {
     /// Makes the second phase. A participant that was deleted since its update needs no release.
     async fn release_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)? {
-            let (filter, update) =
+            let Request { filter, update } =
                 requests::release(self.fields(), &record.id, &participant, self.options.finished_max)?;
             self.transactions.at(participant.namespace).update_one(&filter, &update).await?;
         }
@@ -259,7 +262,8 @@ impl TwoPhase {
     /// Undoes the updates in the order of the seed: the last participant first.
     async fn undo_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)?.iter().rev() {
-            let (filter, update) = requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
+            let Request { filter, update } =
+                requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
             self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await?;
         }
         Ok(())

@@ -74,7 +74,7 @@ pub use state::{Event, NoState, State};
 pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
 use crate::metrics::{self, Event as Counted};
-use crate::steps::{Added, Steps, raw};
+use crate::steps::{Added, Request, Steps, raw};
 use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
@@ -315,7 +315,7 @@ impl TwoPhase {
                 return Err(taken(other));
             }
         }
-        let (filter, update) = requests::compensate(self.fields(), &record, &new_id);
+        let Request { filter, update } = requests::compensate(self.fields(), &record, &new_id);
         if !self.transactions.update_one(&filter, &update).await? {
             return Err(match self.show(id.clone()).await?.and_then(|record| record.compensation) {
                 Some(other) => taken(&other),

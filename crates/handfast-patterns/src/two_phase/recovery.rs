@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use super::{Outcome, Participant, Record, State, TwoPhase, requests};
 use crate::metrics::Event as Counted;
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 use crate::value::{key_of, same_id};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
@@ -55,7 +55,7 @@ impl TwoPhase {
 
     async fn recover_one(&self, document: &Document) -> Result<Option<Outcome>> {
         let seen = Record::read(&self.transactions, document, self.fields())?;
-        let (filter, update) = requests::take_over(self.fields(), &seen, self.application());
+        let Request { filter, update } = requests::take_over(self.fields(), &seen, self.application());
         if !self.transactions.update_one(&filter, &update).await? {
             // An attempt of this process whose answer was lost may have taken it over.
             let now = self.show(seen.id.clone()).await?;
@@ -149,7 +149,7 @@ impl TwoPhase {
         };
         let remedy = by.remedy(document, &record.id, record.state);
         match by.remedied(&record.id, &participant, remedy, record.state)? {
-            Some((filter, update)) => {
+            Some(Request { filter, update }) => {
                 tracing::info!(?remedy, state = %record.state, "a participant of a finished transaction is repaired");
                 documents.update_one(&filter, &update).await
             }

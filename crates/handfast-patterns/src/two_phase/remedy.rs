@@ -15,9 +15,10 @@
 
 use bson::{Bson, Document, doc};
 
-use super::requests::{self, Request};
+use super::requests;
 use super::{Participant, State, TwoPhase};
 use crate::Result;
+use crate::steps::Request;
 use crate::value::same_id;
 
 /// The remedy for a participant that carries the id of a finished transaction.
@@ -56,7 +57,7 @@ impl TwoPhase {
         state: State,
     ) -> Result<Option<Request>> {
         let (fields, max) = (self.fields(), self.options.finished_max);
-        let (mut filter, update) = match remedy {
+        let Request { mut filter, update } = match remedy {
             Remedy::TakeBack => requests::undo(fields, id, participant, max)?,
             Remedy::Release => requests::release(fields, id, participant, max)?,
             Remedy::Unclear => return Ok(None),
@@ -66,7 +67,7 @@ impl TwoPhase {
             let last = format!("{}.{}", fields.finished, self.remembered_min().saturating_sub(1));
             filter.insert(last, doc! { "$exists": remedy == Remedy::TakeBack });
         }
-        Ok(Some((filter, update)))
+        Ok(Some(Request { filter, update }))
     }
 
     /// Returns the number of finished ids below which a participant has never forgotten one.

@@ -8,11 +8,9 @@ use super::options::Fields;
 use super::plan::Participant;
 use super::state::{Event, State};
 use crate::Result;
+use crate::steps::Request;
 use crate::update::merged;
 use crate::value::lapsed;
-
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
 
 /// Moves a transaction from initial to pending, if it is not claimed.
 pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Option<i64>) -> Request {
@@ -25,7 +23,7 @@ pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Opt
     if let Some(revision) = settings {
         set.insert(&fields.settings, revision);
     }
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
 /// Moves a transaction of this application to its next state. `None` if the event cannot happen in this state.
@@ -33,15 +31,16 @@ pub(super) fn advance(fields: &Fields, id: &Bson, application: &str, state: Stat
     let next = state.after(event)?;
     let filter = doc! { "_id": id.clone(), &fields.state: state.name(), &fields.application: application };
     let set = doc! { &fields.state: next.name() };
-    Some((filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } }))
+    Some(Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } })
 }
 
 /// Claims a transaction that is not to be carried out: it is pending with a reason to refuse it.
-pub(super) fn claim_to_refuse((filter, mut update): Request, fields: &Fields, reason: &str) -> Request {
+pub(super) fn claim_to_refuse(claim: Request, fields: &Fields, reason: &str) -> Request {
+    let Request { filter, mut update } = claim;
     if let Ok(set) = update.get_document_mut("$set") {
         set.insert(&fields.reason, reason);
     }
-    (filter, update)
+    Request { filter, update }
 }
 
 /// Moves a transaction from pending to canceling, whichever application has it; from then on this one has it.
@@ -52,7 +51,7 @@ pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str
         &fields.application: application,
         &fields.reason: reason,
     };
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
 /// Names in an applied transaction the one that takes it back, unless that has changed since it was seen.
@@ -63,7 +62,7 @@ pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Re
         &fields.state: { "$in": [State::Applied.name(), State::Done.name()] },
         "$or": [{ &fields.compensation: as_seen }, { &fields.compensation: by.clone() }],
     };
-    (filter, doc! { "$set": { &fields.compensation: by.clone() } })
+    Request { filter, update: doc! { "$set": { &fields.compensation: by.clone() } } }
 }
 
 /// Matches transactions that were left under way for this long, or whose date is this far ahead.
@@ -85,7 +84,7 @@ pub(super) fn take_over(fields: &Fields, seen: &super::Record, application: &str
         &fields.last_modified: seen.last_modified,
     };
     let set = doc! { &fields.application: application };
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
 /// Makes the participant's update and adds the transaction's id in one step, unless the id is or was there.
@@ -98,7 +97,7 @@ pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Re
     if !participant.guard.is_empty() {
         filter.insert("$and", vec![participant.guard.clone()]);
     }
-    Ok((filter, merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })?))
+    Ok(Request { filter, update: merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })? })
 }
 
 /// Matches a participant that has the update.
@@ -121,5 +120,5 @@ fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Documen
     let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
     let ours = doc! { "$pull": { &fields.pending: id.clone() }, "$push": { &fields.finished: last } };
     let filter = doc! { "_id": participant.id.clone(), &fields.pending: id.clone() };
-    Ok((filter, if update.is_empty() { ours } else { merged(update, &ours)? }))
+    Ok(Request { filter, update: if update.is_empty() { ours } else { merged(update, &ours)? } })
 }

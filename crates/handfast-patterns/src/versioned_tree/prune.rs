@@ -25,6 +25,7 @@ use super::record::{Stored, Version};
 use super::requests::visible;
 use super::{VersionState, VersionedTree};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::{integer, key_of};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
@@ -66,7 +67,7 @@ impl VersionedTree {
         let mut round = Round { more: unkept.len() as u64 > u64::from(batch), ..Round::default() };
         for version in unkept.iter().take(batch as usize) {
             let mark = self.sources.ids.object_id();
-            if let Some((filter, update)) = self.requests().mark(*version, mark) {
+            if let Some(Request { filter, update }) = self.requests().mark(*version, mark) {
                 self.nodes.update_one(&filter, &update).await?;
             }
         }
@@ -133,7 +134,7 @@ impl VersionedTree {
             } else {
                 self.requests().spare(version.version, mark)
             };
-            if let Some((filter, update)) = step {
+            if let Some(Request { filter, update }) = step {
                 self.nodes.update_one(&filter, &update).await?;
             }
         }
@@ -153,7 +154,7 @@ impl VersionedTree {
         let oldest = condemned.first().copied().unwrap_or(above);
         self.remove_replaced(oldest, below, above).await?;
         for version in condemned {
-            if let Some((filter, stub)) = self.requests().clear(*version, self.now()) {
+            if let Some(Request { filter, update: stub }) = self.requests().clear(*version, self.now()) {
                 let pruned = self.nodes.update_one(&filter, &stub).await?;
                 self.count(Event::VersionPruned, u64::from(pruned));
             }

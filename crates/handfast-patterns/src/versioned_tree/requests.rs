@@ -7,10 +7,8 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::record::{Version, WriteIntent};
 use super::{TreeFields, VersionEvent, VersionState};
+use crate::steps::Request;
 use crate::value::lapsed;
-
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
 
 /// The field names, and the tree of the requests.
 #[derive(Clone, Copy)]
@@ -104,7 +102,7 @@ impl Requests<'_> {
             &self.fields.base: base,
         };
         let update = doc! { "$set": set, "$currentDate": { &self.fields.ts: true } };
-        (self.announced(version, write), update)
+        Request { filter: self.announced(version, write), update }
     }
 
     /// Matches a write while its writer has it.
@@ -136,34 +134,34 @@ impl Requests<'_> {
 
     /// Moves a version from committed to pruning.
     pub(super) fn mark(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, mut update) = self.step(version, VersionState::Committed, VersionEvent::Marked)?;
+        let Request { mut filter, mut update } = self.step(version, VersionState::Committed, VersionEvent::Marked)?;
         // A copy of the same request that arrives late does not mark a version that was spared.
         filter.insert(&self.fields.mark, doc! { "$ne": mark });
         if let Ok(set) = update.get_document_mut("$set") {
             set.insert(&self.fields.mark, mark);
         }
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
     /// Moves a version from pruning back to committed, if this prune has marked it.
     pub(super) fn spare(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Spared)?;
+        let Request { mut filter, update } = self.step(version, VersionState::Pruning, VersionEvent::Spared)?;
         filter.insert(&self.fields.mark, mark);
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
     /// Moves a version from pruning to pruned, if this prune has marked it.
     pub(super) fn condemn(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Condemned)?;
+        let Request { mut filter, update } = self.step(version, VersionState::Pruning, VersionEvent::Condemned)?;
         filter.insert(&self.fields.mark, mark);
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
     fn step(self, version: i64, state: VersionState, event: VersionEvent) -> Option<Request> {
         let next = state.after(event)?;
         let mut filter = self.place(version);
         filter.insert(&self.fields.state, state.name());
-        Some((filter, doc! { "$set": { &self.fields.state: next.name() } }))
+        Some(Request { filter, update: doc! { "$set": { &self.fields.state: next.name() } } })
     }
 
     /// Moves a version from pruned to cleared: removes the content of the root, and keeps the rest as a mark.
@@ -178,7 +176,7 @@ impl Requests<'_> {
             &self.fields.state: next.name(),
             &self.fields.ts: now,
         };
-        Some((filter, stub))
+        Some(Request { filter, update: stub })
     }
 }
 

@@ -8,7 +8,7 @@ use bson::{Bson, Document, doc};
 use handfast_store::{Applied, Error as StoreError};
 
 use super::{Commit, PreparedCommit, Snapshot, VersionedTree};
-use crate::steps::is_duplicate_of;
+use crate::steps::{Request, is_duplicate_of};
 use crate::value::{at_path, integer, key_of};
 use crate::{Error, Result};
 
@@ -65,7 +65,7 @@ impl VersionedTree {
     /// Allocates a number; returns the number up to which all are taken if it is not free.
     async fn announce(&self, version: i64, below: i64, write: ObjectId) -> Result<Option<i64>> {
         let requests = self.requests();
-        let (filter, update) = requests.announce(version, below, write);
+        let Request { filter, update } = requests.announce(version, below, write);
         match self.writes.upsert_one(&filter, &update).await {
             Ok(_) => {}
             Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => return Ok(Some(version)),

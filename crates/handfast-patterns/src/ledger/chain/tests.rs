@@ -1,7 +1,11 @@
 use bson::Bson;
 
 use super::{Chain, ChainReport};
-use crate::ledger::finding::Finding;
+use crate::ledger::finding::{Amount, Finding};
+
+fn amount_of(word: &str) -> Amount {
+    Amount { balance: word.parse().unwrap(), held: 0 }
+}
 
 /// Compares the findings in a chain of offsets with a short text: `balance 3`, `entry 3`, and the place where a
 /// rebuild stops. An offset stands for the balance at the next place; `^5` abandons 5 at the next place, `c5` is the
@@ -17,14 +21,13 @@ fn check(given: &str, expected: &str) {
                 place += 1;
             }
             (".", _, _) => place += 1,
-            (_, Some(amount), _) => chain.give_up((amount.parse().unwrap(), 0)),
+            (_, Some(amount), _) => chain.give_up(amount_of(amount)),
             (_, _, Some(offset)) => {
-                chain.written(place, (offset.parse().unwrap(), 0), balance(place), |_| None, &mut report);
+                chain.written(place, amount_of(offset), balance(place), |_| None, &mut report);
             }
             _ => {
                 place += 1;
-                let offset = (word.parse().unwrap(), 0);
-                chain.written(place, offset, balance(place), |_| Some(entry(place)), &mut report);
+                chain.written(place, amount_of(word), balance(place), |_| Some(entry(place)), &mut report);
             }
         }
     }

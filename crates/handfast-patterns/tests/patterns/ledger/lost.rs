@@ -1,6 +1,10 @@
 //! Lost entries: they are reported, not made worse, and restored from a copy or closed by an abandoned entry.
 
-use handfast_patterns::ledger::{Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Restored, Verified};
+use std::ops::RangeInclusive;
+
+use handfast_patterns::ledger::{
+    Amount, Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Restored, Verified,
+};
 
 use super::*;
 
@@ -73,8 +77,9 @@ async fn is_refused(world: &World, ledger: &Ledger, copy: &Document, why: &str) 
     assert_eq!(books_of(world).await, before);
 }
 
-fn gap(account: &str, (first, last): (i64, i64), change: Option<i64>) -> Gap {
-    Gap { account: account.into(), first, last, change: change.map(|balance| (balance, 0)) }
+fn gap(account: &str, places: RangeInclusive<i64>, change: Option<i64>) -> Gap {
+    let change = change.map(|balance| Amount { balance, held: 0 });
+    Gap { account: account.into(), first: *places.start(), last: *places.end(), change }
 }
 
 /// Asserts that these gaps are the only findings.
@@ -153,9 +158,9 @@ async fn a_rebuild_stops_at_an_entry_that_is_out_of_order() {
 #[tokio::test]
 async fn a_lost_entry_is_found_as_what_it_is() {
     for (lost, gaps) in [
-        (4, [gap("A", (4, 4), Some(-20)), gap("B", (2, 2), Some(20))]),
-        (5, [gap("A", (5, 5), Some(-1)), gap("B", (3, 3), Some(1))]),
-        (6, [gap("A", (6, 6), Some(-7)), gap("C", (1, 1), Some(7))]),
+        (4, [gap("A", 4..=4, Some(-20)), gap("B", 2..=2, Some(20))]),
+        (5, [gap("A", 5..=5, Some(-1)), gap("B", 3..=3, Some(1))]),
+        (6, [gap("A", 6..=6, Some(-7)), gap("C", 1..=1, Some(7))]),
     ] {
         let (world, ledger) = paid().await;
         lose(&world, lost).await;
@@ -166,7 +171,7 @@ async fn a_lost_entry_is_found_as_what_it_is() {
         lose(&world, lost).await;
     }
     let found = ledger.verify("A").await.unwrap();
-    assert_gaps(&found, &[gap("A", (2, 3), Some(-25)), gap("A", (6, 6), Some(-7))]);
+    assert_gaps(&found, &[gap("A", 2..=3, Some(-25)), gap("A", 6..=6, Some(-7))]);
     // Damage after a gap is still found; nothing after it shows whether the balance or the entry is wrong.
     let wrong = rawdoc! { "$inc": { "changes.0.cachedBal": 1_i64 } };
     world.store.update_one(&world.place("tx"), rawdoc! { "_id": 5 }, wrong).await.unwrap();
@@ -185,7 +190,7 @@ async fn an_entry_that_is_lost_before_it_was_committed() {
     let copy = copy_of(&ledger, 7).await;
     lose(&world, 7).await;
     let before = books_of(&world).await;
-    assert_gaps(&ledger.verify_all().await.unwrap(), &[gap("A", (7, 7), None), gap("B", (4, 4), None)]);
+    assert_gaps(&ledger.verify_all().await.unwrap(), &[gap("A", 7..=7, None), gap("B", 4..=4, None)]);
     let error = ledger.post(NewEntry::transfer("A", "B", 1, "EUR")).await.unwrap_err();
     assert!(error.to_string().contains("1 places of account \"A\" have no entry: `verify`"), "{error}");
     assert_eq!(ledger.commit(10).await.unwrap(), Round { done: 0, failed: 1, more: false });
@@ -331,7 +336,7 @@ async fn the_last_entries_of_an_account_are_put_back_one_by_the_other() {
     }
     is_refused(&world, &ledger, &copies[6], "nothing says that it was lost").await;
     is_back(&ledger, &copies[7]).await;
-    assert_gaps(&ledger.verify("B").await.unwrap(), &[gap("B", (4, 4), Some(-3))]);
+    assert_gaps(&ledger.verify("B").await.unwrap(), &[gap("B", 4..=4, Some(-3))]);
     is_back(&ledger, &copies[6]).await;
     assert_eq!(books_of(&world).await, before);
     assert!(ledger.verify_all().await.unwrap().is_clean());
@@ -348,7 +353,7 @@ async fn an_authorisation_that_is_put_back_expires() {
     let copy = copy_of(&ledger, "hold").await;
     lose(&world, "hold").await;
     world.store.delete_many(&world.place("hold"), rawdoc! {}).await.unwrap();
-    let change = Some((0, 10));
+    let change = Some(Amount { balance: 0, held: 10 });
     assert_gaps(&ledger.verify_all().await.unwrap(), &[Gap { account: "A".into(), first: 7, last: 7, change }]);
     is_back(&ledger, &copy).await;
     world.clock.advance(HOUR);
@@ -438,12 +443,12 @@ async fn all_entries_of_an_account_are_lost() {
     commit_all(&ledger).await;
     let copies = exported(&ledger).await;
     world.store.delete_many(&world.place("tx"), rawdoc! {}).await.unwrap();
-    let lost = [gap("A", (1, 230), Some(-230)), gap("B", (1, 230), Some(230))];
+    let lost = [gap("A", 1..=230, Some(-230)), gap("B", 1..=230, Some(230))];
     assert_gaps(&ledger.verify_all().await.unwrap(), &lost);
     for copy in copies.iter().skip(200) {
         is_back(&ledger, copy).await;
     }
-    let lost = [gap("A", (1, 200), Some(-200)), gap("B", (1, 200), Some(200))];
+    let lost = [gap("A", 1..=200, Some(-200)), gap("B", 1..=200, Some(200))];
     assert_gaps(&ledger.verify_all().await.unwrap(), &lost);
     for account in ["A", "B"] {
         assert_eq!(ledger.abandon(account, 1..=200, "lost").await.unwrap(), 200);
@@ -473,7 +478,7 @@ async fn a_lost_entry_of_an_account_with_a_sequence() {
         lose(&world, lost).await;
     }
     let found = ledger.verify("fees").await.unwrap();
-    assert_gaps(&found, &[gap("fees", (2, 2), Some(1))]);
+    assert_gaps(&found, &[gap("fees", 2..=2, Some(1))]);
     assert_eq!(found.in_flight, 1);
     is_back(&ledger, &copies[1]).await;
     // The committer treats the other place as one whose poster died.
