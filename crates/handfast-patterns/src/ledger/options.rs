@@ -50,55 +50,55 @@ impl Default for LedgerOptions {
 field_names! {
     /// The names of the fields.
     pub struct LedgerFields {
-        /// In an entry: the time when it was posted.
+        /// The time when an entry was posted.
         ts: "ts" in "an entry",
-        /// In an entry: whether it is committed.
+        /// Whether an entry is committed.
         proc: "proc" in "an entry",
-        /// In an entry: whether it counts.
+        /// Whether an entry counts.
         state: "state" in "an entry",
-        /// In an entry: the changes of accounts.
+        /// The changes of accounts by an entry.
         changes: "changes" in "an entry",
-        /// In a change: the `_id` of the account.
+        /// The `_id` of the account of a change.
         account: "account" in "a change" | "an authorisation",
-        /// In a change: its name, which is `deposit` or `withdraw` by default.
+        /// The name of a change, `deposit` or `withdraw` by default.
         kind: "type" in "a change",
-        /// In a change: the amount, in the smallest unit of the asset.
+        /// The amount of a change, in the smallest unit of the asset.
         value: "value" in "a change" | "an authorisation",
-        /// In a change and in an account: the currency or other unit.
+        /// The currency or other unit of a change or an account.
         asset: "asset" in "a change" | "an account",
-        /// In a change: its place among the changes of the account. In a cache: the place of the balance.
+        /// The place of a change in its account, or of a cached balance.
         seq_id: "seqId" in "a change" | "a cache",
-        /// In a change: the balance of the account at its place, once the entry is committed.
+        /// The balance of the account at the place of a change, once the entry is committed.
         cached_balance: "cachedBal" in "a change",
-        /// In a change: the amount that it holds or, if negative, frees. Only if it is not 0.
+        /// The amount that a change holds or, if negative, frees; missing if it is 0.
         hold: "hold" in "a change",
-        /// In a change: the held amount of the account at its place, once the entry is committed. Only if it is not 0.
+        /// The held amount at the place of a change, once the entry is committed; missing if it is 0.
         cached_held: "cachedHeld" in "a change",
-        /// In an entry: the caller's own fields.
+        /// The caller's own fields of an entry.
         metadata: "metadata" in "an entry",
-        /// In an entry: the reason why it was canceled, or why it reverses another one.
+        /// The reason why an entry was canceled, or reverses another one.
         reason: "reason" in "an entry",
-        /// In an entry: the `_id` of the committed one that it reverses.
+        /// The `_id` of the committed entry that an entry reverses.
         reverses: "reverses" in "an entry",
-        /// In an entry: the `_id` of the authorisation that it resolves.
+        /// The `_id` of the authorisation that an entry resolves.
         resolves: "resolves" in "an entry",
-        /// In an entry: the `_id` of the one that is being canceled.
+        /// The `_id` of the entry that is being canceled while an entry keeps its place.
         cancels: "cancels" in "an entry",
-        /// In an authorisation: the payee and the amount, `{account, value}`.
+        /// The payee and the amount of an authorisation: `{account, value}`.
         authorises: "authorises" in "an entry",
-        /// In an authorisation: the time when it expires.
+        /// The time when an authorisation expires.
         expires_at: "expiresAt" in "an entry" | "an announcement",
-        /// In an announcement of an authorisation that expires: the `_id` of the authorisation.
+        /// The `_id` of the authorisation that is announced.
         entry: "entry" in "an announcement",
-        /// In an account: `{balance, seqId}`, and the held amount if that is not 0.
+        /// The cached balance of an account: `{balance, seqId}`, and the held amount if that is not 0.
         cache: "cache" in "an account",
-        /// In a cache: the balance.
+        /// The balance of a cache.
         balance: "balance" in "a cache",
-        /// In a cache: the held amount.
+        /// The held amount of a cache.
         held: "held" in "a cache",
-        /// In an account: the limit below which no entry may take the available amount.
+        /// The limit below which no entry may take the available amount of an account.
         minimum: "minimum" in "an account",
-        /// In an account with a sequence: the last place that was drawn.
+        /// The last place that was drawn from the sequence of an account.
         last_seq_id: "lastSeqId" in "an account",
     }
 }

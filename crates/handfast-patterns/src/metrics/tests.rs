@@ -477,7 +477,7 @@ fn whatever_is_done_to_an_item_is_done_in_a_span_that_names_it() {
 /// The counted, the described and the documented metrics are the same: names, and the values of labels that are not
 /// the program's own.
 #[test]
-fn the_documentation_has_each_of_them() {
+fn the_documentation_has_each_metric() {
     let everything = recorded(async {
         jobs().await?;
         ledger().await?;

@@ -65,7 +65,7 @@ async fn what_is_no_record_is_refused() {
 
 /// Both processes have read that nothing is recorded.
 #[tokio::test]
-async fn of_two_who_open_for_the_first_time_the_second_is_compared() {
+async fn the_second_of_two_first_openings_is_compared_with_the_first() {
     let record = record_on(&store());
     record.record(&settings("a")).await.expect("the first one");
     record.record(&settings("a")).await.expect("equal");

@@ -42,7 +42,7 @@ fn the_table_of_states() {
 
 /// John, version 6, as the copy says; and what its main document says.
 #[test]
-fn copies_are_judged() {
+fn copies_are_compared_with_their_main_documents() {
     let now = Bson::DateTime(ManualClock::START);
     let name = |name: &str, version: i64| doc! { "_id": 1, "profile": { "name": name }, "syncVersion": version };
     let flagged = |mut document: Document| {

@@ -111,30 +111,29 @@ impl Default for PendingFields {
 field_names! {
     /// The names of the fields.
     pub struct Fields {
-        /// In a transaction: its state.
+        /// The state of a transaction.
         state: "state" in "a transaction",
-        /// In a transaction: the time of the last change of its state, by the store's clock.
+        /// The time of the last change of the state, by the store's clock.
         last_modified: "lastModified" in "a transaction",
-        /// In a transaction: the application that carries it out.
+        /// The application that carries out a transaction.
         application: "application" in "a transaction",
-        /// In a transaction: the reason why it was canceled.
+        /// The reason why a transaction was canceled.
         reason: "reason" in "a transaction",
-        /// In a transaction: the `_id` of the one that takes it back.
+        /// The `_id` of the transaction that takes a transaction back.
         compensation: "compensation" in "a transaction",
-        /// In a transaction: the revision of the recorded settings that it was claimed by, unless that is the first
-        /// one.
+        /// The revision of the recorded settings that a transaction was claimed by, unless that is the first one.
         settings: "settings" in "a transaction",
-        /// In a transfer: the `_id` of the account that pays.
+        /// The `_id` of the account that pays in a transfer.
         source: "source" in "a transaction",
-        /// In a transfer: the `_id` of the account that is paid.
+        /// The `_id` of the account that is paid in a transfer.
         destination: "destination" in "a transaction",
-        /// In a transfer: the amount.
+        /// The amount of a transfer.
         value: "value" in "a transaction",
-        /// In a transaction that is no transfer: the updates of its participants.
+        /// The participants with their updates, in a transaction that is no transfer.
         participants: "participants" in "a transaction",
-        /// In a participant: the ids of the transactions that are under way.
+        /// The ids of the transactions that are under way in a participant.
         pending: "pendingTransactions" in "a participant",
-        /// In a participant: the ids of the last finished transactions.
+        /// The ids of the last finished transactions of a participant.
         finished: "finishedTransactions" in "a participant",
     }
 }

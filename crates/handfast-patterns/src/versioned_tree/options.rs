@@ -86,28 +86,28 @@ fn companion(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
 field_names! {
     /// The names of the fields.
     pub struct TreeFields {
-        /// In a node: the id of its item.
+        /// The id of the item of a node.
         item: "itemId" in "a node" | "a root",
-        /// In a node: its version.
+        /// The version of a node.
         version: "version" in "a node" | "a root" | "a write" | "a pin",
-        /// In a node: the item id of its root.
+        /// The item id of the root of a node's tree.
         tree: "tree" in "a node" | "a root" | "a write" | "a pin",
-        /// In a node: whether the item is deleted from this version on.
+        /// Whether a node marks its item as deleted from its version on.
         deleted: "deleted" in "a node" | "a root",
-        /// In a root: the state of its version.
+        /// The state of the version of a root.
         state: "versionState" in "a root",
-        /// In a root: the version that it was made from.
+        /// The version that a version is based on.
         base: "versionBase" in "a root" | "a write",
-        /// In a root: whether numbers below it were abandoned.
+        /// Whether numbers below the version of a root were abandoned.
         gaps: "versionGaps" in "a root",
-        /// In a root: the time when it was written, by the writer's clock. In a write or a pin: the time of the last
-        /// renewal, by the store's clock.
+        /// The time when a root was written, by the writer's clock, or of the last renewal of a write or a pin, by the
+        /// store's clock.
         ts: "versionTs" in "a root" | "a write" | "a pin",
-        /// In a root: the id of the prune that has marked it.
+        /// The id of the prune that has marked a root.
         mark: "versionMark" in "a root",
-        /// In a write: the id by which its writer recognises it.
+        /// The id by which a writer recognises its write.
         write: "write" in "a write",
-        /// In a pin: the name of the version.
+        /// The name of the version of a pin.
         name: "name" in "a pin",
     }
 }

@@ -155,7 +155,7 @@ async fn a_job_without_a_readable_sign_of_life_is_returned_or_canceled() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_none_makes_the_job_a_dead_letter_or_ends_its_cancellation() {
+async fn a_job_with_an_unreadable_worker_becomes_a_dead_letter_or_is_canceled() {
     for odd in [Bson::Null, 5.into(), bson::bson!([{}])] {
         for canceled in [false, true] {
             let world = World::in_memory();

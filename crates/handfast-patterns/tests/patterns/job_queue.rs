@@ -3,16 +3,14 @@
 mod canceled;
 mod foreign;
 mod guarded;
+mod handlers;
 mod killed;
 mod limited;
 mod options;
 mod ordered;
 mod pages;
-mod paused;
 mod recorded;
 mod seed;
-mod timeout;
-mod unread;
 mod workers;
 
 use std::sync::Arc;
@@ -378,7 +376,7 @@ async fn finished_jobs_are_purged() {
 }
 
 #[tokio::test]
-async fn enqueued_inside_of_a_transaction() {
+async fn a_job_enqueued_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());

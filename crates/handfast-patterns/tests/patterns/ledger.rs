@@ -171,7 +171,7 @@ async fn all_names_can_be_set() {
 
 /// Checks balances while no, some and all entries are committed, at each place, entry and time.
 #[tokio::test]
-async fn balances_now_and_then() {
+async fn balances_are_right_at_each_place_entry_and_time() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     let start = world.sources.clock.now();

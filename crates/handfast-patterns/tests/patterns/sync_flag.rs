@@ -247,7 +247,7 @@ async fn the_sweeper_leaves_young_flags_alone() {
 
 /// Reading repairs the main document with all its copies, or the one copy.
 #[tokio::test]
-async fn reading_repairs() {
+async fn a_read_repairs_stale_copies() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
@@ -270,7 +270,7 @@ async fn reading_repairs() {
 }
 
 #[tokio::test]
-async fn copies_follow_their_main_document_into_the_grave() {
+async fn copies_are_treated_as_declared_when_their_main_document_is_deleted() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
@@ -321,7 +321,7 @@ async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
 /// A flag that a transaction sets exists if and only if the transaction commits. A copy that it inserts has its own
 /// flag, and gets the values of changes that were made meanwhile.
 #[tokio::test]
-async fn within_a_transaction() {
+async fn changes_in_a_transaction_take_effect_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());

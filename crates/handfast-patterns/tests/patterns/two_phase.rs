@@ -178,7 +178,7 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
 
 /// From each state that a process can die in, the recovery of another process continues, and not before the threshold.
 #[tokio::test]
-async fn the_seeds_recovery_from_each_state() {
+async fn a_recovery_continues_from_each_state_of_the_seed() {
     for (number, left) in [(6, State::Pending), (10, State::Applied)] {
         let world = World::in_memory();
         accounts(&world).await;
@@ -359,7 +359,7 @@ async fn workers_and_recovery_run_in_the_background() {
 /// Eight applications run beside lost requests and answers, some cancellations, and recoveries without a threshold:
 /// the total amount stays the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_applications_beside_hasty_recoveries() {
+async fn eight_applications_beside_recoveries_keep_the_total() {
     const TRANSFERS: i32 = 400;
     let world = World::in_memory();
     for id in 0..5 {
@@ -446,7 +446,7 @@ async fn operations_per_transfer() {
 
 /// In a transaction of the store, a transfer is begun if and only if that transaction commits.
 #[tokio::test]
-async fn begun_inside_of_a_transaction() {
+async fn a_transfer_begun_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());

@@ -41,7 +41,7 @@ fn check(given: &str, expected: &str) {
 }
 
 #[test]
-fn the_fewest_alterations_that_explain_a_chain() {
+fn the_fewest_alterations_that_explain_a_chain_are_reported() {
     check("0 0 0 c0", "");
     check("", "");
     // No entry explains the offset.
@@ -69,7 +69,7 @@ fn the_fewest_alterations_that_explain_a_chain() {
 }
 
 #[test]
-fn what_was_given_up_is_counted_again() {
+fn balances_after_an_abandoned_entry_are_recomputed() {
     check("0 ^5 5 5 5 c5", "balance 2, balance 3, balance 4, balance 4");
     check("0 ^5 0 0 0 c0", "");
     // A rebuild was interrupted, or a committer continued from an old balance.

@@ -91,7 +91,7 @@ async fn an_account_whose_document_is_lost_is_not_made_without_its_limits() {
 
 /// A document that cannot be read is named, and everything else is verified.
 #[tokio::test]
-async fn an_odd_document_does_not_end_a_verification() {
+async fn an_unreadable_document_does_not_end_a_verification() {
     for (collection, id, update, named) in [
         ("tx", Bson::from(2), doc! { "$set": { "changes.0.value": -30.5, "changes.1.value": 30.5 } }, "document 2 of"),
         ("tx", Bson::from(6), doc! { "$set": { "changes.0.seqId": 6.5 } }, "document 6 of"),
@@ -148,7 +148,7 @@ async fn verify_checks_indexes_and_settings() {
 
 /// Two entries have the same place, where no index prevents it.
 #[tokio::test]
-async fn two_entries_at_one_place() {
+async fn two_entries_at_one_place_are_reported() {
     let (world, ledger) = paid().await;
     let all_of_them = DropIndexes { namespace: world.place("tx"), selector: IndexSelector::All };
     world.store.drop_indexes(all_of_them).await.unwrap();
@@ -164,7 +164,7 @@ async fn two_entries_at_one_place() {
 /// A change has a place that no account has: no recommended command may make totals and balances differ without a
 /// finding.
 #[tokio::test]
-async fn a_change_at_a_place_that_is_none() {
+async fn a_change_at_an_invalid_place_is_reported() {
     for seq_id in [0_i64, -3, i64::MAX] {
         let (world, ledger) = paid().await;
         alter(&world, "tx", 1, doc! { "$set": { "changes.0.seqId": seq_id } }).await;
@@ -192,7 +192,7 @@ async fn a_change_in_another_asset_stops_a_rebuild() {
 
 /// The finding names the one entry that is marked as uncommitted, not those after it.
 #[tokio::test]
-async fn an_entry_that_was_made_uncommitted() {
+async fn an_entry_that_was_marked_as_uncommitted_is_reported() {
     let (world, ledger) = paid().await;
     alter(&world, "tx", 2, doc! { "$set": { "proc": "UNCOMMITTED" } }).await;
     let verified = ledger.verify("A").await.unwrap();
@@ -202,7 +202,7 @@ async fn an_entry_that_was_made_uncommitted() {
 
 /// An abandoned entry takes an account below its minimum, which is reported until the balance is high enough again.
 #[tokio::test]
-async fn a_gap_that_is_given_up_below_the_minimum() {
+async fn an_account_below_its_minimum_after_an_abandoned_gain_is_reported() {
     let (world, ledger) = paid().await;
     world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap();
     for account in ["A", "cash"] {
@@ -218,7 +218,7 @@ async fn a_gap_that_is_given_up_below_the_minimum() {
 /// The record names a field that no account has, so that the minimum would not hold for any process that opens the
 /// ledger by it.
 #[tokio::test]
-async fn a_record_that_names_a_field_that_no_account_has() {
+async fn a_record_with_a_field_that_no_account_has_is_reported() {
     let (world, _) = paid().await;
     let misspelt = rawdoc! { "$set": { "settings.fields.minimum": "mini" } };
     world.store.update_many(&world.place("tx.settings"), rawdoc! {}, misspelt).await.unwrap();
@@ -230,7 +230,7 @@ async fn a_record_that_names_a_field_that_no_account_has() {
 
 /// An entry that was altered before it was committed is not made final, while others are.
 #[tokio::test]
-async fn an_entry_that_is_altered_before_it_is_committed() {
+async fn an_entry_that_is_altered_before_its_commit_is_not_committed() {
     let (world, ledger) = paid().await;
     posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id(7)).await;
     posted(&ledger, NewEntry::transfer("cash", "C", 1, "EUR").with_id(8)).await;
@@ -241,7 +241,7 @@ async fn an_entry_that_is_altered_before_it_is_committed() {
 
 /// A document that cannot be read does not keep other entries from being restored.
 #[tokio::test]
-async fn an_odd_document_does_not_end_a_restoring() {
+async fn an_unreadable_document_does_not_end_a_restore() {
     let (world, ledger) = paid().await;
     let copy = all(&world, "tx").await.remove(5);
     alter(&world, "tx", 5, doc! { "$set": { "changes.0.value": "x" } }).await;
@@ -267,7 +267,7 @@ async fn nothing_is_committed_behind_balances_that_contradict_each_other() {
 
 /// A sequence has a value that is not a place, and no poster draws from it.
 #[tokio::test]
-async fn a_sequence_that_stands_nowhere() {
+async fn no_place_is_drawn_from_an_invalid_sequence() {
     for last in [-3_i64, 1 << 53] {
         let (world, ledger) = paid().await;
         ledger.open_account(NewAccount::new("all", "EUR").with_sequence()).await.unwrap();

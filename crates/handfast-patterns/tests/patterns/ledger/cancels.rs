@@ -26,7 +26,7 @@ pub(super) async fn walk_through(ledger: &Ledger) {
 }
 
 #[tokio::test]
-async fn before_the_commit_a_word_and_afterwards_an_entry() {
+async fn a_cancel_marks_an_uncommitted_entry_and_reverses_a_committed_one() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("A", 100), ("B", 0)]).await;
@@ -114,7 +114,7 @@ async fn a_poster_that_read_before_a_cancel_reads_again() {
 
 /// The process dies after it took its place: the entry is committed, and can be reversed.
 #[tokio::test]
-async fn a_cancel_that_was_begun_holds_nothing_for_ever() {
+async fn a_cancel_whose_process_died_blocks_nothing() {
     let (world, ledger) = paid().await;
     let dying = open(&world.on(world.fault_at(cancellation(), Fault::CrashBefore))).await.unwrap();
     dying.cancel(1, "a mistake").await.unwrap_err();

@@ -6,7 +6,7 @@ use super::*;
 
 /// The committer is about to commit an entry as valid when it is canceled: it is committed as canceled.
 #[tokio::test]
-async fn an_entry_that_is_canceled_while_it_is_committed() {
+async fn an_entry_canceled_during_its_commit_is_committed_as_canceled() {
     let (world, ledger) = cancels::paid().await;
     // The deposit is committed first, then the payment.
     let slow = world.fault_at(second(Operation::Update, "tx"), Fault::FreezeBefore);
@@ -25,7 +25,7 @@ async fn an_entry_that_is_canceled_while_it_is_committed() {
 
 /// A cancel is about to mark an entry when it is committed: an entry of its own reverses it.
 #[tokio::test]
-async fn an_entry_that_is_committed_while_it_is_canceled() {
+async fn an_entry_committed_during_its_cancel_is_reversed() {
     let (world, ledger) = cancels::paid().await;
     let slow = world.fault_at(cancels::cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_cache_only_goes_forward() {
 
 /// Four committers work at once while entries are posted.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_committers() {
+async fn many_committers_commit_each_entry_once() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for number in 0..100 {

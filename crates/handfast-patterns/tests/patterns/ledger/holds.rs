@@ -140,7 +140,7 @@ async fn an_authorisation_is_resolved_once() {
 /// The announcement of an authorisation that was never posted is removed, but not before its request can no longer be
 /// under way.
 #[tokio::test]
-async fn announcements_of_the_dead_are_forgotten() {
+async fn announcements_of_dead_processes_are_removed() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("A", 100), ("B", 1)]).await;

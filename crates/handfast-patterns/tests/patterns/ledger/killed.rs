@@ -110,7 +110,7 @@ async fn ext_posted_and_killed_at_every_operation_on_ferretdb() {
 
 /// Another process posts the same entries with the same ids, and each is in the ledger once.
 #[tokio::test]
-async fn posted_again_by_another_process() {
+async fn entries_posted_again_by_another_process_are_posted_once() {
     let run = async |world: &World| post_all(world, &open(world).await?).await;
     let recover = async |world: &World, _: &Result<_>| {
         recovered(world).await?;

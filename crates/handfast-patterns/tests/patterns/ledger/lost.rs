@@ -156,7 +156,7 @@ async fn a_rebuild_stops_at_an_entry_that_is_out_of_order() {
 
 /// Only the gaps are found, with the change of the lost entry: the balances after them were final, and stay.
 #[tokio::test]
-async fn a_lost_entry_is_found_as_what_it_is() {
+async fn a_lost_entry_is_reported_with_its_change() {
     for (lost, gaps) in [
         (4, [gap("A", 4..=4, Some(-20)), gap("B", 2..=2, Some(20))]),
         (5, [gap("A", 5..=5, Some(-1)), gap("B", 3..=3, Some(1))]),
@@ -182,7 +182,7 @@ async fn a_lost_entry_is_found_as_what_it_is() {
 
 /// An entry that was not committed leaves no balance to compute from: posters get an error, and the committer waits.
 #[tokio::test]
-async fn an_entry_that_is_lost_before_it_was_committed() {
+async fn a_lost_uncommitted_entry_keeps_the_account_from_spending() {
     let (world, ledger) = paid().await;
     for id in [7, 8] {
         posted(&ledger, NewEntry::transfer("A", "B", 10, "EUR").with_id(id)).await;
@@ -229,7 +229,7 @@ async fn a_restored_entry_equals_the_lost_one() {
 /// The export is older than the commit: the balances around an entry show whether it was committed, or it is not
 /// restored.
 #[tokio::test]
-async fn an_old_copy_is_put_back_as_the_balances_say() {
+async fn an_old_copy_is_restored_as_the_balances_show() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for id in 1..=5 {
@@ -434,7 +434,7 @@ async fn only_a_gap_is_closed() {
 
 /// An account has lost all its entries.
 #[tokio::test]
-async fn all_entries_of_an_account_are_lost() {
+async fn all_entries_of_an_account_can_be_abandoned() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for _ in 0..230 {
@@ -462,7 +462,7 @@ async fn all_entries_of_an_account_are_lost() {
 /// In an account with a sequence an empty place is lost if anything after it is committed; otherwise its entry may
 /// still come.
 #[tokio::test]
-async fn a_lost_entry_of_an_account_with_a_sequence() {
+async fn an_empty_place_of_a_sequence_is_lost_if_a_later_one_is_committed() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();

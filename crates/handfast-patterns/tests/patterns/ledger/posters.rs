@@ -39,7 +39,7 @@ pub(super) fn lossy(world: &World, seed: u32) -> World {
 
 /// Sixteen posters withdraw more from one account than it has, while two committers work.
 #[tokio::test(flavor = "multi_thread")]
-async fn withdrawals_from_one_account() {
+async fn concurrent_withdrawals_never_overdraw_an_account() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("hot", 1000)]).await;
@@ -125,7 +125,7 @@ async fn the_totals_are_zero_while_transfers_are_posted() {
 /// Transfers, cancels, authorisations with their resolutions, changing limits and committers run at once on a few
 /// accounts with minimums, over a network that loses and repeats. The available amount is never less than the minimum.
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_at_once() {
+async fn all_operations_at_once_keep_the_books_consistent() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("a0", 300), ("a1", 300), ("a2", 300)]).await;
@@ -177,7 +177,7 @@ async fn everything_at_once() {
 
 /// A new limit also holds for posters that have read the account before.
 #[tokio::test]
-async fn a_new_minimum_holds_for_whoever_looked_before() {
+async fn a_new_minimum_holds_for_posters_that_read_before() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     posted(&ledger, NewEntry::transfer("cash", "A", 100, "EUR")).await;

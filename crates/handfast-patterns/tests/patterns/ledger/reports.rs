@@ -163,7 +163,7 @@ async fn exported(ledger: &Ledger, format: ExportFormat) -> String {
 /// Entries are in the order of time, then of ids, whatever the order of the inserts. Integers that are not the
 /// ledger's own keep their types.
 #[tokio::test]
-async fn exported_in_the_order_of_time() {
+async fn an_export_is_in_the_order_of_time() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     let start = world.sources.clock.now().timestamp_millis();
@@ -210,7 +210,7 @@ async fn a_large_ledger_is_exported_without_being_held_in_memory() {
 }
 
 #[tokio::test]
-async fn how_a_ledger_is() {
+async fn the_status_of_a_ledger_counts_its_entries() {
     let (world, ledger) = lively().await;
     world.clock.advance(HOUR);
     let status = ledger.status().await.unwrap();
@@ -230,7 +230,7 @@ async fn how_a_ledger_is() {
 
 /// In a transaction of the store an entry is posted if and only if that transaction commits.
 #[tokio::test]
-async fn posted_inside_of_a_transaction() {
+async fn an_entry_posted_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());

@@ -133,7 +133,7 @@ async fn entries_are_committed_in_the_order_of_places_whatever_the_clocks_say() 
 
 /// Sixteen posters use one account with a sequence and a few shared accounts, while two committers work.
 #[tokio::test(flavor = "multi_thread")]
-async fn fees_of_many_posters() {
+async fn many_posters_share_an_account_with_a_sequence() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();

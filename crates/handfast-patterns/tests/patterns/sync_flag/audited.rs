@@ -140,7 +140,7 @@ async fn a_link_that_is_declared_later_is_filled() {
 
 /// An `_id` is used again: the repair updates the copies of the first document.
 #[tokio::test]
-async fn a_second_life_takes_over_what_was_left() {
+async fn a_repair_updates_copies_of_an_earlier_document_with_the_same_id() {
     let world = World::in_memory();
     let flag = filled(&world).await;
     assert_eq!(version(&flag.delete(2).await.unwrap()), 2);

@@ -28,7 +28,7 @@ async fn found(flag: &SyncFlag) -> Vec<String> {
 
 /// The version or the flag of user 1 cannot be read: its copies cannot be compared, but those of user 2 can.
 #[tokio::test]
-async fn an_odd_main_document_does_not_hide_other_copies() {
+async fn an_unreadable_main_document_does_not_hide_stale_copies() {
     let odd = [
         doc! { "$set": { "syncVersion": "two" } },
         doc! { "$set": { "syncVersion": 1.5 } },
@@ -53,7 +53,7 @@ async fn an_odd_main_document_does_not_hide_other_copies() {
 
 /// A copy that looks like one of a deleted document does not prove that its main document is gone.
 #[tokio::test]
-async fn a_copy_that_looks_like_one_of_a_deleted_document_is_found_if_its_main_document_is_odd() {
+async fn a_copy_that_looks_like_one_of_a_deleted_document_is_found_if_its_main_document_is_unreadable() {
     let world = World::in_memory();
     let flag = filled(&world).await;
     change(&world, "users", 1, doc! { "$set": { "syncVersion": "two" } }).await;

@@ -122,7 +122,7 @@ async fn a_backfill_that_is_killed_at_every_operation() {
 
 /// The process dies within the one request that changes many copies: any of them may have the new version.
 #[tokio::test]
-async fn dead_within_the_request_that_changes_the_copies() {
+async fn a_death_within_the_request_that_changes_the_copies_is_repaired() {
     for changed in 0..8_u32 {
         let world = World::in_memory();
         site(&world).await;

@@ -128,7 +128,7 @@ async fn a_new_copy_that_goes_with_its_main_document() {
 
 /// Two sweepers run beside a change of the same document.
 #[tokio::test]
-async fn sweepers_beside_a_change() {
+async fn two_sweepers_beside_a_change_in_every_order() {
     let prepare = async |world: &World| {
         small(world).await;
         let flag = open_small(world).await.unwrap();
@@ -151,7 +151,7 @@ async fn sweepers_beside_a_change() {
 
 /// Two changes and a new copy, and all of them with a delete, have too many orders to run all.
 #[tokio::test]
-async fn three_and_four_at_once() {
+async fn changes_copies_and_deletes_in_many_orders() {
     let actors = [renames("Mary"), renames("Anna"), comments(3)];
     let explored = some_orders(&actors, orders(), small, recovers, in_sync).await;
     explored.assert_clean("sync flag, two changes and a new copy");

@@ -80,7 +80,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
 
 /// With all kinds of damage at once, documents that cannot be read are named like the others.
 #[tokio::test]
-async fn one_odd_document_does_not_hide_another_one() {
+async fn an_unreadable_document_does_not_hide_another_one() {
     let world = World::in_memory();
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();

@@ -163,7 +163,7 @@ async fn the_status_counts_states_and_what_was_left_alone() {
 
 /// A transaction that no recovery takes is a finding.
 #[tokio::test]
-async fn a_transaction_whose_state_is_none_is_found() {
+async fn a_transaction_in_an_unknown_state_is_reported() {
     let world = World::in_memory();
     accounts(&world).await;
     transfer(&world).await.unwrap();

@@ -161,7 +161,7 @@ async fn a_prune_beside_readers_and_writers_in_many_orders() {
 /// A reader pins an old version while it is being pruned: the pin is written, and read, at every pair of moments of
 /// the prune. Either there is no pin, or the version stays.
 #[tokio::test]
-async fn a_pin_at_every_moment_of_a_prune() {
+async fn a_pin_at_every_moment_of_a_prune_keeps_the_version_or_fails() {
     let prepare = async |world: &World| {
         two_items(world).await;
         change(&open(world).await.unwrap(), &[("a", Some(2))]).await.unwrap();

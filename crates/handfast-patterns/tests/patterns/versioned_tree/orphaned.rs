@@ -113,7 +113,7 @@ async fn a_sweep_knows_an_orphan_from_a_child_in_flight() {
 
 /// A writer whose version was given up inserts its root, and finds the mark.
 #[tokio::test]
-async fn a_writer_that_was_taken_for_dead_cannot_commit() {
+async fn a_writer_whose_version_was_given_up_cannot_commit() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1))]).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_writer_that_was_taken_for_dead_cannot_commit() {
 
 /// Nodes without a write: the collection of the writes is lost, or a program bypasses the pattern.
 #[tokio::test]
-async fn nodes_that_nobody_announced_are_orphans() {
+async fn nodes_without_a_write_are_orphans() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1))]).await.unwrap();
