@@ -92,7 +92,8 @@ impl ExactlyOnce {
     /// [`JobContext::guard`](crate::JobContext::guard).
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::apply`]; call again with the same arguments.
+    /// [`Error::Store`] if the store fails, [`Error::Contended`] if other processes insert and delete the document at
+    /// each attempt: call again with the same arguments.
     ///
     /// # Cancellation
     /// The change may have been applied: call again with the same arguments.
@@ -109,7 +110,8 @@ impl ExactlyOnce {
     /// Keeps earlier holders of the work from the document: they cannot change what is read afterwards.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::apply`]; call again with the same arguments.
+    /// [`Error::Store`] if the store fails, [`Error::Contended`] if other processes insert and delete the document at
+    /// each attempt: call again with the same arguments.
     pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<Outcome> {
         self.apply_marked(Mark::Fence(&fence), id.into(), &Change::new(Document::new())).await
     }

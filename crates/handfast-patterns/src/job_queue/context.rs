@@ -43,7 +43,8 @@ impl JobContext {
     /// [`JobContext::fence`] does.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::apply_fenced`].
+    /// [`Error::Store`](crate::Error::Store) if the store fails, [`Error::Contended`](crate::Error::Contended) if
+    /// other processes insert and delete the document at each attempt: call again with the same arguments.
     pub async fn guard(
         &self,
         step: &str,
@@ -58,7 +59,8 @@ impl JobContext {
     /// this before reading the document.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::fence`].
+    /// [`Error::Store`](crate::Error::Store) if the store fails, [`Error::Contended`](crate::Error::Contended) if
+    /// other processes insert and delete the document at each attempt: call again.
     pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<Outcome> {
         documents.fence(self.job.fence(), id).await
     }

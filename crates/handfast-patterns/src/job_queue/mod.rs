@@ -332,7 +332,8 @@ impl JobQueue {
     /// Adds several jobs to the queue, with one request for each 500 of them.
     ///
     /// # Errors
-    /// Those of [`JobQueue::enqueue`]; some of the jobs may have been inserted.
+    /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key without a unique index.
+    /// [`Error::Store`] if the store fails: some of the jobs may have been inserted.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
         let (mut ids, mut documents) = (Vec::new(), Vec::new());
         for job in jobs {

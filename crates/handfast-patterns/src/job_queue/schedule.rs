@@ -136,7 +136,8 @@ impl Schedules {
     /// Opens the schedules with other field names.
     ///
     /// # Errors
-    /// Those of [`Schedules::open`], and [`Error::Invalid`] for invalid names.
+    /// [`Error::Invalid`] for invalid names, on a store without sparse unique indexes, and for a queue that was
+    /// attached.
     pub async fn open_with(queue: JobQueue, namespace: Namespace, fields: ScheduleFields) -> Result<Self> {
         queue.check_keys("recurring jobs")?;
         fields.check()?;

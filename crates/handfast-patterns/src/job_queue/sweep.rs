@@ -36,7 +36,7 @@ impl JobQueue {
     /// Reclaims jobs as [`JobQueue::reclaim`] does, and reports the result for each.
     ///
     /// # Errors
-    /// Those of [`JobQueue::reclaim`].
+    /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single job is logged and counted.
     pub async fn reclaim_each(&self, batch: u32, tell: impl Fn(Reclaimed)) -> Result<Round> {
         let fields = self.fields();
         let silent = requests::silent(fields, self.now(), self.options.lease);

@@ -95,7 +95,9 @@ impl Ledger {
     /// Holds an amount of the payer, if it is available.
     ///
     /// # Errors
-    /// Those of [`Ledger::post`]; call again with the same id.
+    /// [`Error::Store`] if the store fails: call again with the same id. [`Error::Invalid`] for an invalid
+    /// authorisation, and if another entry has its id. [`Error::Contended`] if other posters take the places at each
+    /// attempt.
     ///
     /// # Cancellation
     /// The amount may be held: call again with the same id.

@@ -65,7 +65,7 @@ impl Ledger {
     /// Rebuilds every account, except those that have no document, because their limits are unknown.
     ///
     /// # Errors
-    /// Those of [`Ledger::rebuild`].
+    /// [`Error::Store`] if the store fails: the balances that were written before stay written.
     pub async fn rebuild_all(&self) -> Result<Rebuilt> {
         self.rebuild_all_with_progress(|_| ()).await
     }
@@ -73,7 +73,7 @@ impl Ledger {
     /// Rebuilds as [`Ledger::rebuild_all`], and calls `report` with the counts so far after each account.
     ///
     /// # Errors
-    /// Those of [`Ledger::rebuild`].
+    /// [`Error::Store`] if the store fails: the balances that were written before stay written.
     pub async fn rebuild_all_with_progress(&self, report: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {

@@ -44,7 +44,8 @@ impl TwoPhase {
     /// Claims one of the oldest waiting transactions, and carries it out; returns `None` if none waits.
     ///
     /// # Errors
-    /// Those of [`TwoPhase::run`].
+    /// [`Error::Store`] if the store fails: the transaction keeps its state. Run it again, or leave it to the
+    /// recovery.
     ///
     /// # Cancellation
     /// The transaction keeps its state: run it again, or leave it to the recovery.

@@ -183,7 +183,8 @@ impl TwoPhase {
     /// Opens the transactions to read them. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// Those of [`TwoPhase::open`].
+    /// [`Error::OtherSettings`] if other settings are recorded. [`Error::Invalid`] for options without a name of the
+    /// application, or with a `finished_max` of 0.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,

@@ -25,7 +25,7 @@ impl TwoPhase {
     /// Recovers as [`TwoPhase::recover`] does, and reports the outcome of each transaction that it has taken over.
     ///
     /// # Errors
-    /// Those of [`TwoPhase::recover`].
+    /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
     pub async fn recover_each(&self, batch: u32, tell: impl Fn(&Outcome)) -> Result<Round> {
         let left = requests::abandoned(self.fields(), self.sources.clock.now(), self.options.abandoned_after);
         let found = self.transactions.find_any(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;

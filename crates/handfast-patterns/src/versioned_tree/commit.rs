@@ -107,7 +107,8 @@ impl PreparedCommit {
     /// Commits the version, as [`Write::commit`] does.
     ///
     /// # Errors
-    /// Those of [`Write::commit`].
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, [`VersionedTree::show`] returns the
+    /// state of the version.
     pub async fn commit(mut self) -> Result<Commit> {
         let write = &mut self.write;
         if write.phase != Phase::Open {

@@ -116,7 +116,9 @@ impl Write {
     /// Puts several nodes, with few requests.
     ///
     /// # Errors
-    /// Those of [`Write::put`].
+    /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
+    /// that was put before, and for content with fields of the pattern. [`Error::Contended`] if the version was given
+    /// up: begin again.
     pub async fn put_all(&mut self, nodes: impl IntoIterator<Item = (impl Into<Bson>, Document)>) -> Result<()> {
         self.insert(nodes.into_iter().map(|(item, content)| (item.into(), content)).collect(), false).await
     }
@@ -124,7 +126,8 @@ impl Write {
     /// Removes an item from this version on.
     ///
     /// # Errors
-    /// Those of [`Write::put`].
+    /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
+    /// that was put before. [`Error::Contended`] if the version was given up: begin again.
     pub async fn remove(&mut self, item: impl Into<Bson>) -> Result<()> {
         self.insert(vec![(item.into(), Document::new())], true).await
     }
