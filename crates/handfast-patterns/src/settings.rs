@@ -26,7 +26,7 @@
 //! # How to add a record to a pattern
 //!
 //! 1. Write the settings as a document: everything that the meaning of documents depends on, in plain names and
-//! values, and nothing that each process may choose for itself (a lease, a batch size, the name of the process).
+//!    values, and nothing that each process may choose for itself (a lease, a batch size, the name of the process).
 //! 2. Call [`SettingsRecord::open`] first in `open`, before indexes are created, and [`SettingsRecord::compare`] in `attach`.
 //! 3. Offer the recorded settings as options (`XOptions::recorded`), for the command line and other tools: [`SettingsRecord::read`].
 //! 4. Give a setting that is added later its default in `defaults`: a record that lacks the setting has this value.
