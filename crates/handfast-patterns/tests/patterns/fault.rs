@@ -11,17 +11,17 @@ use handfast_store::decorator::{Address, DelegatingStore, Fault, Faulty, Operati
 
 use crate::crash::World;
 
-/// The first request of this operation on this collection.
+/// Addresses the first request of this operation on this collection.
 pub(crate) fn first(operation: Operation, collection: &str) -> Address {
     Address::first(operation).of(collection)
 }
 
-/// The second request of this operation on this collection.
+/// Addresses the second request of this operation on this collection.
 pub(crate) fn second(operation: Operation, collection: &str) -> Address {
     Address::second(operation).of(collection)
 }
 
-/// The third request of this operation on this collection.
+/// Addresses the third request of this operation on this collection.
 pub(crate) fn third(operation: Operation, collection: &str) -> Address {
     Address::third(operation).of(collection)
 }
