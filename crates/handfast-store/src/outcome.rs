@@ -33,13 +33,13 @@ pub struct Deleted(pub bool);
 /// The effect of an update statement on one document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
-    /// No document matched.
+    /// The filter matched no document.
     Nothing,
     /// The document matched and did not change.
     Same,
     /// The document was changed.
     Modified,
-    /// No document matched, and one with this `_id` was inserted.
+    /// The filter matched no document, and one with this `_id` was inserted.
     Upserted(RawBson),
 }
 

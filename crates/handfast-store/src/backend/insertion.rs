@@ -88,7 +88,7 @@ fn check_id_fields(id: &RawDocument) -> Result<()> {
 
 /// Checks that a document is valid BSON and not nested too deeply to recurse into ([`depth::check`]).
 pub fn check_structure(document: &RawDocument) -> Result<()> {
-    // How large it may be is for `check_size` to say, of the document with its `_id`.
+    // `check_size` checks the size later, when the document has its `_id`.
     let limits = depth::Limits { bytes_max: usize::MAX, ..depth::Limits::default() };
     Ok(depth::check(document.as_bytes(), limits)?)
 }

@@ -274,7 +274,7 @@ async fn insert_accepts_a_document_of_almost_16_mebibytes(s: &Subject) -> Result
     Ok(())
 }
 
-/// Whatever reads such a document by recursion dies of it.
+/// A recursive reader of such a document would overflow its stack.
 async fn insert_refuses_documents_of_great_depth(s: &Subject) -> Result<(), Failure> {
     // Built from the inside out by bytes: each level is `{"a": ..}`.
     let mut bytes = vec![5, 0, 0, 0, 0];

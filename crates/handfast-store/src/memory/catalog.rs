@@ -34,7 +34,7 @@ impl MemoryStore {
             let collection = existing(state, &request.namespace)?;
             let before = count(collection);
             let places = dropped(&request.namespace, &collection.specs(), &request.selector)?;
-            // The list of definitions begins with `_id_`, which is not among the indexes and not dropped.
+            // The list of definitions begins with `_id_`, which is never dropped and not in `indexes`.
             for place in places.into_iter().rev() {
                 collection.indexes.remove(place - 1);
             }

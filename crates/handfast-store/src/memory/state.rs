@@ -63,7 +63,7 @@ pub(super) struct IndexState {
     pub(super) bytes: u64,
 }
 
-/// Returns the index that a hint names.
+/// The index that a hint names.
 pub(super) enum Hinted<'a> {
     Id,
     Natural { backwards: bool },

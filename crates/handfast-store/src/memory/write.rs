@@ -66,13 +66,13 @@ impl MemoryStore {
         }
         let found = all(&self.state(), namespace, change.filter(), hint, &context)?;
         if found.is_empty() {
-            // Once more, now in one step with the insert.
+            // The update is tried again, now in one step with the insert.
             return one().map(|changed| outcome.count(place, changed));
         }
         for id in found {
             let changed = self.write(|state| change_one(state, namespace, &id, &change, &context))?;
             outcome.count(place, changed);
-            // Others get their turn between two documents, as they would on a server.
+            // Other tasks run between two documents, as they would on a server.
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -148,7 +148,7 @@ impl IndexSpec {
             ("expireAfterSeconds", self.expire_after_seconds.is_some()),
         ];
         for (option, given) in options {
-            // `unique: true` says of the index on `_id` only what is so.
+            // The index on `_id` is unique, so `unique: true` is allowed.
             if given && option != "unique" {
                 return Err(Error::command(
                     Code::InvalidIndexSpecificationOption,

@@ -116,7 +116,7 @@ pub(super) fn stats(stats: &CollectionStats) -> CheckResult {
         require!(zeros, "a collection that does not exist has {stats:?}");
         return Ok(());
     }
-    // The smallest document with an _id.
+    // The smallest document with an _id has 10 bytes.
     require!(stats.size_bytes >= stats.count * 10, "{} documents in {} bytes", stats.count, stats.size_bytes);
     let first = stats.index_bytes.first().map(|(name, _)| name.as_str());
     require!(first == Some(index::ID_INDEX_NAME), "the first index is {first:?}");

@@ -74,7 +74,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
             for WriteError { index, error } in reply.errors {
                 let Some(placed) = rest.get(index) else { continue };
                 if ours.contains(&placed.place) {
-                    // What stands behind it in an ordered request was not tried.
+                    // An ordered request did not try the documents after this one.
                     passed = if frame.ordered { index + 1 } else { passed };
                     continue;
                 }
