@@ -52,7 +52,7 @@ pub fn check(bytes: &[u8], limits: Limits) -> Result<()> {
     if end != bytes.len() {
         return Err(invalid(0, "length of the document differs from the number of bytes"));
     }
-    // Where the documents that are open end, NUL included. The innermost is `end`.
+    // The ends of the outer documents, NUL included. That of the innermost is `end`.
     let mut parents: Vec<usize> = Vec::new();
     let mut end = end;
     loop {
@@ -186,7 +186,7 @@ impl Scan<'_> {
     fn cstring(&mut self, end: usize) -> Result<()> {
         let start = self.at;
         let rest = self.bytes.get(start..end).unwrap_or_default();
-        // All bits of all its bytes: most names are ASCII, which shows on the way.
+        // The disjunction of all bytes shows whether the name is ASCII, as most are.
         let mut bits = 0;
         let end = rest.iter().position(|byte| {
             bits |= *byte;

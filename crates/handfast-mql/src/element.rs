@@ -41,7 +41,7 @@ impl Element<'static> {
 impl<'a> Element<'a> {
     /// Returns the field's name; in an array, the index as text, which is not checked.
     pub(crate) fn name(&self) -> &'a str {
-        // The iterator that made this element has checked the name.
+        // The iterator that created this element has checked the name.
         std::str::from_utf8(self.name_bytes()).unwrap_or_default()
     }
 
@@ -210,7 +210,7 @@ impl OwnedElement {
         OwnedElement(document)
     }
 
-    /// Makes an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
+    /// Creates an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
     pub(crate) fn from_payload(kind: ElementType, bytes: &[u8]) -> Result<Self> {
         let mut document = Vec::with_capacity(bytes.len() + 7);
         let mut writer = RawWriter::new(&mut document);
@@ -231,7 +231,7 @@ impl From<RawBson> for OwnedElement {
     }
 }
 
-/// Makes a DBPointer, a type deprecated since BSON 1.0. `bson` has no public way to make one, so it is read from bytes.
+/// Creates a DBPointer, a type deprecated since BSON 1.0. `bson` has no public constructor for it, so it is read from bytes.
 pub(crate) fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
     let mut payload = (namespace.len() as i32 + 1).to_le_bytes().to_vec();
     payload.extend_from_slice(namespace.as_bytes());

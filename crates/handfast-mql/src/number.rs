@@ -22,9 +22,9 @@ pub enum Number {
     Int(i32),
     /// 64 bits: `long`.
     Long(i64),
-    /// Binary floating point: `double`.
+    /// A binary floating-point number: `double`.
     Double(f64),
-    /// Decimal floating point: `decimal`.
+    /// A decimal floating-point number: `decimal`.
     Decimal(Decimal),
 }
 
@@ -122,7 +122,7 @@ impl Number {
     }
 
     /// Returns the remainder of the division whose quotient is cut towards zero, with the dividend's sign and the widest type.
-    /// It is none if the divisor is zero.
+    /// `None` if the divisor is zero.
     pub fn remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;

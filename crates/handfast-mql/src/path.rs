@@ -86,7 +86,7 @@ impl Path {
         &self.components
     }
 
-    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the array itself.
+    /// Calls `visitor` with every value at the path, until it breaks. The elements of an array at the end come before the array itself.
     pub fn visit<'a, B>(
         &self,
         document: &'a RawDocument,
@@ -140,7 +140,7 @@ pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
     array.iter_elements().nth(index)?.ok()?.value().ok()
 }
 
-/// Walks on from a document. `outer` is the index in the outermost array so far.
+/// Continues in a document. `outer` is the index in the outermost array so far.
 fn in_document<'a, B>(
     document: &'a RawDocument,
     components: &[Component],
@@ -163,7 +163,7 @@ fn in_document<'a, B>(
     }
 }
 
-/// Walks on from an array that the path has come to; `rest` is what is still to go.
+/// Continues in an array; `rest` has the remaining components.
 fn in_array<'a, B>(
     array: &'a RawArray,
     rest: &[Component],
@@ -192,7 +192,7 @@ fn in_array<'a, B>(
     ControlFlow::Continue(())
 }
 
-/// Walks on from the element that a numeric component names.
+/// Continues in the element that a numeric component names.
 fn by_index<'a, B>(
     value: RawBsonRef<'a>,
     after: &[Component],

@@ -15,14 +15,14 @@ pub(crate) struct Pattern {
     regex: Regex,
     /// The pattern has a `$` that means the end of the text: in PCRE also before a newline that ends the text.
     before_last_newline: bool,
-    /// It may have look-around or a back-reference, which no automaton decides.
+    /// Whether the pattern may have look-around or a back-reference, which need backtracking.
     may_backtrack: bool,
 }
 
 /// MongoDB's bound for a pattern: 32764 bytes.
 const PATTERN_BYTES_MAX: usize = 32_764;
 
-/// Steps of backtracking for one search, some tens of milliseconds.
+/// The largest number of backtracking steps of a search: some tens of milliseconds.
 const BACKTRACKS_MAX: usize = 1_000_000;
 
 /// The cost of a search with backtracking, in steps of an evaluation: it may take [`BACKTRACKS_MAX`].

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use bson::{RawBsonRef, RawDocument};
 
-/// Longer texts are cut: a message should fit a screen, and a log line.
+/// The length to which texts are cut, so that a message fits a screen and a log line.
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// Returns the text of a document: `{ a: 1, b: { c: "x" } }`.

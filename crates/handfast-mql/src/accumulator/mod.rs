@@ -29,7 +29,7 @@ use crate::{
     expression::{Value, value},
 };
 
-/// Visits the values of an array; anything else is one value.
+/// Calls a function with each value of an array, or with a value that is no array.
 pub(crate) fn each<'v>(value: &'v Value<'_>, mut visit: impl FnMut(RawBsonRef<'v>) -> Result<()>) -> Result<()> {
     match value.get() {
         None => Ok(()),

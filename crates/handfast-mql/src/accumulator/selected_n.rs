@@ -64,7 +64,7 @@ pub(crate) struct TopN {
     kept: BinaryHeap<Entry>,
 }
 
-/// Ordered so that the one to drop next is the greatest.
+/// An entry of the heap. The greatest entry is dropped first.
 #[derive(Debug)]
 struct Entry {
     key: Vec<u8>,

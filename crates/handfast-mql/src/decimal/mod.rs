@@ -20,7 +20,7 @@ use bson::Decimal128;
 
 use wide::U256;
 
-/// Digits of a coefficient.
+/// The largest number of digits of a coefficient.
 pub const DIGITS_MAX: u32 = 34;
 /// The largest coefficient: 34 nines.
 pub const COEFFICIENT_MAX: u128 = 10_u128.pow(DIGITS_MAX) - 1;
@@ -39,24 +39,24 @@ pub enum Decimal {
     /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which keeps the bounds.
     #[non_exhaustive]
     Finite {
-        /// Less than zero, or negative zero.
+        /// Whether the number is less than zero, or negative zero.
         negative: bool,
         /// The digits, at most [`COEFFICIENT_MAX`].
         coefficient: u128,
         /// The power of ten, from [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
         exponent: i32,
     },
-    /// Beyond all finite numbers.
+    /// Plus or minus infinity.
     Infinity {
-        /// Minus infinity.
+        /// Whether it is minus infinity.
         negative: bool,
     },
-    /// Not a number. Sign, payload and signalling of a stored NaN are not kept.
+    /// NaN: not a number. Sign, payload and signalling of a stored NaN are not kept.
     NaN,
 }
 
 impl Decimal {
-    /// Zero with exponent 0.
+    /// The number zero with exponent 0.
     pub const ZERO: Decimal = Decimal::finite(false, 0, 0);
     /// The number one with exponent 0.
     pub const ONE: Decimal = Decimal::finite(false, 1, 0);
@@ -369,7 +369,7 @@ fn add_finite(a: Finite, b: Finite) -> Decimal {
     }
 }
 
-/// Rounds an exact result into the format. `sticky`: the true value is a little more than the coefficient says.
+/// Rounds an exact result into the format. `sticky` tells whether the true value is slightly larger than the coefficient.
 fn finish(negative: bool, coefficient: U256, exponent: i32, sticky: bool) -> Decimal {
     let excess = coefficient.digits() as i32 - DIGITS_MAX as i32;
     let drop = excess.max(EXPONENT_MIN - exponent).max(0);
@@ -402,7 +402,7 @@ fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, neg
     const CHUNK: u32 = 19;
     let mut digit = 0;
     if count > 0 {
-        // All but the last of the digits that go matter only by being there or not.
+        // Of the dropped digits before the last one it matters only whether they are all zero.
         let mut left = count - 1;
         while left > 0 && !value.is_zero() {
             let step = left.min(CHUNK);

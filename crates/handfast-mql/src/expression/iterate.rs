@@ -191,7 +191,7 @@ impl LazyOperator for Reduce {
             let frame = Frame { values: &values, outer: scope.frame };
             let inner = scope.holding(&input)?.holding(&values[1])?;
             let next = self.body.evaluate(Scope { frame: Some(&frame), ..inner })?;
-            // Each round may put the value of the round before inside a new one: the only loop that can nest without bound.
+            // Each iteration may nest the previous value in a new one; no other loop can nest without bound.
             limits::check_depth(next.or_null())?;
             result = next.detach();
         }

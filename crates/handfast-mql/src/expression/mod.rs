@@ -87,7 +87,7 @@ fn holds_loop(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// Tells whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
+/// Tells whether the result of a filter depends on the time or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
 /// `$sampleRate`, or text that looks like one of them. The caller has checked the depth of the filter.
 pub fn may_vary(written: &RawDocument) -> bool {
     written

@@ -21,7 +21,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) root: &'a RawDocument,
     /// `$$CURRENT`: the root, but for `$redact`.
     pub(crate) current: &'a RawDocument,
-    /// Time, chance and the command's variables.
+    /// The time, the random numbers and the variables of the command.
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
@@ -48,7 +48,7 @@ impl<'a> Scope<'a> {
     /// Returns the scope for the next argument, while so many bytes of made values are kept.
     ///
     /// # Errors
-    /// As [`Scope::holding`].
+    /// The errors of [`Scope::holding`].
     pub(crate) fn holding_bytes(self, bytes: usize) -> Result<Self> {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         limits::check_bytes(held_bytes)?;
@@ -101,7 +101,7 @@ impl Node {
             Node::Call(function, arguments) => function.call(arguments, scope)?,
             Node::Lazy(operator) => operator.evaluate(scope)?,
         };
-        // One value is bounded where it grows; a large number of large ones is bounded here.
+        // A single value is limited where it grows; the sum of many large ones is limited here.
         if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
             scope.context.count_made(bytes)?;
         }

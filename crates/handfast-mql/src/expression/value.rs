@@ -21,7 +21,7 @@ use crate::{
 /// The result of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// There is no value: an absent field.
+    /// No value, as of an absent field.
     Missing,
     /// A value that lives in the input, in the expression, or fits in the reference itself.
     Ref(RawBsonRef<'a>),
@@ -80,7 +80,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::Missing)
     }
 
-    /// Tells whether the value is missing, null or undefined: what most operators answer with null.
+    /// Tells whether the value is missing, null or undefined, for which most operators return null.
     pub fn is_nullish(&self) -> bool {
         matches!(self.get(), None | Some(RawBsonRef::Null | RawBsonRef::Undefined))
     }

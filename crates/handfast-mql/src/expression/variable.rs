@@ -39,7 +39,7 @@ fn bind(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     for field in value::fields(vars) {
         let (name, source) = field?;
         check_own_name(name.as_str())?;
-        // The values see the variables outside, not each other.
+        // The values may use outer variables, but not each other.
         values.push(compiler.expression(source)?);
         names.push(name.as_str().to_owned());
     }

@@ -77,7 +77,7 @@ impl Filter {
     /// Returns the position in its arrays where a document matches; none if it does not match.
     ///
     /// # Errors
-    /// As [`Filter::matches`].
+    /// The errors of [`Filter::matches`].
     pub fn matches_position(&self, document: &RawDocument, context: &Context) -> Result<Option<MatchPosition>> {
         let mut evaluation = evaluate::Evaluation::new(context);
         let matched = evaluation.node(&self.root, document)?;

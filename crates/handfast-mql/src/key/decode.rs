@@ -13,12 +13,12 @@ use crate::error::{Code, Error, Result};
 /// The most levels of a key: those of a document within MongoDB's limits, and a reserve.
 const DEPTH_MAX: usize = 200;
 
-/// Takes values off a key, component by component.
+/// Decodes the values of a key, component by component.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     key: &'a [u8],
     bits: &'a [u8],
-    /// All bits of a byte of the current component, for inverting it.
+    /// The mask that inverts the bytes of a descending component.
     mask: u8,
 }
 

@@ -20,10 +20,10 @@ const SPACE: &str = r"\x09-\x0D\x20";
 const BLANK: &str = r"\x09\x20\xA0\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const LINE_END: &str = r"\x0A-\x0D\x{85}\x{2028}\x{2029}";
 
-/// Prefixes of a pattern that choose options which are always on here.
+/// The prefixes of a pattern that set options which are always set here.
 const VERBS: [&str; 3] = ["(*UTF8)", "(*UTF)", "(*UCP)"];
 
-/// Translates a pattern to the engine's dialect; none if it calls itself by `(?R)`.
+/// Translates a pattern to the engine's dialect; returns `None` for a recursive pattern (`(?R)`).
 pub(super) fn translate(pattern: &str) -> Option<Cow<'_, str>> {
     let mut rest = pattern;
     while let Some(after) = VERBS.iter().find_map(|verb| rest.strip_prefix(verb)) {

@@ -139,7 +139,7 @@ impl Pipeline {
     /// Runs a pure pipeline over documents in memory.
     ///
     /// # Errors
-    /// As [`Pipeline::chain`] and the operators.
+    /// The errors of [`Pipeline::chain`] and the operators.
     pub fn run(
         &self,
         documents: impl IntoIterator<Item = RawDocumentBuf>,

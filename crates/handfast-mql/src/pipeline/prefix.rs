@@ -10,7 +10,7 @@ use crate::{filter::Filter, sort::Sort};
 /// and goes on from [`Prefix::filter_stages`].
 #[derive(Debug)]
 pub struct Prefix<'p> {
-    /// All of them have to match.
+    /// The filters, all of which have to match.
     pub filters: Vec<&'p Filter>,
     /// The order.
     pub sort: Option<&'p Sort>,

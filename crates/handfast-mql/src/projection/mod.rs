@@ -51,11 +51,11 @@ enum Syntax {
 /// The treatment of fields that the projection does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// They are left out, except `_id`.
+    /// Other fields are left out, except `_id`.
     Inclusion,
-    /// They are shown.
+    /// Other fields are shown.
     Exclusion,
-    /// They are shown, and computed fields take the places of those that exist: `$addFields`.
+    /// Other fields are shown, and computed fields replace existing ones: `$addFields`.
     Addition,
 }
 
@@ -72,7 +72,7 @@ impl Projection {
     /// Compiles the argument of `$project`.
     ///
     /// # Errors
-    /// As [`Projection::compile`], and 51272 if there are no fields.
+    /// The errors of [`Projection::compile`], and 51272 if there are no fields.
     pub fn compile_project(document: &RawDocument, options: &CompileOptions) -> Result<Self> {
         stage::project(document, options)
     }
@@ -103,7 +103,7 @@ impl Projection {
         self.root.has_positional()
     }
 
-    /// Projects a document. `position` is where the filter matched: the element that `$` stands for.
+    /// Projects a document. `position` is that of the array element that the filter matched, which `$` stands for.
     ///
     /// # Errors
     /// 51246 if there is a `$` and an array, but the filter went through none; those of expressions. A result that is too

@@ -22,7 +22,7 @@ impl Update {
     /// | any, with `$` | no | the filter may match another element after the first time |
     /// | several, with `$[name]` | no | one may change what the filter of another selects |
     ///
-    /// That other writers come between the two tries is another question, which the filter must answer (a version, a state).
+    /// Other writers may change the document between the two attempts: the filter must exclude that (by a version or a state).
     pub fn is_idempotent(&self) -> bool {
         let operators = match &self.kind {
             Kind::Replacement(_) => return true,

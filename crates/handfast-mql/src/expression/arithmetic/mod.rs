@@ -290,7 +290,8 @@ fn raise_to_power(base: Number, exponent: Number) -> Number {
     }
 }
 
-/// Beyond, every decimal but 1 and 0 is infinite or zero; the double's power says the same.
+/// The largest exponent that is computed in decimal. With a larger one, the power of any decimal but 1 and 0 is infinite or zero, as
+/// the power of its double is.
 const DECIMAL_POWER_MAX: u64 = 100_000;
 fn decimal_power(base: Number, exponent: i64) -> Decimal {
     let mut result = Decimal::ONE;

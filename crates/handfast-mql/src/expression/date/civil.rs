@@ -22,7 +22,7 @@ pub(crate) struct Civil {
     pub(crate) minute: i64,
     pub(crate) second: i64,
     pub(crate) millisecond: i64,
-    /// Days since 1970-01-01.
+    /// The days since 1970-01-01.
     pub(crate) days: i64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct IsoWeek {
 }
 
 impl Civil {
-    /// Takes local milliseconds since 1970-01-01T00:00 apart.
+    /// Computes the date and time of local milliseconds since 1970-01-01T00:00.
     pub(crate) fn from_millis(millis: i64) -> Civil {
         let days = millis.div_euclid(MILLIS_A_DAY);
         let in_day = millis.rem_euclid(MILLIS_A_DAY);

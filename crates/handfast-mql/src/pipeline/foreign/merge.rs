@@ -75,24 +75,24 @@ pub struct Merge {
 /// The action of `$merge` for a result whose document exists.
 #[derive(Debug)]
 pub enum WhenMatched {
-    /// The result takes its place.
+    /// The result replaces the document.
     Replace,
-    /// It stays.
+    /// The document stays as it is.
     KeepExisting,
-    /// The result's fields go over it.
+    /// The fields of the result are set in the document.
     Merge,
     /// The command fails.
     Fail,
-    /// It goes through a pipeline that sees the result as `$$new`.
+    /// A pipeline changes the document; the result is `$$new` in it.
     Pipeline(Pipeline),
 }
 
 /// The action of `$merge` for a result whose document does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenNotMatched {
-    /// It is inserted.
+    /// The result is inserted.
     Insert,
-    /// It is left out.
+    /// The result is ignored.
     Discard,
     /// The command fails.
     Fail,
@@ -103,9 +103,9 @@ pub enum WhenNotMatched {
 pub enum MergeOutcome {
     /// Writes nothing.
     Nothing,
-    /// This document, in place of the one that was found.
+    /// Replaces the document that was found with this one.
     Replace(RawDocumentBuf),
-    /// This document, anew.
+    /// Inserts this document.
     Insert(RawDocumentBuf),
 }
 

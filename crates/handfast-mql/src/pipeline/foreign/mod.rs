@@ -45,7 +45,7 @@ pub struct Target {
     pub collection: String,
 }
 
-/// Variables of a `let`: names with the expressions that give their values, per document.
+/// The variables of a `let`: names, and the expressions of their values, which are evaluated for each document.
 #[derive(Debug, Default)]
 pub struct Let {
     variables: Vec<(String, Expression)>,
@@ -112,7 +112,7 @@ impl Let {
     /// Returns the context in which an inner pipeline runs for a document.
     ///
     /// # Errors
-    /// As [`Let::bind`].
+    /// The errors of [`Let::bind`].
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         Ok(outer.nested(self.bind(document, outer)?))
     }

@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn projections_show_what_the_model_shows(
+    fn projections_agree_with_the_model(
         document in document(),
         paths in proptest::collection::vec(path(), 1..4),
         inclusion in any::<bool>(),
@@ -83,7 +83,7 @@ proptest! {
             let whole = Bson::Document(document);
             let expected = if inclusion { include(&whole, &paths) } else { exclude(&whole, &paths) };
             let Some(Bson::Document(expected)) = expected else { panic!("a document stays one") };
-            // `Document` compares as a map: the bytes tell the order, too.
+            // `Document` compares as a map, so the bytes check the order as well.
             prop_assert_eq!(raw(&shown.unwrap()), raw(&expected));
         } else if projection.len() == paths.len() {
             let code = shown.unwrap_err().code();

@@ -15,7 +15,7 @@ use super::{Scope, Target, id_field};
 #[derive(Debug)]
 pub(in crate::update) struct Push {
     values: Vec<OwnedElement>,
-    /// Counted from the end, if negative.
+    /// The position, which counts from the end if it is negative.
     position: Option<i64>,
     sort: Option<PushSort>,
     /// The first or, if negative, the last elements.
@@ -26,7 +26,7 @@ pub(in crate::update) struct Push {
 enum PushSort {
     /// The elements themselves are compared.
     Whole(Direction),
-    /// Fields of the elements are compared: path and direction.
+    /// Fields of the elements are compared, each by a path and a direction.
     Fields(Vec<(Vec<String>, Direction)>),
 }
 
