@@ -29,7 +29,7 @@ pub async fn bob_pays_joe_7(_: &str, client: &Client, database: &Database) -> Re
     Ok(())
 }
 
-/// From A to B, with the transfer's document in the same step; what A does not have is not given.
+/// Transfers from A to B, with the document of the transfer in the same transaction; a transfer of more than A has is rolled back.
 pub async fn a_transfer_is_all_or_nothing(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     let transfers = database.collection::<Document>("transfers");
