@@ -58,7 +58,7 @@ pub struct UpdateOutcome {
 
 impl UpdateOutcome {
     /// Adds the effect on one document of the statement at this index.
-    pub fn count(&mut self, place: usize, changed: Changed) {
+    pub fn count(&mut self, index: usize, changed: Changed) {
         match changed {
             Changed::Nothing => {}
             Changed::Same => self.matched += 1,
@@ -66,7 +66,7 @@ impl UpdateOutcome {
                 self.matched += 1;
                 self.modified += 1;
             }
-            Changed::Upserted(id) => self.upserted.push((place, id)),
+            Changed::Upserted(id) => self.upserted.push((index, id)),
         }
     }
 }

@@ -110,12 +110,12 @@ fn steps_after<'p>(
     context: &'p Context,
 ) -> Result<Box<dyn Documents + 'p>> {
     let mut pure_from = 0;
-    for (place, stage) in rest.iter().enumerate() {
+    for (index, stage) in rest.iter().enumerate() {
         if stage.is_pure() {
             continue;
         }
-        last = documents::with_pure_stages(last, &rest[pure_from..place], context)?;
-        pure_from = place + 1;
+        last = documents::with_pure_stages(last, &rest[pure_from..index], context)?;
+        pure_from = index + 1;
         last = match stage {
             Stage::Lookup(lookup) => Box::new(lookup::LookupStep::new(environment, lookup, last, context)),
             Stage::GraphLookup(graph) => Box::new(lookup::GraphLookupStep::new(environment, graph, last, context)),

@@ -34,7 +34,7 @@ pub(crate) enum Defect {
     CursorRestarts,
     /// Every fiftieth insert is acknowledged and not applied.
     InsertIsLost,
-    /// An ordered insert goes on after an error.
+    /// An ordered insert continues after an error.
     OrderedGoesOn,
     /// An unordered insert stops at an error.
     UnorderedStops,

@@ -122,9 +122,9 @@ impl Routing {
     /// `BadValue` (2) for two parts of one name, a route to an unknown part, two routes for the same collections, no route for
     /// the rest, a part without a route, and a route for a database that stays in the part of the rest.
     pub fn new(names: &[&str], routes: &[Route]) -> Result<Self> {
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             check_part_name(name)?;
-            if names[..place].contains(name) {
+            if names[..index].contains(name) {
                 return Err(bad(format!("two stores are named '{name}'")));
             }
         }

@@ -62,13 +62,13 @@ enum Field<'d, 'p> {
 
 fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples<'d>) -> Result<()> {
     let mut array: Option<(&RawArray, &str)> = None;
-    for (place, field) in fields.iter_mut().enumerate() {
+    for (index, field) in fields.iter_mut().enumerate() {
         if let Field::Below(value, path) = *field {
             *field = walk(value, path)?;
         }
         if let Field::Array(this, rest) = *field {
-            found.multikey |= 1 << place;
-            let name = &*paths[place][paths[place].len() - rest.len() - 1];
+            found.multikey |= 1 << index;
+            let name = &*paths[index][paths[index].len() - rest.len() - 1];
             match array {
                 Some((other, other_name)) if !std::ptr::eq(this.as_bytes().as_ptr(), other.as_bytes().as_ptr()) => {
                     let text = format!("cannot index parallel arrays [{name}] [{other_name}]");

@@ -49,20 +49,20 @@ fn a_duplicate_key_error_has_its_text_and_details() {
     assert!(codes::error(Operation::Insert, &bare).is_err());
 }
 
-fn failed(places: &[usize]) -> Vec<WriteError> {
-    places.iter().map(|&index| WriteError { index, error: refusal(Code::BadValue) }).collect()
+fn failed(indexes: &[usize]) -> Vec<WriteError> {
+    indexes.iter().map(|&index| WriteError { index, error: refusal(Code::BadValue) }).collect()
 }
 
 #[test]
 fn numbers_of_an_insert_add_up() {
-    let check = |ordered, inserted, places: &[usize]| {
-        outcome::insert(5, ordered, &InsertOutcome { inserted, errors: failed(places) }).is_ok()
+    let check = |ordered, inserted, indexes: &[usize]| {
+        outcome::insert(5, ordered, &InsertOutcome { inserted, errors: failed(indexes) }).is_ok()
     };
     assert!(check(true, 5, &[]) && check(true, 2, &[2]) && check(false, 3, &[0, 4]));
     assert!(!check(true, 4, &[]) && !check(true, 3, &[2]) && !check(false, 4, &[0, 4]));
     assert!(!check(true, 3, &[0, 4]), "an ordered insert has at most one error");
     assert!(!check(false, 3, &[4, 0]), "errors come in order");
-    assert!(!check(false, 4, &[5]), "there is no place 5");
+    assert!(!check(false, 4, &[5]), "there is no index 5");
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn numbers_of_an_update_add_up() {
     let one = Shape { multi: false, upsert: false };
     let upsert = Shape { multi: false, upsert: true };
     let many = Shape { multi: true, upsert: false };
-    let check = |shapes: &[Shape], matched, modified, upserted: &[usize], places: &[usize]| {
-        let upserted = upserted.iter().map(|&place| (place, 1.into())).collect();
-        let answer = UpdateOutcome { matched, modified, upserted, errors: failed(places) };
+    let check = |shapes: &[Shape], matched, modified, upserted: &[usize], indexes: &[usize]| {
+        let upserted = upserted.iter().map(|&index| (index, 1.into())).collect();
+        let answer = UpdateOutcome { matched, modified, upserted, errors: failed(indexes) };
         outcome::update(shapes, true, &answer).is_ok()
     };
     assert!(

@@ -13,8 +13,8 @@ fn c() -> Namespace {
 
 #[test]
 fn discriminants_of_operations_are_their_indexes() {
-    for (place, operation) in Operation::ALL.into_iter().enumerate() {
-        assert_eq!(operation as usize, place, "{operation}");
+    for (index, operation) in Operation::ALL.into_iter().enumerate() {
+        assert_eq!(operation as usize, index, "{operation}");
     }
 }
 

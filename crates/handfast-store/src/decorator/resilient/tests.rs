@@ -252,9 +252,9 @@ async fn a_duplicate_within_a_request_is_an_error_after_a_retry_too() {
             let (store, network) = store(Plan::at(0, fault)).await;
             let outcome = store.insert(insert(twice(), ordered)).await.expect("sent again");
             assert_eq!(outcome.inserted, wanted.inserted, "ordered {ordered}, {fault:?}");
-            let places =
+            let indexes =
                 |outcome: &InsertOutcome| outcome.errors.iter().map(|refused| refused.index).collect::<Vec<_>>();
-            assert_eq!(places(&outcome), places(&wanted));
+            assert_eq!(indexes(&outcome), indexes(&wanted));
             assert_eq!(documents(&network).await, done);
         }
     }
