@@ -57,13 +57,13 @@ impl CompileOptions {
 /// The inputs of an evaluation besides the document.
 #[derive(Debug)]
 pub struct Context {
-    /// `$$NOW`, and what `$currentDate` writes.
+    /// The value of `$$NOW` and of `$currentDate`.
     pub now: DateTime,
-    /// `$$CLUSTER_TIME`, and what `$currentDate` writes as a timestamp.
+    /// The value of `$$CLUSTER_TIME` and of `$currentDate` as a timestamp.
     pub cluster_time: Timestamp,
     /// The values of the variables that [`CompileOptions::variables`] declares, already evaluated.
     pub variables: RawDocumentBuf,
-    /// The source of chance for `$rand` and `$sample`.
+    /// The random numbers for `$rand` and `$sample`.
     pub random: Random,
     /// The switch that ends the evaluation from outside.
     pub interrupt: Interrupt,
@@ -200,8 +200,8 @@ const MADE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A switch that ends evaluations: for a time limit, or a client that is gone. Copies are one switch.
 ///
-/// An expression of a few bytes can ask for years of work (`$map` in `$map` over `$range`). This crate knows no clock;
-/// a caller that has one turns the switch, and the evaluation ends with the given code at its next item or document.
+/// An expression of a few bytes can take years (`$map` in `$map` over `$range`). This crate has no clock; a caller with one turns the
+/// switch, and the evaluation ends with the given code at its next item or document.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicI32>);
 

@@ -1,11 +1,11 @@
-//! Elements of raw documents together with the bytes they stand in.
+//! Elements of raw documents, with the bytes that they consist of.
 //!
-//! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
-//! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
+//! An update or a projection keeps most of a document as it is. So that it can copy what it keeps without parsing and
+//! encoding it, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
 //! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of its own
 //! document, so that it too has bytes to copy and a [`RawBsonRef`] to read.
 //!
-//! A [`RawWriter`] puts elements together to documents again.
+//! A [`RawWriter`] builds documents from elements.
 
 use bson::raw::CStr;
 use bson::spec::ElementType;
@@ -51,7 +51,7 @@ impl<'a> Element<'a> {
         self.document.as_bytes().get(name).unwrap_or_default()
     }
 
-    /// Returns the whole element as it stands in its document.
+    /// Returns the bytes of the whole element in its document.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.start as usize..self.end as usize).unwrap_or_default()
     }

@@ -2,8 +2,8 @@
 //!
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
 //! [`order::compare`] compares the values; equal values, also those of different number types,
-//! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one behind the other
-//! ([`encode_compound`], a key and a record behind it) and still compare component by component. A descending component is the same
+//! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one after the other
+//! ([`encode_compound`], a key followed by a record id) and still compare component by component. A descending component is the same
 //! bytes, inverted.
 //!
 //! ```text

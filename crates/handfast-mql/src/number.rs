@@ -1,10 +1,10 @@
 //! Numbers of BSON's four numeric types, their arithmetic and their exact comparison.
 //!
 //! MongoDB's rule of promotion: the result has the widest type of the operands, in the order int, long, double, decimal;
-//! an int that overflows becomes a long. What happens when a long overflows differs: an aggregation expression goes on as
-//! a double ([`Number::add`]), an update refuses ([`Number::checked_add`]).
+//! an int that overflows becomes a long. What happens when a long overflows differs: an aggregation expression continues
+//! with a double ([`Number::add`]), an update fails ([`Number::checked_add`]).
 //!
-//! Comparison knows no rounding: a long and a double, or a double and a decimal, compare by their mathematical values.
+//! Comparisons do not round: a long and a double, or a double and a decimal, compare by their mathematical values.
 
 mod exact;
 

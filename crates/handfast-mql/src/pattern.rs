@@ -1,7 +1,7 @@
 //! Regular expressions as MongoDB has them: PCRE's syntax with the options `i`, `m`, `s`, `x` (and `u`, which is always on).
 //!
-//! The engine is `fancy-regex`: what a finite automaton can decide is decided by one in linear time, look-around and
-//! back-references are searched with backtracking, within a bound; a hostile pattern ends in an error, not in a hang.
+//! The engine is `fancy-regex`. It runs most patterns with a finite automaton in linear time, and look-around and back-references
+//! with a limited number of backtracking steps, so that a hostile pattern ends in an error.
 
 mod pcre;
 

@@ -135,7 +135,7 @@ fn write_double(out: &mut String, number: f64) -> std::fmt::Result {
     }
 }
 
-/// A text, cut to what a message can hold.
+/// A text that is cut to the length of a message.
 struct Cut<'a>(&'a str);
 
 impl Cut<'_> {

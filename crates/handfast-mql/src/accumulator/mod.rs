@@ -4,7 +4,7 @@
 //! same arithmetic serves the expression forms (`{$sum: "$array"}`).
 //!
 //! Sums are exact as long as all numbers are whole: longs are added in 128 bits. Doubles are added with the rounding
-//! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
+//! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents has hardly any effect.
 
 mod compile;
 mod deviation;

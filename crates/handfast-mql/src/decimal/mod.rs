@@ -4,9 +4,9 @@
 //! 6111. `1`, `1.0` and `1.00` are the same number in different forms (a *cohort*); arithmetic keeps the form as
 //! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
 //!
-//! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
-//! then one function (`finish`) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
-//! comes up: a product has at most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
+//! Every operation first computes its exact result as a coefficient, an exponent and a flag for a smaller remainder; then
+//! the function `finish` rounds it, half to even, to the format. 256 bits hold every exact coefficient: a product has at
+//! most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
 //!
 //! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not
 //! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
@@ -33,7 +33,7 @@ const SIGN_BIT: u128 = 1 << 127;
 const INFINITY_BITS: u128 = 0b11110 << 122;
 const NAN_BITS: u128 = 0b11111 << 122;
 
-/// A decimal number, taken apart.
+/// The parts of a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
     /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which keeps the bounds.
@@ -414,7 +414,7 @@ fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, neg
         (value, digit) = value.div_rem(10);
     }
     let up = match rounding {
-        // Without dropped digits, what `sticky` stands for is less than half a unit.
+        // Without dropped digits, the excess that `sticky` marks is less than half a unit.
         Rounding::HalfEven => digit > 5 || digit == 5 && (sticky || value.is_odd()),
         Rounding::Truncate => false,
         Rounding::Floor => negative && (digit > 0 || sticky),

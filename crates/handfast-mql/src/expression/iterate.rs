@@ -23,7 +23,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     }))
 }
 
-/// Returns the name that `as` gives to the item.
+/// Returns the name of the item, from `as`.
 fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
     match source {
         None => Ok("this".to_owned()),
@@ -39,7 +39,7 @@ fn no_array(code: i32, operator: &str, input: &Value<'_>) -> Error {
     Error::new(Code(code), format!("input to {operator} must be an array not {}", input.type_name()))
 }
 
-/// Evaluates the body for each item, and collects what `take` makes of item and result, until it breaks off.
+/// Evaluates the body for each item, and calls `take` with the item and the result, until it breaks.
 fn each<'a>(
     body: &'a Node,
     scope: Scope<'a>,

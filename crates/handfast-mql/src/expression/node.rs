@@ -1,7 +1,7 @@
 //! The compiled expression: a tree that is walked once per document.
 //!
 //! Most operators are functions of their evaluated arguments ([`Function`]): a row in a table with name, arity and a
-//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`LazyOperator`].
+//! plain function. Operators that choose which arguments to evaluate, or bind variables, are a [`LazyOperator`].
 
 use std::fmt;
 
@@ -156,7 +156,7 @@ type UnaryFn = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
 type BinaryFn = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
 type VariadicFn = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
 
-/// The function behind an operator, by the number of arguments (so that the common ones allocate nothing).
+/// The function of an operator, by its number of arguments (so that common ones allocate nothing).
 #[derive(Clone, Copy)]
 pub(crate) enum Apply {
     One(UnaryFn),

@@ -1,4 +1,4 @@
-//! The result of an expression: no value, a value that lives in the input, or a value that an operator made.
+//! The result of an expression: no value, a value that is borrowed from the input, or a value that an operator made.
 //!
 //! Scalars are copied, strings, documents and arrays of the input are borrowed; only a value that an operator makes is
 //! owned. `Missing` is no BSON value: an absent field, `$$REMOVE` and an index out of range give it. In the
@@ -90,7 +90,7 @@ impl<'a> Value<'a> {
         self.get().is_some_and(is_true)
     }
 
-    /// Returns the name `$type` gives: `missing` or one of MongoDB's aliases.
+    /// Returns the result of `$type`: `missing` or one of MongoDB's aliases.
     pub fn type_name(&self) -> &'static str {
         self.get().map_or("missing", type_name)
     }
@@ -110,7 +110,7 @@ impl<'a> Value<'a> {
         self.get()?.as_array()
     }
 
-    /// Returns the array that an operator asks for; none for null and what is missing, of which it makes null.
+    /// Returns the array argument of an operator; `None` for null and missing values, for which the operator returns null.
     pub(crate) fn array_or_null(&self, no_array: impl FnOnce(&Self) -> Error) -> Result<Option<&RawArray>> {
         match self.as_array() {
             Some(array) => Ok(Some(array)),

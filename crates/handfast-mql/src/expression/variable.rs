@@ -57,7 +57,7 @@ impl LazyOperator for Let {
     }
 }
 
-/// Checks a name that stands behind `$$`.
+/// Checks a name after `$$`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     check(name, |first| first.is_ascii_alphabetic() || !first.is_ascii(), "variable name")
 }
@@ -86,7 +86,7 @@ fn check(name: &str, first_fits: impl Fn(char) -> bool, what: &str) -> Result<()
     }
 }
 
-/// Returns a variable that the command or the stage around gives.
+/// Returns a variable of the command or of the surrounding stage.
 pub(crate) fn outer(options: &CompileOptions, name: &str) -> Option<Base> {
     options.declares(name).then(|| Base::Context(name.to_owned()))
 }

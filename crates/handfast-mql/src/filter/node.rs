@@ -25,7 +25,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// Returns the field conditions that hold wherever this one does: itself, and what `$and` (and an `$or` of one) nests.
+    /// Returns the field conditions that hold wherever this one does: itself, and those within `$and` (and an `$or` of one).
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         let mut pending = vec![self];
         std::iter::from_fn(move || {

@@ -4,13 +4,13 @@
 //!
 //! - `\d`, `\w`, `\s` and their negations mean ASCII in PCRE, all of Unicode in the engine; `\h` and `\v` are blanks and
 //!   line ends in PCRE, something else or nothing in the engine.
-//! - In a class, `[` is a letter like others in PCRE and opens a nested class in the engine; `&&` and `~~` calculate with
-//!   sets there; a `-` beside `\d` is a letter; blanks count even in extended mode.
+//! - In a class, `[` is a letter like others in PCRE and opens a nested class in the engine; `&&` and `~~` are operators
+//!   on sets there; a `-` beside `\d` is a letter; blanks count even in extended mode.
 //! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
 //! Differences remain: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
-//! The engine would take `(?R)` for one of its flags, and answer something else.
+//! The engine would read `(?R)` as one of its flags.
 
 use std::{borrow::Cow, fmt::Write, iter::Peekable, str::Chars};
 
@@ -130,7 +130,7 @@ impl Translator<'_> {
         let _ = write!(self.out, "\\x{{{code:X}}}");
     }
 
-    /// Translates a class, behind its bracket.
+    /// Translates a class after its bracket.
     fn class(&mut self) {
         self.out.push('[');
         if self.letters.peek() == Some(&'^') {
@@ -153,7 +153,7 @@ impl Translator<'_> {
                 }
                 '-' => {
                     self.out.push('-');
-                    // `]` behind it closes the class.
+                    // The `]` after it closes the class.
                     PreviousItem::Letter
                 }
                 ']' | '&' | '~' | '#' | '^' => {
@@ -217,7 +217,7 @@ impl Translator<'_> {
     }
 }
 
-/// Returns the members of `\d` and the like, and whether it is what they are not.
+/// Returns the members of a set such as `\d`, and whether the set is their complement.
 fn set(letter: char) -> Option<(&'static str, bool)> {
     let members = match letter.to_ascii_lowercase() {
         'd' => DIGIT,

@@ -63,7 +63,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 })?)])
 }
 
-/// Returns the expression that gives a value the lower boundary of its bucket.
+/// Returns the expression whose value is the lower boundary of the bucket of a value.
 fn switch(by: RawBsonRef<'_>, boundaries: &[RawBson], default: Option<&RawBson>) -> RawDocumentBuf {
     let compare = |operator: &'static bson::raw::CStr, boundary: &RawBson| {
         let mut arguments = RawArrayBuf::new();

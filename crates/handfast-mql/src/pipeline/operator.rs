@@ -1,13 +1,13 @@
 //! Push operators, and the chain that joins them.
 //!
-//! A document is pushed into the first operator; the results of the last one are appended to `out`. There are three answers: `Continue`
-//! (push the next one), `More` (this input has more to give: call `resume`), `Done` (no further input changes anything,
-//! as after `$limit`: call `finish`). `More` keeps memory bounded where one document becomes many, as with `$unwind`.
+//! A document is pushed into the first operator; the results of the last one are appended to `out`. An operator returns
+//! `Continue` (push the next document), `More` (this input has more output: call `resume`) or `Done` (further input changes nothing, as
+//! after `$limit`: call `finish`). `More` limits the memory where one document becomes many, as with `$unwind`.
 //!
 //! ```text
 //! source -> $match -> $unwind -> $limit -> out
-//!              |         |          `-- Done: the source need not be read on
-//!              |         `-- More: one document gives many, a portion at a time
+//!              |         |          `-- Done: the source need not be read further
+//!              |         `-- More: one document becomes many, a portion at a time
 //!              `-- Continue, with or without an output
 //! ```
 

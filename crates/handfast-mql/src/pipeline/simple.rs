@@ -1,4 +1,4 @@
-//! The stages of a few lines: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
+//! Short stages: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
 //! `$redact`; and the operator of each stage.
 
 use bson::{RawBsonRef, RawDocumentBuf};

@@ -1,4 +1,4 @@
-//! `$sort`, which keeps only the documents that a `$limit` behind it passes.
+//! `$sort`, which keeps only as many documents as a later `$limit` needs.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub struct SortStage {
     sort: Sort,
-    /// The most documents that a `$limit` behind the sort passes.
+    /// The largest number of documents that a later `$limit` needs.
     limit: Option<u64>,
 }
 

@@ -46,12 +46,12 @@ pub(super) fn apply(
 struct Walk<'a> {
     syntax: Syntax,
     kind: Kind,
-    /// The document that expressions see, at whatever depth they stand.
+    /// The whole document, which expressions at any depth see.
     root: &'a RawDocument,
     position: Option<usize>,
     context: &'a Context,
-    /// The bytes of all computed fields. A field is computed anew in each element of the arrays on its path: a few bytes
-    /// can ask for terabytes.
+    /// The bytes of all computed fields. A field is computed again in each element of the arrays on its path, so a
+    /// projection of a few bytes could make terabytes.
     computed_bytes: Cell<usize>,
 }
 
@@ -130,7 +130,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Writes a computed field, unless its expression gives no value.
+    /// Writes a computed field, unless its value is missing.
     ///
     /// # Errors
     /// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be; in a stage,

@@ -21,9 +21,9 @@ struct Compiler<'o> {
     syntax: Syntax,
     options: &'o CompileOptions,
     root: FieldTree,
-    /// The kind that the fields so far ask for.
+    /// The kind of projection, by the fields so far.
     kind: Option<Kind>,
-    /// Whether `_id` itself is shown, if the projection says so: that goes with both kinds.
+    /// Whether `_id` itself is shown, if the projection has it, which both kinds allow.
     id: Option<bool>,
     has_element_match: bool,
 }

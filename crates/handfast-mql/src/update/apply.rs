@@ -15,7 +15,7 @@ use super::plan::{self, Children, Key, Node};
 use super::tree::{Container, Value};
 #[derive(Clone, Copy)]
 pub(super) struct ApplyContext<'c> {
-    /// The position where the filter matched: the element that `$` stands for.
+    /// The position of the array element that the filter matched, which `$` stands for.
     pub(super) position: MatchPosition,
     pub(super) inserting: bool,
     pub(super) context: &'c Context,

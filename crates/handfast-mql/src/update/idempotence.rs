@@ -1,4 +1,4 @@
-//! Tells which updates may be sent twice.
+//! Decides which updates may be sent twice.
 
 use super::operator::Action;
 use super::path::Component;
@@ -6,7 +6,7 @@ use super::{Kind, Update};
 
 impl Update {
     /// Tells whether applying the update twice in a row leaves the same document as applying it once, so that a caller
-    /// who does not know whether the first try was applied may try again.
+    /// that does not know whether the first attempt was applied may try again.
     ///
     /// | operator | | why |
     /// | --- | --- | --- |

@@ -6,10 +6,10 @@
 //! Container [ Kept(_id), Changed(a, Open(Container [ Changed(b, Owned(2)), Kept(c) ])), Kept(d) ]
 //! ```
 //!
-//! A kept value is a byte range of the old document. It is copied as it stands; nothing below it is read.
+//! A kept value is a byte range of the old document, which is copied without being parsed.
 //!
-//! The first searches for fields compare name by name. After many in one document, its names are indexed; so that positions stay
-//! valid, a field that is taken out leaves a gap.
+//! The first searches for fields compare one name after the other. After many searches in a document, its names are indexed. A removed
+//! field leaves a gap, so that positions stay valid.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(super) struct Container<'a> {
 }
 #[derive(Debug)]
 enum Slot<'a> {
-    /// An element that exists: in the old document, or (in arrays only) among those that the update put in.
+    /// An existing element: of the old document, or (in arrays only) one that the update inserted.
     Kept(Element<'a>),
     /// A value that is new, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
@@ -277,10 +277,10 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Writes all fields or elements: those that were kept in runs, as long as they stood side by side.
+    /// Writes all fields or elements. Adjacent kept ones are copied together.
     ///
     /// # Errors
-    /// 17419 or 17420 as soon as what is written is larger than a document may be.
+    /// 17419 or 17420 as soon as the written bytes exceed the size limit of a document.
     fn write(&self, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;

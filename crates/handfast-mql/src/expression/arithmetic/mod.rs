@@ -1,4 +1,4 @@
-//! Arithmetic: `$add` to `$mod`, roots and powers, bits. Numbers are promoted as `number` says; null makes null.
+//! Arithmetic: `$add` to `$mod`, roots and powers, bits. The module `number` has the rules of promotion; the result for null is null.
 
 pub(crate) mod rounding;
 #[cfg(test)]
@@ -172,7 +172,7 @@ fn divide<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
 fn modulo<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
     let Some((left, right)) = two("$mod", Code(16_611), &left, &right)? else { return Ok(Value::NULL) };
     match left.remainder(right) {
-        // Doubles without a fraction give a whole double all the same.
+        // The result for doubles without a fraction is still a double.
         Some(remainder) => Ok(as_value(remainder)),
         None => Err(Error::new(Code(16_610), "can't $mod by zero")),
     }

@@ -161,7 +161,7 @@ fn map_filter_and_reduce_bind_their_variables() {
     );
     check(doc! { "$map": { "input": "$a", "in": "$$this.v" } }, doc! { "a": [{ "v": 1 }, {}] }, bson!([1, null]));
     gives(doc! { "$map": { "input": null, "in": 1 } }, Bson::Null);
-    // The inner variable hides the outer one, which comes back behind it.
+    // The inner variable hides the outer one, which is visible again after it.
     gives(
         doc! { "$map": { "input": [1, 2], "in": [{ "$map": { "input": [5], "in": "$$this" } }, "$$this"] } },
         bson!([[[5], 1], [[5], 2]]),

@@ -10,7 +10,7 @@ pub(crate) const MILLIS_AN_HOUR: i64 = 60 * MILLIS_A_MINUTE;
 pub(crate) const MILLIS_A_DAY: i64 = 24 * MILLIS_AN_HOUR;
 pub(crate) const MILLIS_A_WEEK: i64 = 7 * MILLIS_A_DAY;
 
-/// A local date and time, taken apart.
+/// The parts of a local date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -26,7 +26,7 @@ pub(crate) struct Civil {
     pub(crate) days: i64,
 }
 
-/// The year and week that ISO 8601 gives a day.
+/// The year and week of a day by ISO 8601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IsoWeek {
     pub(crate) year: i64,

@@ -1,4 +1,4 @@
-//! Dates taken apart (`$year` .. `$isoDayOfWeek`, `$dateToParts`) and put together (`$dateFromParts`).
+//! The parts of dates (`$year` .. `$isoDayOfWeek`, `$dateToParts`), and dates from parts (`$dateFromParts`).
 
 use bson::{RawBsonRef, RawDocumentBuf, raw::cstr};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// An operator that gives one part of a date, such as `$year`.
+/// An operator that returns a part of a date, such as `$year`.
 #[derive(Debug)]
 struct DatePart {
     operator: &'static str,

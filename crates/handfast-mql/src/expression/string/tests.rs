@@ -157,7 +157,7 @@ fn regular_expressions_find_matches_and_groups() {
     check_error(doc! { "$regexMatch": { "input": "a", "regex": regex("a", "i"), "options": "m" } }, doc! {}, 51107);
     check_error(doc! { "$regexMatch": { "input": "a", "regex": "a", "options": "q" } }, doc! {}, 51108);
     check_error(doc! { "$regexMatch": { "input": "a", "regex": "(" } }, doc! {}, 51111);
-    // A pattern made to search for ever ends in an error.
+    // A pattern with too many backtracking steps ends in an error.
     check_error(
         doc! { "$regexMatch": { "input": format!("{}b", "a".repeat(60)), "regex": "^(?:(a+)\\1?)+$" } },
         doc! {},

@@ -121,7 +121,7 @@ fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
         .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
 }
 
-/// The search from one document. [`GraphSearch::filter`] gives the next query, [`GraphSearch::arrive`] takes its results,
+/// The search from one document. [`GraphSearch::filter`] returns the next query, [`GraphSearch::arrive`] takes its results,
 /// until there is no further query.
 ///
 /// A value is queried once and a document (by its `_id`) counts once, so that cycles end.

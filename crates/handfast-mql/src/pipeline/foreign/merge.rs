@@ -210,7 +210,7 @@ impl Merge {
     /// Returns the write for a result, given the document that was found by [`Merge::filter`].
     ///
     /// # Errors
-    /// `DuplicateKey` (11000) for `whenMatched: "fail"`, 13113 for `whenNotMatched: "fail"`, and what a pipeline fails with.
+    /// `DuplicateKey` (11000) for `whenMatched: "fail"`, 13113 for `whenNotMatched: "fail"`, and the errors of a pipeline.
     pub fn outcome(
         &self,
         result: &RawDocument,
@@ -307,7 +307,7 @@ fn on_fields(item: RawBsonRef<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// Compiles the stages of an update: those that change one document into one.
+/// Compiles the stages of an update, which return one document for each.
 fn update_pipeline(stages: &bson::RawArray, variables: &Let, options: &CompileOptions) -> Result<Pipeline> {
     let mut declared = variables.declared(options);
     declared.variables.push("new".to_owned());

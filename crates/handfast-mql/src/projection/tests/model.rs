@@ -71,8 +71,8 @@ proptest! {
         paths in proptest::collection::vec(path(), 1..4),
         inclusion in any::<bool>(),
     ) {
-        let apart = paths.iter().enumerate().all(|(place, path)| {
-            paths[..place].iter().all(|other| !path.starts_with(other) && !other.starts_with(path))
+        let apart = paths.iter().enumerate().all(|(index, path)| {
+            paths[..index].iter().all(|other| !path.starts_with(other) && !other.starts_with(path))
         });
         let mut projection = Document::new();
         for path in &paths {

@@ -33,7 +33,7 @@ pub(super) enum Action {
     Pull(pull::Pull),
     PullAll(pull::PullAll),
     Pop(pull::Pop),
-    /// `$rename` at its target; the value is what was taken from the source, by the index of the rename.
+    /// `$rename` at its target, with the index of the rename; the value is the one that was removed from the source.
     RenameTo(usize),
     /// `$rename` at its source: nothing is left to do, the path is only reserved.
     RenameFrom,
@@ -73,7 +73,7 @@ pub(super) struct Target<'t, 'a> {
     pub(super) growth: &'t mut GrowthLimit,
 }
 
-/// Reads the operand of the operator `name` at `path`; none if there is no such operator.
+/// Reads the operand of the operator `name` at `path`; returns `None` for an unknown operator.
 pub(super) fn compile(
     name: &str,
     path: &UpdatePath,

@@ -1,4 +1,4 @@
-//! The result of an update is bounded before it is made: a few bytes must not ask for terabytes.
+//! The size of a result is limited before it is built: an update of a few bytes must not make terabytes.
 
 use super::*;
 use crate::depth::DOCUMENT_BYTES_MAX;

@@ -156,8 +156,8 @@ fn idempotent_updates_are_recognised() {
 fn only_the_containers_on_the_path_are_opened() {
     let mut bytes = raw(&doc! { "_id": 1, "dark": { "x": [1, 2] }, "n": 1 }).into_bytes();
     // The type of `x` becomes an unknown one.
-    let place = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();
-    bytes[place] = 0x77;
+    let index = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();
+    bytes[index] = 0x77;
     let document = RawDocumentBuf::from_bytes(bytes).unwrap();
     assert!(crate::depth::check(document.as_bytes(), Default::default()).is_err());
     let update = |update: Document| {

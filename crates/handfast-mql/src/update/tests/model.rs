@@ -139,8 +139,8 @@ impl Step {
 }
 
 fn model(document: &Document, steps: &[Step]) -> Result<Document, i32> {
-    for (place, step) in steps.iter().enumerate() {
-        for other in &steps[..place] {
+    for (index, step) in steps.iter().enumerate() {
+        for other in &steps[..index] {
             let common = step.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
             let (mine, others) = (step.path.get(common), other.path.get(common));
             match (mine, others) {
