@@ -1,7 +1,7 @@
 //! Plans transactions that are likely to conflict.
 //!
-//! The transactions of a workload use a few keys at a time, so that they conflict. They do not use the same few for ever, as lists
-//! would grow without bound. The keys in use are a window that moves by one key after a number of writes:
+//! The transactions of a workload use a few keys at a time, so that they conflict. The keys change over time, because
+//! otherwise lists would grow without bound. The keys in use are a window that moves by one key after a number of writes:
 //!
 //! ```text
 //! keys     0 1 2 3 4 5 6 7 8 ..

@@ -40,8 +40,8 @@ impl Protocol {
     pub(crate) fn send(&self, state: &mut State, request: Request) -> bool {
         match state.network.binary_search(&request) {
             Ok(_) => false,
-            Err(place) => {
-                state.network.insert(place, request);
+            Err(index) => {
+                state.network.insert(index, request);
                 true
             }
         }
@@ -62,15 +62,15 @@ impl Protocol {
     /// Replaces a row. Removes requests that are conditional on earlier revisions, as they cannot succeed any more: a repeated
     /// revision is a violation of its own.
     pub(crate) fn put(&self, state: &mut State, document: DocumentIndex, next: RowId) {
-        let place = usize::from(document);
-        let (before, after) = (self.table.entry(state.rows[place]), self.table.entry(next));
-        let last = before.revision().max(state.ended_at[place]);
+        let index = usize::from(document);
+        let (before, after) = (self.table.entry(state.rows[index]), self.table.entry(next));
+        let last = before.revision().max(state.ended_at[index]);
         let is_made = self.bounds.collects && before.revision() <= 0;
         if is_made && after.revision() <= last && after.revision() >= 0 {
             state.broken = Some(Broken::RevisionRepeated);
         }
-        state.ended_at[place] = if after.revision() < 0 { last } else { 0 };
-        state.rows[place] = next;
+        state.ended_at[index] = if after.revision() < 0 { last } else { 0 };
+        state.rows[index] = next;
         if !self.rules.is_broken(Mutant::UnconditionalWrites) {
             // Only a collector removes rows, so only with one a row can be missing again.
             let may_match = |expects: i64| self.bounds.collects && expects < 0;

@@ -128,8 +128,8 @@ fn the_first_wins(model: &Protocol, state: &State) -> bool {
             _ => None,
         })
         .collect();
-    committed.iter().enumerate().all(|(place, (one, one_at))| {
-        committed[place + 1..].iter().all(|(other, other_at)| {
+    committed.iter().enumerate().all(|(index, (one, one_at))| {
+        committed[index + 1..].iter().all(|(other, other_at)| {
             let is_shared = one.program().writes.iter().any(|written| write(other, written.document).is_some());
             !is_shared || *one_at < other.start || *other_at < one.start
         })
