@@ -39,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     }
     run!(
         scenarios: single_writes_report_what_they_did,
-        typed_documents_come_back,
+        typed_documents_are_read_back,
         bulk_inserts_tell_which_failed,
         cursors_fetch_batch_after_batch,
         indexes_and_their_errors,

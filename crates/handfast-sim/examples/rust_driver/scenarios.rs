@@ -1,4 +1,4 @@
-//! What is asked of the server.
+//! The scenarios: requests to the server and the expected answers.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
@@ -52,7 +52,7 @@ struct Account {
     pending: Vec<String>,
 }
 
-pub(crate) async fn typed_documents_come_back(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn typed_documents_are_read_back(_: &str, _: &Client, database: &Database) -> Result<()> {
     let accounts: Collection<Account> = database.collection("accounts");
     let account = Account { id: "A".into(), balance: i64::MAX, pending: vec!["t1".into()] };
     accounts.insert_one(&account).await?;

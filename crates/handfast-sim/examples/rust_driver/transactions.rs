@@ -29,7 +29,7 @@ pub(crate) async fn bob_pays_joe_7(_: &str, client: &Client, database: &Database
     Ok(())
 }
 
-/// From A to B, with the transfer's document in the same step; what A does not have is not given.
+/// Transfers from A to B, with the document of the transfer in the same transaction; a transfer of more than A has is rolled back.
 pub(crate) async fn a_transfer_is_all_or_nothing(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     let transfers = database.collection::<Document>("transfers");

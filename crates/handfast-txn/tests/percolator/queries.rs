@@ -239,7 +239,7 @@ async fn a_query_shows_each_document_once_while_others_change_them() {
 #[tokio::test]
 async fn a_sort_that_is_too_large_ends_early() {
     let mut bank = with_accounts(20_000).await;
-    bank.sources = bank.sources.clone().with_stage_bytes(1024 * 1024);
+    bank.sources.query_memory.stage_bytes_max = 1024 * 1024;
     let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
     let snapshot = snapshot_over(&bank, counting.clone()).await;
     let in_order =

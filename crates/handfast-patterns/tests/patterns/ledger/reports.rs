@@ -190,8 +190,8 @@ async fn an_export_is_in_the_order_of_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_ledger_is_exported_without_being_held_in_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let (sources, clock) = handfast_store::Sources::manual(1);
-    let sources = sources.with_stage_bytes(16 << 10);
+    let (mut sources, clock) = handfast_store::Sources::manual(1);
+    sources.query_memory.stage_bytes_max = 16 << 10;
     let options = handfast_embedded::Options { expiry_interval: None, ..handfast_embedded::Options::small() };
     let store = handfast_embedded::EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     let store: Arc<dyn DocumentStore> = Arc::new(store);

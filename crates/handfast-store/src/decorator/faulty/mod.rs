@@ -17,7 +17,7 @@
 //!         let faulty = Faulty::new(store(), Plan::at(number, fault));
 //!         scenario(&faulty).await;
 //!         faulty.restart();
-//!         // recover, and look at the invariants
+//!         // recover, and check the invariants
 //!     }
 //! }
 //! # }
@@ -30,8 +30,8 @@
 //! let plan = Plan::at_request(Address::first(Operation::Update).of("accounts"), Fault::CrashAfter);
 //! ```
 //!
-//! What the caller sees of a lost request and of a lost reply is the same error, with the outcome `maybe applied`: a
-//! program that can tell them apart has cheated.
+//! The caller gets the same error for a lost request and for a lost reply, with the outcome `maybe applied`: on a network it
+//! could not tell them apart either.
 
 mod frozen;
 mod plan;

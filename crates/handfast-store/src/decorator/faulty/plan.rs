@@ -10,7 +10,7 @@ use crate::{Namespace, Random};
 /// A fault that an operation meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No server can be reached: an outage, certainly not applied.
+    /// The request meets an outage, as if no server could be reached: certainly not applied.
     Refuse,
     /// The server is not the primary any more: a network failure, certainly not applied.
     StepDown,

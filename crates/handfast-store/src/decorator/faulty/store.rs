@@ -23,7 +23,7 @@ macro_rules! faulty_store {
             }
             $(
                 async fn $method(&self, $($argument: $(&$borrowed)? $($owned)?),*) -> Result<$result> {
-                    // The request may be sent again, or later than this call returns: so it owns its arguments.
+                    // The request owns its arguments, because it may be sent again, or after this call has returned.
                     $($(let $argument = <$borrowed as ToOwned>::to_owned($argument);)?)*
                     let collection = collection!($method $($argument)*);
                     let call = move |store: Arc<S>| -> BoxFuture<Result<$result>> {

@@ -32,7 +32,7 @@ async fn truth(store: &Store) -> Vec<RawDocumentBuf> {
     cursor.next_page(BatchLimit::REPLY).await.expect("no fault").documents
 }
 
-/// The outcome of an insert that meets a fault: class, applied, and whether the document is in.
+/// Returns the error of an insert that meets a fault, and whether the document is stored.
 async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
     let store = store(Plan::at(0, fault));
     let error = store.insert(insert(1)).await.err();
@@ -40,7 +40,7 @@ async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
 }
 
 #[tokio::test]
-async fn each_fault_does_what_it_says() {
+async fn each_fault_has_its_error_and_effect() {
     let in_doubt = Some((ErrorClass::TransientNetwork, Applied::Maybe));
     assert_eq!(meets(Fault::Refuse).await, (Some((ErrorClass::Outage, Applied::No)), false));
     let step_down = Some((ErrorClass::TransientNetwork, Applied::No));
@@ -63,7 +63,7 @@ async fn a_lost_request_and_a_lost_reply_look_the_same() {
 }
 
 #[tokio::test]
-async fn operations_are_numbered_with_the_pages_of_cursors() {
+async fn pages_of_cursors_are_numbered_operations() {
     let store = store(Plan::explicit([(1, Fault::LoseRequest), (3, Fault::LoseReply)]));
     store.insert(insert(1)).await.expect("0");
     store.insert(insert(2)).await.expect_err("1");
@@ -118,7 +118,7 @@ async fn a_crash_lasts_until_the_restart() {
 }
 
 #[tokio::test]
-async fn what_is_late_arrives_when_told_and_once() {
+async fn late_requests_arrive_once_when_they_are_delivered() {
     let store = store(Plan::explicit([(0, Fault::DeliverLate), (1, Fault::RepeatLater)]));
     store.update(increment()).await.expect_err("late");
     store.update(increment()).await.expect("at once");
@@ -146,7 +146,7 @@ async fn frozen_operations_wait_for_their_release() {
     }
 }
 
-/// Of two that wait, the later goes first, and then the earlier into a fault.
+/// Two operations are frozen; the later one is released first, then the earlier one with a fault.
 #[tokio::test]
 async fn frozen_operations_are_released_one_by_one_each_with_a_fault() {
     let faults = [(None, 2), (Some(Fault::LoseReply), 2), (Some(Fault::DeliverLate), 1), (Some(Fault::CrashAfter), 2)];
@@ -182,7 +182,7 @@ async fn a_frozen_operation_whose_caller_gives_up_is_not_frozen_any_more() {
 }
 
 #[tokio::test]
-async fn a_seed_gives_the_same_faults_again_and_another_seed_others() {
+async fn a_seed_determines_the_faults() {
     let run = async |seed| {
         let plan = Plan::seeded(seed, 300, [Fault::LoseRequest, Fault::LoseReply]);
         let store = store(plan);
