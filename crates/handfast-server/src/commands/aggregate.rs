@@ -214,3 +214,6 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocu
 
 /// The code of a standalone MongoDB, which drivers do not retry.
 const NO_CHANGE_STREAMS: Code = Code(40_573);
+
+#[cfg(test)]
+mod tests;

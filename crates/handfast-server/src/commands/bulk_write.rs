@@ -386,3 +386,6 @@ fn set<T>(list: &mut [T], position: usize, value: T) {
         *slot = value;
     }
 }
+
+#[cfg(test)]
+mod tests;

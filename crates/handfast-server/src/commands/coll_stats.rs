@@ -90,3 +90,19 @@ pub(super) async fn stage(
     }
     Ok(writer.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn documents_and_their_average_size_are_counted() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let stats = client.run("d", rawdoc! { "collStats": "c" }).await;
+        assert_eq!((stats.int("count"), stats.int("avgObjSize")), (3, 14));
+    }
+}

@@ -57,3 +57,19 @@ fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Co
         hint: hint(arguments)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, insert, numbered};
+
+    #[tokio::test]
+    async fn skip_and_limit_bound_the_count() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(10)).await;
+        let count = rawdoc! { "count": "c", "query": { "_id": { "$gt": 1 } }, "skip": 3, "limit": -4 };
+        check(&mut client, count, rawdoc! { "n": 4 }).await;
+    }
+}

@@ -59,3 +59,41 @@ async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::raw::{CString, RawDocumentBuf};
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, check_refused};
+
+    #[tokio::test]
+    async fn unsupported_options_are_refused_by_name() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        for (command, option) in [
+            (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "viewOn"),
+            (rawdoc! { "create": "x", "size": 1, "max": 1, "capped": true }, "capped"),
+            (rawdoc! { "create": "x", "validationLevel": "strict", "validator": {} }, "validator"),
+            (rawdoc! { "create": "x", "expireAfterSeconds": 1, "timeseries": {} }, "timeseries"),
+        ] {
+            let expected = (238, "NotImplemented".to_owned(), format!("the option 'create.{option}' is not supported"));
+            assert_eq!(client.refused("d", command).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_option_of_the_storage_engine_is_refused_unless_it_is_empty() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        for option in ["storageEngine", "indexOptionDefaults"] {
+            let create = |value: RawDocumentBuf| {
+                let mut create = rawdoc! { "create": option };
+                create.append(CString::try_from(option).unwrap(), value);
+                create
+            };
+            check_refused(&mut client, create(rawdoc! { "wiredTiger": {} }), 238, option).await;
+            check(&mut client, create(rawdoc! {}), rawdoc! {}).await;
+        }
+    }
+}

@@ -145,3 +145,6 @@ fn check_kinds(spec: &IndexSpec) -> CommandResult<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,3 +140,20 @@ fn describe(call: &Call<'_>, client: &Client, running: &Running, open: Option<&O
     };
     writer
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer};
+
+    #[tokio::test]
+    async fn a_command_has_the_name_of_its_application() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("admin", rawdoc! { "hello": 1, "client": { "application": { "name": "app" } } }).await;
+        let reply = client.run("admin", rawdoc! { "currentOp": 1 }).await;
+        let own = reply.get_array("inprog").unwrap().get_document(0).unwrap();
+        assert_eq!(own.text("appName"), "app");
+    }
+}

@@ -77,3 +77,19 @@ fn as_double(number: u64) -> f64 {
 pub(super) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn sizes_are_divided_by_the_scale() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let stats = client.run("d", rawdoc! { "dbStats": 1, "scale": 2 }).await;
+        assert_eq!((stats.long("objects"), stats.double("dataSize")), (3, 21.0));
+    }
+}

@@ -36,3 +36,20 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn a_collection_that_is_not_there_is_no_error() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "e" }).await;
+        let reply = client.run("d", rawdoc! { "drop": "e" }).await;
+        assert_eq!(reply, rawdoc! { "nIndexesWas": 1, "ns": "d.e", "ok": 1.0 });
+        assert_eq!(client.run("d", rawdoc! { "drop": "e" }).await, rawdoc! { "ok": 1.0 });
+    }
+}

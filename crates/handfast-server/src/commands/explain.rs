@@ -70,3 +70,6 @@ pub(super) async fn answer(call: &Call<'_>, request: Explain) -> CommandResult<A
     writer.put("handfast", super::build_info::VERSION).end();
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,3 +87,6 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespa
 }
 
 const MIN_MAX_WITHOUT_HINT: Code = Code(51_173);
+
+#[cfg(test)]
+mod tests;

@@ -130,3 +130,6 @@ fn modification(arguments: &mut Arguments<'_>) -> CommandResult<Modification> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,3 +42,19 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn logs_are_listed_and_an_unknown_one_is_refused() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        let reply = client.run("admin", rawdoc! { "getLog": "*" }).await;
+        assert_eq!(reply.get_array("names").unwrap().into_iter().count(), 2);
+        assert_eq!(client.refused("admin", rawdoc! { "getLog": "x" }).await.0, 96);
+    }
+}

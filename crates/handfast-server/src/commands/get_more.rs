@@ -156,3 +156,6 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
 fn bounded(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,3 +55,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     put_count(&mut writer, "bytes", bytes);
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

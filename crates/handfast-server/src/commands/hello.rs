@@ -173,3 +173,6 @@ fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer
 fn bounded(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,3 +113,6 @@ fn storable(document: &RawDocument, now: Timestamp) -> handfast_store::Result<Ra
     depth::check(document.as_bytes(), depth::Limits::default())?;
     Ok(update::stamp(document, now)?.unwrap_or_else(|| document.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,3 +134,28 @@ fn kill(call: &Call<'_>, ids: &[SessionId]) -> Answer {
     call.shared.cursors.kill_of_sessions(ids);
     Answer::done()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bson::rawdoc;
+    use handfast_wire::Flags;
+
+    use crate::lock::lock;
+    use crate::options::Options;
+    use crate::testing::{TestServer, TinyStore, error_of, lsid};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_running_commands_of_the_session_are_killed() {
+        let store = Arc::new(TinyStore::default());
+        *lock(&store.delay) = Duration::from_secs(1_000);
+        let mut server = TestServer::new(store, Options::default());
+        let (mut client, mut admin) = (server.connect(), server.connect());
+        client.send(Flags::default(), "d", rawdoc! { "find": "c", "lsid": lsid(3) }, &[]).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        admin.run("admin", rawdoc! { "killSessions": [lsid(3)] }).await;
+        assert_eq!(error_of(&client.receive().await.unwrap().2).0, 11_601);
+    }
+}

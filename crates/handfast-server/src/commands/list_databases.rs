@@ -75,3 +75,27 @@ async fn size_of(call: &Call<'_>, database: &str) -> CommandResult<u64> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn databases_are_listed_with_sizes_and_with_filter() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "b", &numbered(1)).await;
+        insert(&mut client, "a", &numbered(1)).await;
+        let reply = client.run("admin", rawdoc! { "listDatabases": 1 }).await;
+        let expected = rawdoc! {
+            "databases": [{ "name": "d", "sizeOnDisk": 8392_i64, "empty": false }],
+            "totalSize": 8392_i64, "totalSizeMb": 0_i64, "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+        let reply =
+            client.run("admin", rawdoc! { "listDatabases": 1, "nameOnly": true, "filter": { "name": "x" } }).await;
+        assert_eq!(reply, rawdoc! { "databases": [], "ok": 1.0 });
+    }
+}

@@ -62,3 +62,21 @@ fn parse(full: &str) -> CommandResult<Namespace> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, batch};
+
+    #[tokio::test]
+    async fn a_collection_has_its_new_name() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "c" }).await;
+        let reply = client.run("admin", rawdoc! { "renameCollection": "d.c", "to": "d.e" }).await;
+        assert_eq!(reply, rawdoc! { "ok": 1.0 });
+        let names = batch(&client.run("d", rawdoc! { "listCollections": 1, "nameOnly": true }).await);
+        assert_eq!(names, [rawdoc! { "name": "e", "type": "collection" }]);
+    }
+}

@@ -42,3 +42,20 @@ fn put(writer: &mut Writer, name: &str, (count, time): (u64, Duration)) {
     writer.begin_document(name).put("time", i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     writer.put("count", i64::try_from(count).unwrap_or(i64::MAX)).end();
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn writes_are_counted_per_collection() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let top = client.run("admin", rawdoc! { "top": 1 }).await;
+        let used = top.get_document("totals").unwrap().get_document("d.c").unwrap();
+        assert_eq!(used.get_document("writeLock").unwrap().long("count"), 1);
+    }
+}

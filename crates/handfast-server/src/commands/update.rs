@@ -96,3 +96,6 @@ fn statement(document: &RawDocument) -> CommandResult<UpdateStatement> {
     arguments.finish()?;
     Ok(statement)
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,3 +60,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.array("errors", check.errors.iter().map(String::as_str));
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

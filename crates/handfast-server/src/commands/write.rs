@@ -116,3 +116,24 @@ pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> CommandR
 pub(super) fn owned(documents: Vec<&RawDocument>) -> Vec<bson::RawDocumentBuf> {
     documents.into_iter().map(RawDocument::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, error_of};
+
+    #[tokio::test]
+    async fn the_number_of_statements_is_bounded() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        let text = |count| format!("Write batch sizes must be between 1 and 100000. Got {count} operations.");
+        let none = rawdoc! { "insert": "c", "documents": [] };
+        assert_eq!(client.refused("d", none).await, (16, "InvalidLength".to_owned(), text(0)));
+        let many = vec![rawdoc! { "q": {}, "limit": 1 }; 100_001];
+        let reply = client.run_with("d", rawdoc! { "delete": "c" }, &[("deletes", &many)]).await;
+        assert_eq!(error_of(&reply), (16, "InvalidLength".to_owned(), text(100_001)));
+        // The connection stays open.
+        client.run("d", rawdoc! { "ping": 1 }).await;
+    }
+}

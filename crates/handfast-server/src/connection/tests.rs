@@ -108,5 +108,5 @@ async fn unauthenticated_connections_take_half_of_the_open_ones() {
     drop((second, third));
     open.push(OpenConnection::new(&shared, &client(6)).unwrap());
     let refused = OpenConnection::new(&shared, &client(7)).err().unwrap();
-    assert!(refused.starts_with("the server has 4 connections, which"), "{refused}");
+    assert!(refused.starts_with("the server has 4 open connections, which"), "{refused}");
 }

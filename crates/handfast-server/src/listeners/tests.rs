@@ -28,7 +28,7 @@ async fn a_socket_that_nobody_has_is_replaced_and_nothing_else() {
     let listen = [Address::Unix(path.clone())];
     let first = Listeners::bind(&listen).await.unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
-    assert!(matches!(error(&listen).await, Error::SocketPath { why: "a server listens there already", .. }));
+    assert!(matches!(error(&listen).await, Error::SocketPath { why: "another server listens there", .. }));
     drop(first);
     assert!(!path.exists());
 

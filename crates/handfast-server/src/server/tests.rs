@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_store::{DocumentStore, Sources};
+use handfast_txn::StoreCatalog;
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -11,7 +12,6 @@ use super::*;
 use crate::lock::lock;
 use crate::options::ConnectionLimits;
 use crate::testing::{Look, Plain, TinyStore, error_of};
-use handfast_txn::StoreCatalog;
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
@@ -99,7 +99,10 @@ async fn one_connection_too_many_is_told_so() {
     run(&mut second, ping()).await;
     let mut third = connect(&address).await;
     let (code, _, text) = error_of(&run(&mut third, ping()).await);
-    assert_eq!((code, text.as_str()), (96, "the server has 2 connections, which is all that it is set up for"));
+    assert_eq!(
+        (code, text.as_str()),
+        (96, "the server has 2 open connections, which is its limit (--max-connections)")
+    );
     assert_eq!(third.read(&mut [0; 1]).await.unwrap(), 0);
     assert_eq!(metrics.connections_refused.get(), 1);
     drop(first);
