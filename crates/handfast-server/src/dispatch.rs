@@ -128,20 +128,28 @@ async fn run_known(
         shared.sessions.touch(session, began)?;
     }
     let operation = shared.operations.begin(client, request, command, began);
-    let bound = match command.properties.time_limit {
+    let limit = match command.properties.time_limit {
         TimeLimit::OfRequest => request.max_time,
         TimeLimit::OfCursor => None,
     };
+    let time = CommandTime { began, limit };
     let work = async {
         tokio::select! {
             biased;
-            answer = run_in_context(shared, client, request, command, &operation, (began, bound)) => answer,
+            answer = run_in_context(shared, client, request, command, &operation, time) => answer,
             () = operation.killed() => {
                 Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
             }
         }
     };
-    within(bound, pin!(work)).await
+    within(time.limit, pin!(work)).await
+}
+
+/// The time at which a command began, and its limit.
+#[derive(Clone, Copy)]
+struct CommandTime {
+    began: Duration,
+    limit: Option<Duration>,
 }
 
 /// Runs a command in its context. If it is part of a transaction and fails or is cancelled, the transaction ends.
@@ -151,14 +159,14 @@ async fn run_in_context(
     request: &Request<'_>,
     command: &'static Command,
     operation: &Operation<'_>,
-    (began, bound): (Duration, Option<Duration>),
+    time: CommandTime,
 ) -> CommandResult<Answer> {
     let context = transactions::enter(shared, request, command).await?;
     let mut leave = LeaveGuard { shared, context: &context, failed: true };
     let call = Call { shared, client, request, operation, context: &context };
     let answer = (command.run)(&call).await?;
     // A read that took too long has timed out. A write that was applied is reported.
-    let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
+    let late = time.limit.is_some_and(|limit| shared.now().saturating_sub(time.began) > limit);
     if late && request.access == Access::Read {
         return Err(time_is_over());
     }
@@ -227,7 +235,7 @@ fn count(
     }
     if request.access != Access::Server {
         let write = request.access == Access::Write;
-        client.count(&shared.metrics, (request.database, collection(request)), write, took);
+        client.count(&shared.metrics, request.database, collection(request), write, took);
     }
 }
 

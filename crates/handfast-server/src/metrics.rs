@@ -63,8 +63,8 @@ impl Timed {
         self.nanos.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn get(&self) -> (u64, Duration) {
-        (self.count.get(), Duration::from_nanos(self.nanos.get()))
+    fn get(&self) -> CountAndTime {
+        CountAndTime { count: self.count.get(), time: Duration::from_nanos(self.nanos.get()) }
     }
 }
 
@@ -110,13 +110,22 @@ pub struct CommandCount {
     pub time: Duration,
 }
 
+/// A number of events, and their total duration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountAndTime {
+    /// The number of events.
+    pub count: u64,
+    /// Their total duration.
+    pub time: Duration,
+}
+
 /// The counters of a collection at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NamespaceUse {
-    /// Reads, and the time they took.
-    pub reads: (u64, Duration),
-    /// Writes, and the time they took.
-    pub writes: (u64, Duration),
+    /// The reads of the collection.
+    pub reads: CountAndTime,
+    /// The writes to the collection.
+    pub writes: CountAndTime,
 }
 
 /// The server's counters.
@@ -193,7 +202,7 @@ impl Metrics {
     /// Returns the counters of each command that was requested at least once.
     pub fn commands(&self) -> Vec<(&'static str, CommandCount)> {
         let counted = self.commands.iter().map(|(name, counters)| {
-            let (total, time) = counters.all.get();
+            let CountAndTime { count: total, time } = counters.all.get();
             (*name, CommandCount { total, failed: counters.failed.get(), time })
         });
         counted.filter(|(_, count)| count.total > 0).collect()

@@ -187,7 +187,7 @@ struct UsedNamespace {
 }
 
 impl UsedNamespace {
-    fn is(&self, (database, collection): (&str, &str)) -> bool {
+    fn is(&self, database: &str, collection: &str) -> bool {
         let rest = self.name.strip_prefix(database).and_then(|rest| rest.strip_prefix('.'));
         rest.is_some_and(|rest| rest == collection)
     }
@@ -242,13 +242,13 @@ impl Client {
     }
 
     /// Counts a use of a collection. Most connections use the same one again, whose counters are then not looked up.
-    pub(crate) fn count(&self, metrics: &Metrics, namespace: (&str, &str), write: bool, time: Duration) {
+    pub(crate) fn count(&self, metrics: &Metrics, database: &str, collection: &str, write: bool, time: Duration) {
         let mut used_last = lock(&self.used_last);
-        if let Some(used) = used_last.as_ref().filter(|used| used.is(namespace)) {
+        if let Some(used) = used_last.as_ref().filter(|used| used.is(database, collection)) {
             used.counters.count(write, time);
             return;
         }
-        let name = [namespace.0, ".", namespace.1].concat();
+        let name = [database, ".", collection].concat();
         if let Some(counters) = metrics.namespace(&name) {
             counters.count(write, time);
             *used_last = Some(UsedNamespace { name, counters });

@@ -28,7 +28,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
-    // As in `create`: what it is about is named, not what describes it further.
+    // As in `create`, these come first so that the message names the main option.
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
     arguments.unsupported(&["cappedSize", "cappedMax"])?;

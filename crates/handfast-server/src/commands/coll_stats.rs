@@ -1,4 +1,4 @@
-//! `collStats`: counts and sizes of a collection.
+//! `collStats`: returns counts and sizes of a collection.
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
@@ -56,7 +56,7 @@ fn put_statistics(writer: &mut Writer, stats: &CollectionStats, scale: u64) {
     writer.end().put("scaleFactor", whole(scale));
 }
 
-/// The document of the aggregation stage `$collStats`, whose options say which parts it has.
+/// Returns the document of the aggregation stage `$collStats`, whose options select its parts.
 pub(super) async fn stage(
     call: &Call<'_>,
     namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! `count`: how many documents match.
+//! `count`: returns how many documents match.
 
 use handfast_store::{Count, Explained, Find, Namespace};
 
@@ -46,13 +46,13 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
 
 fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
     arguments.simple_collation()?;
-    // Long-standing clients send the fields of a projection along.
+    // Old clients send the fields of a projection.
     arguments.ignored(&["fields"])?;
     Ok(Count {
         namespace,
         filter: arguments.document_or_empty("query")?,
         skip: arguments.unsigned("skip")?.unwrap_or(0),
-        // A negative limit has always meant the same as a positive one here.
+        // In MongoDB a negative limit means the same as a positive one here.
         limit: arguments.integer("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0),
         hint: hint(arguments)?,
     })

@@ -1,4 +1,4 @@
-//! `create`: an empty collection.
+//! `create`: creates an empty collection.
 
 use handfast_mql::Code;
 use handfast_store::{CollectionOptions, Namespace};
@@ -26,13 +26,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
-    // What a kind of collection is asked for with comes before what only describes it further: the first is named.
+    // The options that request a kind of collection come before those that describe it, so that the message names the main option.
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
     arguments.unsupported(&["capped", "size", "max"])?;
     arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
     arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
-    // Settings of another storage engine, where they say anything.
+    // Settings of another storage engine are refused unless they are empty.
     for name in ["storageEngine", "indexOptionDefaults"] {
         if !arguments.document_or_empty(name)?.is_empty() {
             let text =
@@ -40,10 +40,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             return Err(CommandError::new(Code::NotImplemented, text));
         }
     }
-    // The key that every collection has on _id.
+    // Every collection has an index on _id.
     arguments.ignored(&["autoIndexId", "idIndex"])?;
     arguments.finish()?;
-    // By itself the command may find what it asks for; in a transaction it has to make it.
+    // Outside of a transaction the collection may exist already; in a transaction the command has to create it.
     if call.transaction_number().is_some() && exists(call, &namespace).await? {
         let text = format!("Collection {namespace} already exists.");
         return Err(CommandError::new(Code::NamespaceExists, text));

@@ -1,4 +1,4 @@
-//! `dbStats`: counts and sizes of a database.
+//! `dbStats`: returns counts and sizes of a database.
 
 use handfast_mql::Code;
 use handfast_store::Namespace;
@@ -50,7 +50,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Reads `scale`: sizes are divided by it.
+/// Reads `scale`, by which sizes are divided.
 pub(super) fn scale(arguments: &mut Arguments<'_>) -> CommandResult<u64> {
     match arguments.integer("scale")? {
         None => Ok(1),
@@ -60,7 +60,7 @@ pub(super) fn scale(arguments: &mut Arguments<'_>) -> CommandResult<u64> {
     }
 }
 
-/// MongoDB shows sizes of a database as doubles.
+/// Divides a size of a database; MongoDB returns it as a double.
 fn scaled(bytes: u64, scale: u64) -> f64 {
     as_double(bytes / scale)
 }

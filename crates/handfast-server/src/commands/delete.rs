@@ -1,4 +1,4 @@
-//! `delete`: statements that remove documents.
+//! `delete`: removes documents.
 
 use bson::raw::RawDocument;
 use handfast_mql::Code;

@@ -1,4 +1,4 @@
-//! `distinct`: the different values of a field.
+//! `distinct`: returns the different values of a field.
 
 use handfast_mql::Code;
 use handfast_store::{Distinct, Explained, Find, Namespace};

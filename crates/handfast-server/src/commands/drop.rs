@@ -30,7 +30,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         Err(error) => return Err(error.into()),
     };
     let mut writer = Writer::new();
-    // What is not there is dropped: so it has been since MongoDB 7.0.
+    // As in MongoDB since 7.0, a collection that does not exist is no error.
     if store.drop_collection(&namespace).await? {
         writer.put("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX)).put("ns", namespace.to_string());
     }

@@ -1,4 +1,4 @@
-//! `dropIndexes`: by name, by names, by key, or all of them.
+//! `dropIndexes`: drops indexes by name, by names, by key, or all of them.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;

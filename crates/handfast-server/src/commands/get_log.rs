@@ -1,4 +1,4 @@
-//! `getLog`: lines that the server keeps. It keeps none: its log goes where its operator sends it.
+//! `getLog`: returns no lines, because the server does not keep its log in memory.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;

@@ -1,4 +1,4 @@
-//! `getParameter`: settings that clients ask for.
+//! `getParameter`: returns settings of the server.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;

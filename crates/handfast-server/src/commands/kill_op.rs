@@ -1,4 +1,4 @@
-//! `killOp`: stops a command that runs.
+//! `killOp`: stops a running command.
 
 use handfast_mql::Code;
 
@@ -31,7 +31,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         call.shared.operations.kill(id);
     }
     let mut writer = Writer::new();
-    // The same answer whether it was still there: it may end by itself at any moment.
+    // The reply does not depend on whether the command was running, because it may end at any moment.
     writer.put("info", "attempting to kill op");
     Ok(writer.into())
 }

@@ -1,8 +1,8 @@
-//! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
-//! is open in them.
+//! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: end sessions, stop their commands, close their cursors and roll back
+//! their transactions.
 //!
-//! With access control `killSessions` ends sessions of the client's own user, as in MongoDB: any user may end those, and
-//! no user ends those of others by it, whatever the roles. The other two end those of any user, and need a role that allows it.
+//! With `--auth`, `killSessions` ends sessions of the client's own user only, as in MongoDB, and needs no role. The other two end those
+//! of any user, and need a role that allows it.
 
 use bson::raw::RawDocument;
 
@@ -55,7 +55,7 @@ pub(crate) const BY_PATTERN: Command = Command {
     run: |call| Box::pin(run_by_pattern(call)),
 };
 
-/// Ends the sessions `[{id: UUID}, ..]`; all, if none is named.
+/// Ends the sessions `[{id: UUID}, ..]`, or all if the list is empty.
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killSessions").finish()?;
     let ids = listed(call, "killSessions")?;
@@ -64,7 +64,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &call.shared.sessions.end_where(|session| is_own(session) && is_named(session))))
 }
 
-/// Ends the sessions of users: `[{user: .., db: ..}, ..]`; of all, if none is named.
+/// Ends the sessions of the users `[{user: .., db: ..}, ..]`, or of all if the list is empty.
 async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killAllSessions").finish()?;
     let named = documents(call, "killAllSessions")?;
@@ -79,7 +79,7 @@ async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &call.shared.sessions.end_where(of_them)))
 }
 
-/// The sessions that a pattern matches: they have all that it names.
+/// A pattern of sessions. A session matches if it has all fields of the pattern.
 struct Pattern {
     id: Option<[u8; 16]>,
     users: Option<Vec<UserId>>,
@@ -119,7 +119,7 @@ async fn run_by_pattern(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &if patterns.is_empty() { sessions.end_all() } else { sessions.end_where(meant) }))
 }
 
-/// The user that `{user: .., db: ..}` names. A user that does not exist has no sessions.
+/// Returns the user that `{user: .., db: ..}` names. A user that does not exist has no sessions.
 async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> CommandResult<Option<UserId>> {
     let mut arguments = Arguments::of_document(path, document)?;
     let (name, database) = (arguments.text("user")?, arguments.text("db")?);

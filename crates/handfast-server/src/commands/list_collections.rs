@@ -1,4 +1,4 @@
-//! `listCollections`: the collections of a database, as a cursor.
+//! `listCollections`: opens a cursor over the collections of a database.
 
 use bson::RawDocumentBuf;
 use handfast_store::CollectionInfo;

@@ -1,4 +1,4 @@
-//! `listDatabases`: the databases that hold a collection, with their sizes.
+//! `listDatabases`: lists the databases that have a collection, with their sizes.
 
 use bson::RawDocumentBuf;
 use handfast_store::Namespace;
@@ -28,7 +28,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("listDatabases");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
-    // Whether it is asked for or not, who may not list all of them sees those with something to see.
+    // A user who may not list all databases always gets those on which the user has a role.
     arguments.ignored(&["authorizedDatabases"])?;
     arguments.finish()?;
     let filter = ListFilter::compile(call.shared, &filter)?;

@@ -1,4 +1,4 @@
-//! `listIndexes`: the indexes of a collection, as a cursor.
+//! `listIndexes`: opens a cursor over the indexes of a collection.
 
 use bson::RawDocumentBuf;
 use handfast_store::{IndexInfo, IndexSpec};

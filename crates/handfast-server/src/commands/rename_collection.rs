@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Into another database the documents are read here and written there.
+/// Visits both collections. A rename to another database reads the documents of one and writes them to the other.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let from = request.subject.as_str().unwrap_or_default();
     let to = request.body.get_str("to").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `serverStatus`: what the server counts.
+//! `serverStatus`: returns the server's counters.
 
 use super::build_info::{MONGODB_VERSION, VERSION};
 use super::{Access, Call, Command, Properties};
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
-    // Each further field switches a section on or off: all sections are always there.
+    // Each field would switch a section on or off; the reply always has all sections.
     let shared = call.shared;
     let metrics = &shared.metrics;
     let uptime = shared.uptime();

@@ -192,8 +192,8 @@ async fn a_sort_by_natural_order_goes_forwards_or_backwards() {
         (rawdoc! { "a": 1, "$natural": 1 }, rawdoc! {}, "Cannot include '$natural' in compound sort"),
         (rawdoc! { "$natural": 2 }, rawdoc! {}, "value other than -1 or 1"),
         (rawdoc! { "$natural": "x" }, rawdoc! {}, "value other than -1 or 1"),
-        (rawdoc! { "$natural": 1 }, rawdoc! { "$natural": -1 }, "goes with no hint, or with the same one"),
-        (rawdoc! { "$natural": 1 }, rawdoc! { "_id": 1 }, "goes with no hint, or with the same one"),
+        (rawdoc! { "$natural": 1 }, rawdoc! { "$natural": -1 }, "needs the same hint or none"),
+        (rawdoc! { "$natural": 1 }, rawdoc! { "_id": 1 }, "needs the same hint or none"),
     ] {
         check_refused(&mut client, find(sort, hint), 2, expected).await;
     }

@@ -1,4 +1,4 @@
-//! `update`: statements that change documents.
+//! `update`: changes documents.
 
 use bson::raw::RawDocument;
 use handfast_store::{Explained, Find, Update, UpdateStatement};
