@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::testing::{Look, TestServer, batch, cursor_id, error_of, insert, labels, numbered, with_number};
 
 #[test]
-fn modes_say_when_it_is_entered() {
+fn a_mode_decides_when_the_point_is_entered() {
     fn entered(mut mode: Mode) -> Vec<bool> {
         let step = |_| {
             let (entered, next) = mode.step();
@@ -24,7 +24,7 @@ fn modes_say_when_it_is_entered() {
 }
 
 #[test]
-fn a_mode_is_one_of_four() {
+fn the_four_modes_are_read_and_others_refused() {
     let read = |value: &RawDocument| Mode::read(value.get("mode").unwrap().unwrap());
     let check = |value: &RawDocument, expected| assert_eq!(read(value).unwrap(), expected);
     check(&rawdoc! { "mode": "off" }, Mode::Off);

@@ -56,7 +56,7 @@ fn ping() -> bson::RawDocumentBuf {
 }
 
 #[tokio::test]
-async fn tcp_from_bind_to_shutdown() {
+async fn a_tcp_server_serves_until_its_shutdown() {
     let server = server(&any_port(), Options::default()).await;
     let address = server.addresses()[0].clone();
     let handle = server.shutdown_handle();
@@ -73,7 +73,7 @@ async fn tcp_from_bind_to_shutdown() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_comes_and_goes() {
+async fn the_file_of_a_unix_socket_is_removed_with_its_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db.sock");
     let server = server(&Address::Unix(path.clone()), Options::default()).await;
@@ -87,7 +87,7 @@ async fn a_unix_socket_comes_and_goes() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn a_connection_beyond_the_limit_gets_an_error() {
     let connections = ConnectionLimits { open_max: 2, ..ConnectionLimits::default() };
     let server = server(&any_port(), Options { connections, ..Options::default() }).await;
     let address = server.addresses()[0].clone();
@@ -118,7 +118,7 @@ async fn one_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_outlasts_the_grace_period_is_cut_off() {
+async fn commands_that_outlast_the_grace_period_are_aborted() {
     let store = Arc::new(TinyStore::default());
     *lock(&store.delay) = Duration::from_secs(1_000);
     let options = Options { shutdown_grace: Duration::from_millis(50), ..Options::default() };

@@ -99,7 +99,7 @@ async fn a_repeated_batch_applies_only_the_statements_that_are_missing() {
 }
 
 #[tokio::test]
-async fn a_batch_may_have_more_statements_than_a_page_of_the_records() {
+async fn a_large_batch_is_applied_once() {
     for mut server in TestServer::over_each_engine() {
         let mut body = rawdoc! { "insert": "c", "ordered": false };
         body = with_number(body, 1);
