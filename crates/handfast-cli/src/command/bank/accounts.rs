@@ -14,7 +14,7 @@ use super::attempts::Attempts;
 use super::lost_answers::CommitOutcome;
 use super::mechanism::Mechanism;
 use super::open_transaction::OpenTransaction;
-use super::record::Recorder;
+use super::record::{Recorder, read, write};
 use super::server_side::{ServerSide, ServerTransaction};
 
 /// How often an audit is begun, or an outcome asked for, until there is an answer: half of the answers may get lost.
@@ -338,12 +338,4 @@ impl Account {
     fn write(&self) -> MicroOp {
         write(self.number, self.mark, Some(self.balance))
     }
-}
-
-pub(super) fn read(number: u32, seen: ReadValue, amount: Option<i64>) -> MicroOp {
-    MicroOp::Read { key: Name::Number(i64::from(number)), seen, amount }
-}
-
-pub(super) fn write(number: u32, mark: i64, amount: Option<i64>) -> MicroOp {
-    MicroOp::Write { key: Name::Number(i64::from(number)), value: Name::Number(mark), amount }
 }

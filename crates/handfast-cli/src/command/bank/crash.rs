@@ -44,10 +44,17 @@ pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: S
     let opened = OpenedBank::open(run, location, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
     let outcomes = opened.outcomes();
-    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).reporting_to_parent(Arc::clone(&outcomes)));
-    let first = i64::from(first) * PROCESSES;
-    let accounts = Accounts::new(run.accounts, location.store_count())?;
-    let workers = Workers::new(run, accounts, opened.mechanism.clone(), recorder, outcomes, sources, first)?;
+    let counter = Arc::clone(&outcomes);
+    let recorder = recorder.marks_above(i64::from(first) * MARKS).reporting_to_parent(move || counter.lost_answers());
+    let workers = Workers {
+        run: run.clone(),
+        accounts: Accounts::new(run.accounts, location.store_count())?,
+        mechanism: opened.mechanism.clone(),
+        recorder: Arc::new(recorder),
+        outcomes,
+        sources,
+        first: i64::from(first) * PROCESSES,
+    };
     let ended = async {
         let mut nothing = [0];
         // An error means the same: the parent is gone.

@@ -289,16 +289,15 @@ async fn work_here(
     let opened = OpenedBank::open(run, location, sources).await?;
     let began = sources.clock.elapsed();
     let outcomes = opened.outcomes();
-    let accounts = Accounts::new(run.accounts, location.store_count())?;
-    let workers = Workers::new(
-        run,
-        accounts,
-        opened.mechanism.clone(),
-        Arc::clone(recorder),
-        Arc::clone(&outcomes),
-        sources.clone(),
-        1,
-    )?;
+    let workers = Workers {
+        run: run.clone(),
+        accounts: Accounts::new(run.accounts, location.store_count())?,
+        mechanism: opened.mechanism.clone(),
+        recorder: Arc::clone(recorder),
+        outcomes: Arc::clone(&outcomes),
+        sources: sources.clone(),
+        first: 1,
+    };
     let progress = Arc::clone(progress);
     let committed = workers.run(run.transfers, move |took| progress.transferred(took)).await?;
     let took = sources.clock.elapsed().saturating_sub(began);

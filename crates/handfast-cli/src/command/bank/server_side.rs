@@ -19,7 +19,7 @@ use handfast_mongodb::{Session, SessionClient, TransactionError};
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Random, SeededRandom};
 
-use super::mechanism::Tally;
+use super::lost_answers::Tally;
 use super::record::{Recorder, SideMessage};
 use crate::configuration::ConnectionString;
 

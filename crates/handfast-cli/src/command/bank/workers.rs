@@ -10,8 +10,8 @@ use handfast_txn::TransactionOptions;
 use tokio::task::JoinSet;
 
 use super::accounts::{Accounts, Transferred};
-use super::lost_answers::{CommitOutcome, OutcomeCounter};
-use super::mechanism::Mechanism;
+use super::lost_answers::CommitOutcome;
+use super::mechanism::{Mechanism, OutcomeCounter};
 use super::record::Recorder;
 use super::{MoneyTransfer, Run};
 
@@ -28,31 +28,19 @@ type OnTransfer = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// The workers of this process.
 pub(super) struct Workers {
-    run: Run,
-    accounts: Accounts,
-    mechanism: Mechanism,
-    recorder: Arc<Recorder>,
-    outcomes: Arc<OutcomeCounter>,
-    sources: Sources,
-    /// The number of the first one in the history.
-    first: i64,
+    pub(super) run: Run,
+    pub(super) accounts: Accounts,
+    pub(super) mechanism: Mechanism,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) outcomes: Arc<OutcomeCounter>,
+    pub(super) sources: Sources,
+    /// The number of the first worker in the history.
+    pub(super) first: i64,
 }
 
 impl Workers {
-    pub(super) fn new(
-        run: &Run,
-        accounts: Accounts,
-        mechanism: Mechanism,
-        recorder: Arc<Recorder>,
-        outcomes: Arc<OutcomeCounter>,
-        sources: Sources,
-        first: i64,
-    ) -> Result<Self> {
-        Ok(Workers { run: run.clone(), accounts, mechanism, recorder, outcomes, sources, first })
-    }
-
-    /// Makes so many transfers, all workers together, and calls `on_transfer` after each with the time from its first attempt on.
-    /// Returns how many have certainly committed.
+    /// Makes this number of transfers with all workers together, and calls `on_transfer` after each with the time since its first
+    /// attempt. Returns how many have certainly committed.
     pub(super) async fn run(
         self,
         transfers: u64,

@@ -42,7 +42,6 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Adds a round.
     pub(crate) fn push(&mut self, round: Round) {
         self.rounds.push(round);
     }
@@ -75,6 +74,27 @@ impl Series {
         }
         Duration::from_nanos(all.map_or(0, |histogram| histogram.value_at_quantile(quantile)))
     }
+}
+
+/// The rounds of a case and of its baseline.
+#[derive(Default)]
+pub(crate) struct Turns {
+    pub(crate) subject: Series,
+    pub(crate) baseline: Series,
+}
+
+/// Measures the baseline and the subject in turns. Both get the number of the round.
+pub(crate) async fn in_turns(
+    rounds: usize,
+    mut baseline: impl AsyncFnMut(u64) -> Result<Round>,
+    mut subject: impl AsyncFnMut(u64) -> Result<Round>,
+) -> Result<Turns> {
+    let mut turns = Turns::default();
+    for turn in 0..rounds as u64 {
+        turns.baseline.push(baseline(turn).await?);
+        turns.subject.push(subject(turn).await?);
+    }
+    Ok(turns)
 }
 
 /// Runs `operation(task, step)` from `tasks` tasks, each one after the other, until `duration` is over.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::measure::Series;
+use super::measure::Turns;
 
 /// One comparison: a subject against its baseline, measured in turns in the same run.
 #[derive(Serialize)]
@@ -40,14 +40,9 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares two series.
-    pub(crate) fn new(
-        case: &str,
-        subject: &Series,
-        baseline_name: &str,
-        baseline: &Series,
-        promised: Option<f64>,
-    ) -> Self {
+    /// Compares a case with its baseline.
+    pub(crate) fn new(case: &str, baseline_name: &str, turns: &Turns, promised: Option<f64>) -> Self {
+        let Turns { subject, baseline } = turns;
         let (rate, baseline_rate) = (subject.rate(), baseline.rate());
         let ratio = if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 };
         Comparison {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -74,12 +75,12 @@ impl Books {
     pub(super) async fn abandon(
         &self,
         account: &Id,
-        (first, last): (i64, Option<i64>),
+        places: RangeInclusive<i64>,
         reason: &str,
         console: Console,
     ) -> Result<Exit> {
-        let last = last.unwrap_or(first);
-        let abandoned = self.open().await?.abandon(account.0.clone(), first..=last, reason).await?;
+        let (first, last) = (*places.start(), *places.end());
+        let abandoned = self.open().await?.abandon(account.0.clone(), places, reason).await?;
         let places = if first == last { format!("place {first}") } else { format!("places {first} to {last}") };
         let text = || {
             let account = shown(&account.0);

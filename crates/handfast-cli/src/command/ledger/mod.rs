@@ -55,7 +55,7 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
         LedgerArguments::Rebuild { accounts, .. } => books.rebuild(accounts, console).await,
         LedgerArguments::Restore { file, ids, .. } => books.restore(file, ids, console).await,
         LedgerArguments::Abandon { account, first, last, reason, .. } => {
-            books.abandon(account, (*first, *last), reason, console).await
+            books.abandon(account, *first..=last.unwrap_or(*first), reason, console).await
         }
         LedgerArguments::Export { format, to, .. } => books.export(*format, to.as_deref(), console).await,
     }

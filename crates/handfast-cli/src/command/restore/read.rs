@@ -61,19 +61,26 @@ pub(crate) async fn read_dump(
     restored: &mut RestoreProgress,
     progress: &ProgressBar,
 ) -> Result<Outcome> {
-    let mut totals = Totals::default();
-    let mut refused = Refused::default();
     restored.begin(sources.len());
+    let outcome = Outcome { totals: Totals::default(), refused: Refused::default() };
+    let mut restore = Restore { store, drop_first, restored, progress, outcome };
     for source in sources {
         progress.set_message(source.namespace.to_string());
-        restored.collection(&source.namespace);
-        restore_collection(store, source, drop_first, &mut totals, &mut refused, restored, progress)
-            .await
-            .with_context(|| format!("cannot restore {}", source.namespace))?;
-        restored.collection_is_whole();
+        restore.restored.collection(&source.namespace);
+        restore.collection(source).await.with_context(|| format!("cannot restore {}", source.namespace))?;
+        restore.restored.collection_is_whole();
     }
     store.flush().await?;
-    Ok(Outcome { totals, refused })
+    Ok(restore.outcome)
+}
+
+/// A restore that is under way.
+struct Restore<'a> {
+    store: &'a dyn DocumentStore,
+    drop_first: bool,
+    restored: &'a mut RestoreProgress,
+    progress: &'a ProgressBar,
+    outcome: Outcome,
 }
 
 /// The outcome of a restore that read all files.
@@ -120,51 +127,46 @@ impl Outcome {
     }
 }
 
-async fn restore_collection(
-    store: &dyn DocumentStore,
-    source: &DumpedCollection,
-    drop_first: bool,
-    totals: &mut Totals,
-    refused: &mut Refused,
-    restored: &mut RestoreProgress,
-    progress: &ProgressBar,
-) -> Result<()> {
-    if drop_first {
-        store.drop_collection(&source.namespace).await?;
-    }
-    store.create_collection(&source.namespace, CollectionOptions::default()).await?;
-    // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
-    let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
-    if !indexes.is_empty() {
-        store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
-    }
-    let mut reader = Reader::open(&source.documents)?;
-    let are_tickets = source.namespace == Ticket::namespace()?;
-    loop {
-        let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
-        if batch.is_empty() {
-            break;
+impl Restore<'_> {
+    async fn collection(&mut self, source: &DumpedCollection) -> Result<()> {
+        let store = self.store;
+        if self.drop_first {
+            store.drop_collection(&source.namespace).await?;
         }
-        let bytes = batch.iter().map(|document| document.as_bytes().len() as u64).sum();
-        let records = if are_tickets { batch.clone() } else { Vec::new() };
-        // Synced once at the end, instead of once a batch.
-        let insert =
-            Insert { ordered: false, durability: Durability::Memory, ..Insert::new(source.namespace.clone(), batch) };
-        restored.batch();
-        let outcome = store.insert(insert).await?;
-        count(totals, progress, outcome.inserted, bytes);
-        restored.documents(outcome.inserted);
-        let errors = if are_tickets {
-            session_records::replace_older(store, &records, outcome.errors).await?
-        } else {
-            outcome.errors
-        };
-        refused.add(&source.namespace, &errors);
-        tokio::task::yield_now().await;
+        store.create_collection(&source.namespace, CollectionOptions::default()).await?;
+        // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
+        let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
+        if !indexes.is_empty() {
+            store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
+        }
+        let mut reader = Reader::open(&source.documents)?;
+        let are_tickets = source.namespace == Ticket::namespace()?;
+        loop {
+            let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
+            if batch.is_empty() {
+                break;
+            }
+            let bytes = batch.iter().map(|document| document.as_bytes().len() as u64).sum();
+            let records = if are_tickets { batch.clone() } else { Vec::new() };
+            // Synced once at the end, instead of once a batch.
+            let durability = Durability::Memory;
+            let insert = Insert { ordered: false, durability, ..Insert::new(source.namespace.clone(), batch) };
+            self.restored.batch();
+            let inserted = store.insert(insert).await?;
+            count(&mut self.outcome.totals, self.progress, inserted.inserted, bytes);
+            self.restored.documents(inserted.inserted);
+            let errors = if are_tickets {
+                session_records::replace_older(store, &records, inserted.errors).await?
+            } else {
+                inserted.errors
+            };
+            self.outcome.refused.add(&source.namespace, &errors);
+            tokio::task::yield_now().await;
+        }
+        self.outcome.totals.collections += 1;
+        self.outcome.totals.indexes += store.list_indexes(&source.namespace).await?.len() as u64;
+        Ok(())
     }
-    totals.collections += 1;
-    totals.indexes += store.list_indexes(&source.namespace).await?.len() as u64;
-    Ok(())
 }
 
 impl Refused {

@@ -59,24 +59,6 @@ impl Name {
     }
 }
 
-/// Returns whether a store takes two ids of accounts for equal: it compares numbers by value.
-pub(super) fn is_same_account(one: &Bson, other: &Bson) -> bool {
-    match (whole(one), whole(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
-    }
-}
-
-fn whole(id: &Bson) -> Option<i64> {
-    match id {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        // Shells write whole numbers so.
-        Bson::Double(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
-        _ => None,
-    }
-}
-
 /// Names rows.
 pub(super) struct Names {
     batch: Option<String>,

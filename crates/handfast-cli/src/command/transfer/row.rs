@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::arguments::AccountIdType;
 use super::cells;
-use super::name::is_same_account;
 use crate::exit::Usage;
 use crate::flags::Renamed;
 use crate::id::shown;
@@ -203,5 +202,23 @@ fn check_id(id: Option<&Bson>, name: &str) -> Result<(), String> {
         Some(Bson::String(text)) if text.len() <= ID_BYTES_MAX => Ok(()),
         Some(Bson::String(_)) => Err(format!("{name} is longer than {ID_BYTES_MAX} bytes")),
         Some(other) => Err(format!("{name} is {}, not a text, a whole number, an ObjectId or binary", shown(other))),
+    }
+}
+
+/// Returns whether a store takes two ids of accounts for equal: it compares numbers by value.
+pub(super) fn is_same_account(one: &Bson, other: &Bson) -> bool {
+    match (whole(one), whole(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+fn whole(id: &Bson) -> Option<i64> {
+    match id {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        // Shells write whole numbers so.
+        Bson::Double(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
+        _ => None,
     }
 }

@@ -156,7 +156,7 @@ fn an_id_is_the_text_that_it_reads_as() {
         assert_eq!(name.id(), &Bson::from(text));
         for value in values {
             assert_eq!(Name::new(value.clone()), name, "{value}");
-            let is_found = name.recorded().iter().any(|recorded| name::is_same_account(recorded, &value));
+            let is_found = name.recorded().iter().any(|recorded| row::is_same_account(recorded, &value));
             assert!(is_found && name.recorded()[0] == *name.id(), "{value}: {name:?}");
         }
     }
@@ -170,7 +170,7 @@ fn an_id_is_the_text_that_it_reads_as() {
 
 #[test]
 fn accounts_are_one_as_the_store_compares_them() {
-    let same = name::is_same_account;
+    let same = row::is_same_account;
     assert!(same(&Bson::Int32(1), &Bson::Int64(1)) && same(&Bson::Double(1.0), &Bson::Int32(1)));
     assert!(
         same(&"1".into(), &"1".into())

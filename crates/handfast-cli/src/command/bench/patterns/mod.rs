@@ -25,7 +25,7 @@ use handfast_store::{DocumentStore, Find, Insert, Sources, StoreExt};
 use handfast_txn::Database;
 
 use self::methods::{Method, Methods, Payees, namespace};
-use super::measure::{Round, Series, round};
+use super::measure::{Round, in_turns, round};
 use super::report::Comparison;
 use super::store::Plan;
 
@@ -109,17 +109,17 @@ impl<'a> Bench<'a> {
     }
 
     async fn compare(&self, clients: usize, subject: &Method, baseline: &Method) -> Result<Comparison> {
-        let (mut of_subject, mut of_baseline, mut operations, mut done) = (Series::default(), Series::default(), 0, 0);
-        for _ in 0..self.plan.rounds {
-            of_baseline.push(self.measured(clients, baseline).await?);
+        let (mut operations, mut done) = (0, 0);
+        let counted = async |_| {
             let before = self.operations();
             let measured = self.with_committer(clients, subject).await?;
             operations += self.operations() - before;
             done += measured.operations;
-            of_subject.push(measured);
-        }
+            Ok(measured)
+        };
+        let turns = in_turns(self.plan.rounds, async |_| self.measured(clients, baseline).await, counted).await?;
         let name = format!("{}, {clients} clients", subject.name());
-        let comparison = Comparison::new(&name, &of_subject, baseline.name(), &of_baseline, None);
+        let comparison = Comparison::new(&name, baseline.name(), &turns, None);
         Ok(comparison.with_note(match subject {
             // Its operations reach the engine in batches, which the store does not count.
             Method::TransactionTransfer(..) => String::new(),

@@ -15,8 +15,9 @@ use handfast_store::{Error as StoreError, ErrorClass, Namespace, StoreExt};
 use handfast_txn::{Database, Error, Transaction};
 
 use super::{NamedRow, RowOutcome};
-use crate::command::transfer::name::{Name, is_same_account};
+use crate::command::transfer::name::Name;
 use crate::command::transfer::row::Row;
+use crate::command::transfer::row::is_same_account;
 use crate::id::shown;
 
 /// Attempts for a chunk whose outcome is unknown, or that lost against other transactions.

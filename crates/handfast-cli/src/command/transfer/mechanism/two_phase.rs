@@ -9,7 +9,7 @@ use handfast_patterns::two_phase::{Accounts, Outcome, ParticipantDocument, Plan,
 
 use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{NamedRow, RowOutcome};
-use crate::command::transfer::name::is_same_account;
+use crate::command::transfer::row::is_same_account;
 
 /// How often, and how long, to wait for another process that finishes a transaction.
 const LOOKS_MAX: u32 = 50;
