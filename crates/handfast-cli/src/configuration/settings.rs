@@ -159,11 +159,11 @@ fn is_host_and_port(text: &str) -> bool {
 impl Settings {
     /// Checks each value by itself; it is called with one value over the defaults.
     pub(super) fn check(&self) -> Result<(), String> {
-        /// With less, the engine would spend its time on flushing.
+        /// The engine would spend its time on flushing with less.
         const ENGINE_BYTES_MIN: Bytes = Bytes(1 << 20);
         /// A sort of some small documents must be possible.
         const SORT_BYTES_MIN: Bytes = Bytes(64 << 10);
-        /// One message of the largest size must fit.
+        /// A message of the largest size must fit.
         const MESSAGE_BYTES_MIN: Bytes = Bytes(48 << 20);
 
         for (value, least) in [

@@ -99,7 +99,7 @@ impl fmt::Display for Stores {
     }
 }
 
-/// Which documents are in which of several stores.
+/// The assignment of collections to several stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Routes(pub(crate) Vec<Route>);
 
@@ -115,7 +115,7 @@ impl fmt::Display for Routes {
     }
 }
 
-/// One text with several parts, or a list of texts.
+/// A text with several parts, or a list of texts.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text is expected, or a list of texts")]
 enum Texts {
