@@ -85,7 +85,7 @@ impl Stores {
         self.0.iter().try_for_each(|store| store.uri.check())?;
         match self.0.iter().find(|store| store.name.is_none()) {
             Some(nameless) if self.0.len() > 1 => {
-                Err(format!("of several stores each needs a name: NAME={}", nameless.uri))
+                Err(format!("several stores need a name each: NAME={}", nameless.uri))
             }
             _ => Ok(()),
         }

@@ -144,7 +144,7 @@ fn mistakes_name_their_key_and_source() {
     check("durability", "none", "unknown variant `none`, expected `journaled` or `memory`");
     check("topology", "cluster", "unknown variant `cluster`, expected one of `standalone`, `replica-set`, `mongos`");
     check("log-level", "loud", "unknown variant `loud`");
-    check("max-connections", "0", "at least 1 is needed");
+    check("max-connections", "0", "must be at least 1");
     check("max-connections", "-1", "invalid value: integer `-1`");
     check("max-connections", "many", "expected");
     check("auth", "maybe", "expected");

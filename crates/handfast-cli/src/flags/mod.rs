@@ -101,7 +101,7 @@ impl FromStr for Renamed {
             Some((default, name)) if !default.is_empty() && !name.is_empty() && !name.starts_with('$') => {
                 Ok(Renamed { default: default.to_owned(), name: name.to_owned() })
             }
-            _ => Err(format!("a name and another one are expected, such as state=status, not '{text}'")),
+            _ => Err(format!("expected DEFAULT=NAME, such as state=status, not '{text}'")),
         }
     }
 }

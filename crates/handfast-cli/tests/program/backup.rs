@@ -183,9 +183,12 @@ fn with_logins_it_takes_root() -> Result<()> {
     for (login, expected) in [
         (
             "",
-            "requires authentication; the server asks for a login: USER:PASSWORD@ in the connection string (HANDFAST_URI)",
+            "requires authentication; the server requires a login: add USER:PASSWORD@ to the connection string (HANDFAST_URI)",
         ),
-        ("admin:wrong-secret@", "; wrong user or password, or the user is of another database (authSource)"),
+        (
+            "admin:wrong-secret@",
+            "; the user or the password is wrong, or the user belongs to another database (authSource)",
+        ),
         ("operator:secret@", "not authorized on admin"),
     ] {
         let output = handfast(&scratch, &["backup", "--uri", &uri(login)?, "monday"]).output()?;

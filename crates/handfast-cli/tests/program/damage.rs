@@ -54,7 +54,7 @@ fn damage(file: &Path, hundredths: usize) -> Result<()> {
     Ok(std::fs::write(file, bytes)?)
 }
 
-/// How many documents were dumped.
+/// Returns the number of dumped documents.
 fn dumped(scratch: &Scratch) -> Result<u64> {
     let dumped = std::fs::read(scratch.path("dump/shop/orders.bson"))?;
     let (mut documents, mut rest) = (0, &dumped[..]);
@@ -226,7 +226,7 @@ fn whoever_asks_about_a_lost_format_file_is_not_sent_in_a_circle() -> Result<()>
     let dump = handfast(&scratch, &["dump", "--data", "data", "--to", "dump"]).output()?;
     assert_one_line(&dump, 3, "the file FORMAT is missing; run `handfast check");
     let (code, said) = check(&[])?;
-    assert!(code == Some(3) && said.contains("to do: --repair writes FORMAT anew"), "{said}");
+    assert!(code == Some(3) && said.contains("to do: --repair writes FORMAT again"), "{said}");
     let (code, said) = check(&["--repair"])?;
     assert!(code == Some(3) && said.contains("repaired: wrote the file FORMAT anew"), "{said}");
     assert_eq!(check(&[])?.0, Some(0));
@@ -270,7 +270,7 @@ fn a_directory_that_cannot_be_written_to_is_one_line_that_says_what_to_do() -> R
     for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
         let output = read_only(&scratch, &[arguments, &["--data", "data"]].concat())?.output()?;
         assert_one_line(&output, 1, "the directory data cannot be written to (");
-        assert_one_line(&output, 1, "; copy it to where this user may write, and name the copy with --data");
+        assert_one_line(&output, 1, "; copy it to a place where this user may write, and name the copy with --data");
         assert!(!scratch.path("t").exists());
     }
     Ok(())

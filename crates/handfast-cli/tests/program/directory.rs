@@ -40,7 +40,7 @@ fn report(scratch: &Scratch, arguments: &[&str]) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What the server says of a directory: all documents and the indexes' names.
+/// Returns all documents and the names of all indexes of a directory, as a server shows them.
 fn content(scratch: &Scratch, data: &str) -> Result<Vec<Bson>> {
     let mut serve = serve(scratch, data)?;
     let mut all = Vec::new();
@@ -116,7 +116,7 @@ fn what_is_dumped_is_restored() -> Result<()> {
 
         // Once more: every document is there already.
         let output = handfast(&scratch, &["restore", "--data", &copy, "--from", &files]).output()?;
-        assert_one_line(&output, 1, "0 documents are in, 3 were refused; the first: shop.");
+        assert_one_line(&output, 1, "restored 0 documents, refused 3; the first: shop.");
         // And with --drop.
         report(&scratch, &["restore", "--data", &copy, "--from", &files, "--drop"])?;
         assert_eq!(content(&scratch, &copy)?, expected, "{format}");

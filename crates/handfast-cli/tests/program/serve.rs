@@ -120,7 +120,7 @@ fn an_address_that_others_reach_needs_a_word() -> Result<()> {
 fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
     let scratch = Scratch::new("address")?;
     let output = handfast(&scratch, &["serve", "--listen", "nonsense"]).output()?;
-    assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is no address");
+    assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is not an address");
     Ok(())
 }
 

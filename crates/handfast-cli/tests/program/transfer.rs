@@ -19,9 +19,9 @@ use crate::support::{Scratch, Serve, assert_one_line, handfast, signal};
 const KILLS_MAX: u32 = 150;
 
 const ACCOUNTS: i64 = 10;
-/// What a run has to say comes sooner, even on a busy machine.
+/// The time that a run gets to print a line, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What each account has at first.
+/// The first balance of each account.
 const BALANCE: i64 = 100_000;
 
 fn place(collection: &str) -> Result<Namespace> {
@@ -49,7 +49,7 @@ async fn bank(name: &str) -> Result<Scratch> {
     Ok(scratch)
 }
 
-/// The same as accounts of a ledger, whose money is from `cash`.
+/// Creates the same accounts in a ledger, with money from `cash`.
 async fn ledger(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, sources) = open(&scratch).await?;
@@ -78,7 +78,7 @@ fn write_rows(scratch: &Scratch, rows: i64) -> Result<()> {
     Ok(std::fs::write(scratch.path("rows.csv"), text)?)
 }
 
-/// What the accounts have when rows 0 to `rows` are applied once each.
+/// Returns the balances after rows 0 to `rows` are applied once each.
 fn expected(rows: i64) -> Vec<i64> {
     let mut balances = vec![BALANCE; ACCOUNTS as usize];
     for (from, to, amount) in (0..rows).map(transfer) {
@@ -228,9 +228,9 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (6, "account a0 has 99995, and 100001 are to be paid"),
         (7, "the line is not UTF-8, from byte 4 on"),
         (8, "the line is longer than 65536 bytes"),
-        (9, "a quote is not closed in its line"),
+        (9, "a quoted cell does not end in its line"),
         (10, "the id \"1\" was used by a transfer of something else"),
-        (11, "it has no id: give it one, or the whole file a name with --batch"),
+        (11, "the row has no id: add one, or name the whole file with --batch"),
     ];
     for mechanism in ["transaction", "two-phase"] {
         // The second mechanism has names of its own.
@@ -348,8 +348,8 @@ async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result
         let input = std::fs::File::open(scratch.path("rows.jsonl"))?;
         Ok(handfast(&scratch, &[&fixed[..], more].concat()).stdin(input).output()?)
     };
-    assert_one_line(&run(&[])?, 2, "--mechanism has to be said with --store");
-    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl has to be said");
+    assert_one_line(&run(&[])?, 2, "--store needs --mechanism");
+    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl is missing");
     // The server's own clients would not see what locks such a transaction holds.
     let refused = run(&["--mechanism", "transaction", "--format", "jsonl"])?;
     assert_one_line(&refused, 2, "whose own transactions know nothing of those of this command");
@@ -401,10 +401,18 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     let refused = [
         (&["--mechanism", "ledger"][..], 1, "--accounts: there is no collection 'account' in bank"),
         (&["--accounts", "acounts"], 1, "--accounts: there is no collection 'acounts' in bank; there is accounts"),
-        (&["--workers", "4"], 2, "--workers is not for this mechanism"),
-        (&["--mechanism", "two-phase", "--asset", "EUR"], 2, "--asset is not for this mechanism"),
-        (&["--mechanism", "ledger", "--overdraft"], 2, "--overdraft is not for this mechanism"),
-        (&["--rejects", "rows.csv"], 2, "--rejects names the file of the transfers itself"),
+        (&["--workers", "4"], 2, "--workers does not apply to --mechanism transaction: it is for two-phase and ledger"),
+        (
+            &["--mechanism", "two-phase", "--asset", "EUR"],
+            2,
+            "--asset does not apply to --mechanism two-phase: it is for ledger",
+        ),
+        (
+            &["--mechanism", "ledger", "--overdraft"],
+            2,
+            "--overdraft does not apply to --mechanism ledger: it is for transaction and two-phase",
+        ),
+        (&["--rejects", "rows.csv"], 2, "--rejects names the same file as FILE: name another one"),
         (&["--column", "sum=x"], 2, "--column: there is no column 'sum'"),
         (&["--column", "amount=cent"], 1, "rows.csv, line 1: the header has no column 'cent'"),
     ];
@@ -445,7 +453,7 @@ impl Drop for Running {
     }
 }
 
-/// What a run says on standard error, line by line as it comes.
+/// Returns the lines that a run prints to standard error, as they come.
 fn said(stderr: ChildStderr) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {

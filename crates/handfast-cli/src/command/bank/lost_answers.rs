@@ -44,9 +44,9 @@ pub(super) type LossCounter = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Counts of transactions in this process so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Neither committed nor rolled back.
+    /// Transactions that are neither committed nor rolled back.
     pub(super) open: u64,
-    /// Rolled back because of another one.
+    /// Transactions that were rolled back because of another one.
     pub(super) conflicts: u64,
     pub(super) answers_lost: u64,
     /// Commits whose answer was lost, and that were found to be done.

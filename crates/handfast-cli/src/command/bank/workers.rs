@@ -1,4 +1,4 @@
-//! The workers: each makes transfers one after another, and now and then audits all accounts as they were before a transfer.
+//! The workers. Each makes transfers one after another, and regularly audits all accounts as they were before a transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use super::{MoneyTransfer, Run};
 
 /// The largest amount of a transfer.
 const AMOUNT_MAX: u64 = 10;
-/// A worker makes one audit in so many transfers.
+/// The number of transfers for each audit of a worker.
 const AUDIT_EVERY: u64 = 50;
 /// Processes of the history that one process of the program may use: its workers are numbered from the first one, and
 /// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
 
-/// Called after each transfer with its duration.
+/// A function that is called after each transfer with its duration.
 type OnTransfer = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// The workers of this process.
@@ -90,7 +90,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Makes one transfer, in as many attempts as it takes. Returns false if its outcome stays unknown.
+    /// Makes one transfer, in as many attempts as necessary. Returns false if its outcome stays unknown.
     async fn transfer(&self, process: i64, random: &SeededRandom) -> Result<bool> {
         let transfer = MoneyTransfer::random(random, self.run.accounts, AMOUNT_MAX);
         loop {

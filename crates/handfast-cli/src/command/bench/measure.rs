@@ -20,7 +20,7 @@ const LATENCY_DIGITS: u8 = 3;
 pub(crate) struct Round {
     /// Operations done.
     pub(crate) operations: u64,
-    /// How long the round took.
+    /// The duration of the round.
     pub(crate) elapsed: Duration,
     /// The processor time of this program, client and server together.
     pub(crate) processor: Duration,
@@ -97,7 +97,7 @@ pub(crate) async fn in_turns(
     Ok(turns)
 }
 
-/// Runs `operation(task, step)` from `tasks` tasks, each one after the other, until `duration` is over.
+/// Runs `operation(task, step)` in a loop in each of `tasks` tasks, until `duration` is over.
 pub(crate) async fn round<F, O>(clock: Arc<dyn Clock>, tasks: usize, duration: Duration, operation: F) -> Result<Round>
 where
     F: Fn(usize, u64) -> O + Clone + Send + 'static,

@@ -31,7 +31,7 @@ const FEW_TASKS: [usize; 2] = [1, 8];
 const HOT_ACCOUNTS: u64 = 10;
 /// Connections to the server.
 const CONNECTIONS: usize = 16;
-/// With so many clients or more, transfers are promised to be faster than SQLite's.
+/// The number of clients from which transfers are promised to be faster than SQLite's.
 #[cfg(feature = "sqlite")]
 const SQLITE_BEHIND_FROM: usize = 8;
 /// Bytes of the record of an outcome, and of its key: a session's UUID and its field names, a number, a time, the result.

@@ -43,7 +43,7 @@ type Store = Arc<Metered<Arc<dyn DocumentStore>>>;
 
 #[derive(Clone)]
 enum Method {
-    /// One update, to measure a round trip.
+    /// An update, to measure a round trip.
     OneUpdate(Store),
     Unprotected(Store),
     TwoPhase(Arc<TwoPhase>),
@@ -67,10 +67,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Opens the accounts in the collection `handfast_bench.accounts`, which is made anew.
-    ///
-    /// # Errors
-    /// Those of the store; a bench with fewer accounts than are hot.
+    /// Drops the collection `handfast_bench.accounts`, and creates the accounts in it.
     pub(super) async fn open(
         store: Arc<dyn DocumentStore>,
         plan: Plan,

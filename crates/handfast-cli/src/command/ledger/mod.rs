@@ -21,7 +21,6 @@ use crate::flags::LimitFlags;
 use crate::id::{Id, shown as id};
 use crate::listing::{Listing, age};
 
-/// `handfast ledger`.
 pub(super) fn run(arguments: &LedgerArguments) -> Result<Exit> {
     let ledger = arguments.ledger();
     with_collection(&ledger.open, &ledger.collection, |collection, console| execute(collection, arguments, console))
@@ -87,7 +86,7 @@ struct Books {
 }
 
 impl Books {
-    /// Attaches without creating indexes or recording settings.
+    /// Opens the ledger without creating indexes or recording settings.
     async fn attach(&self) -> Result<Ledger> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)

@@ -20,7 +20,7 @@ use crate::command::dump::arguments::Selection;
 use crate::command::dump::layout::{METADATA, Metadata, decode_name};
 use crate::command::dump::{Totals, count};
 use crate::exit::Usage;
-use crate::listing::listed;
+use crate::listing::{counted, listed};
 
 /// Documents inserted at a time: as many as a driver sends, or fewer if they are large.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -44,7 +44,7 @@ pub(crate) struct DumpedCollection {
 struct Refused {
     count: u64,
     first: Option<String>,
-    /// The first was refused as a duplicate of its `_id` or a unique key.
+    /// Whether the first was refused as a duplicate of its `_id` or a unique key.
     first_is_there: bool,
 }
 
@@ -120,7 +120,7 @@ impl Outcome {
                     false => "",
                 };
                 let (is_in, count) = (totals.documents, refused.count);
-                bail!("{is_in} documents are in, {count} were refused; the first: {first}{advice}")
+                bail!("restored {}, refused {count}; the first: {first}{advice}", counted(is_in, "documents"))
             }
             None => Ok(totals),
         }
@@ -219,7 +219,7 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
 }
 
 /// The layout of a dump, for an error.
-const LAYOUT: &str = "in it is a directory for each database, and in that NAME.bson or NAME.json";
+const LAYOUT: &str = "a dump has a directory for each database, with NAME.bson or NAME.json for each collection";
 
 /// Returns the error that there is nothing to restore: a missing name, or no dump.
 fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], collections: &[String]) -> String {
@@ -246,8 +246,8 @@ fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Resul
     let collection = told.map_or_else(|| decode_name(stem), Ok)?;
     ensure!(
         !selection.has_collection(&collection),
-        "{} is there without documents ({stem}.bson or {stem}.json): the dump is not whole; remove the file to restore \
-         the rest",
+        "{} has no documents beside it ({stem}.bson or {stem}.json): the dump is incomplete; remove this file to restore the \
+         rest",
         path.display()
     );
     Ok(())
@@ -273,7 +273,7 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn name_of(path: &Path) -> Result<&str> {
-    path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{} is no name in UTF-8", path.display()))
+    path.file_name().and_then(|name| name.to_str()).with_context(|| format!("the name {} is not UTF-8", path.display()))
 }
 
 /// Reads the documents of a file.
@@ -326,7 +326,10 @@ fn read_bson(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     let mut head = [0; 4];
     file.read_exact(&mut head).context("the file ends within a document")?;
     let length = usize::try_from(i32::from_le_bytes(head)).unwrap_or(0);
-    ensure!((5..=DOCUMENT_BYTES_MAX).contains(&length), "a document of {length} bytes: this is no BSON, or too long");
+    ensure!(
+        (5..=DOCUMENT_BYTES_MAX).contains(&length),
+        "a document of {length} bytes: the file is not BSON, or the document is too long"
+    );
     let mut bytes = vec![0; length];
     bytes[..4].copy_from_slice(&head);
     file.read_exact(&mut bytes[4..]).context("the file ends within a document")?;
@@ -346,7 +349,7 @@ fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
         }
         // The parser refuses nesting beyond 128 by itself.
         let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| in_line(&error))?;
-        let Bson::Document(document) = Bson::try_from(value)? else { bail!("a line is no object") };
+        let Bson::Document(document) = Bson::try_from(value)? else { bail!("a line is not a JSON object") };
         return checked(RawDocumentBuf::try_from(&document)?.into_bytes()).map(Some);
     }
 }

@@ -82,3 +82,14 @@ pub(crate) enum TransferMechanism {
     /// An entry of a ledger
     Ledger,
 }
+
+impl TransferMechanism {
+    /// Returns the name that the flag uses.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TransferMechanism::Transaction => "transaction",
+            TransferMechanism::TwoPhase => "two-phase",
+            TransferMechanism::Ledger => "ledger",
+        }
+    }
+}

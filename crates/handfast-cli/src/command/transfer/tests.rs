@@ -109,7 +109,7 @@ fn rows_of_json() {
     assert!(matches!(row.id, Some(Bson::ObjectId(_))));
     let bad = [
         ("{", "it is no JSON"),
-        ("[1]", "it is no JSON object"),
+        ("[1]", "it is not a JSON object"),
         (r#"{"from": 1, "to": 2}"#, "amount is missing"),
         (r#"{"from": 1, "amount": 2}"#, "to is missing"),
         (r#"{"from": null, "to": 2, "amount": 2}"#, "from is missing"),

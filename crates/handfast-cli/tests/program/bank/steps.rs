@@ -57,7 +57,7 @@ fn what_has_no_meaning_without_transactions_is_refused() -> Result<()> {
     let scratch = Scratch::new("bank-steps-refused")?;
     for flag in ["--isolation=serializable", "--history=run.jsonl", "--sole-writer"] {
         let output = handfast(&scratch, &["bank", "--mechanism", "ledger", "--store", "mongodb://a", flag]).output()?;
-        assert_one_line(&output, 2, "is not for --mechanism ledger");
+        assert_one_line(&output, 2, "does not apply to --mechanism ledger");
     }
     let output = handfast(&scratch, &["bank", "--processes", "2"]).output()?;
     assert_one_line(&output, 2, "--processes: a data directory belongs to one");

@@ -78,7 +78,7 @@ async fn a_copy_that_nobody_knows_to_differ_is_exit_code_3_until_it_is_repaired(
     .await
 }
 
-/// What an expression says is computed by the command as by the application.
+/// The command computes the value of an expression like the application.
 #[tokio::test]
 async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     Ground::each("sync-computed", async |ground| {
@@ -120,7 +120,7 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
 }).await
 }
 
-/// Who only looks needs not know how a function computes, nor all that becomes of copies.
+/// A command that only reads needs neither the functions nor all rules of the application.
 #[tokio::test]
 async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Result<()> {
     Ground::each("sync-functions", async |ground| {
@@ -185,7 +185,8 @@ async fn signatures(ground: &Ground) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What the application has said of its links is kept beside the main documents: who sweeps need not say it, and cannot say otherwise.
+/// The declared links are recorded beside the main documents: a sweep needs no flags, and refuses flags that contradict the
+/// record.
 #[tokio::test]
 async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
     Ground::each("sync-declared", async |ground| {
@@ -304,7 +305,7 @@ async fn links_are_read_in_two_forms() -> Result<()> {
     .await
 }
 
-/// What is declared is refused like what is said, if documents have copies and nothing that they come from.
+/// Declared links are refused like those of flags if the documents lack the main fields.
 #[tokio::test]
 async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written() -> Result<()> {
     Ground::each("sync-declared-nowhere", async |ground| {
@@ -354,7 +355,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
     .await
 }
 
-/// One user cannot be read, and a comment of another one differs.
+/// A user cannot be read, and a comment of another user differs.
 #[tokio::test]
 async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
     Ground::each("sync-odd", async |ground| {
@@ -379,7 +380,7 @@ async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
         let unreadable = "unreadable".to_owned();
         assert_eq!(whys()?, (Some(3), vec!["different".to_owned(), unreadable.clone(), unreadable.clone()]));
         let shown = String::from_utf8(output(&ground, &arguments(&["verify"]))?.stdout)?;
-        assert!(shown.contains("2 copies cannot be compared") && shown.contains("1 copies differ"), "{shown}");
+        assert!(shown.contains("2 copies cannot be compared") && shown.contains("1 copy differs"), "{shown}");
         let (lines, code) = json(&ground, &arguments(&["repair"]))?;
         assert_eq!((code, &lines[0]["done"], &lines[0]["failed"]), (Some(3), &json!(1), &json!(2)));
         let repaired = output(&ground, &arguments(&["repair"]))?;

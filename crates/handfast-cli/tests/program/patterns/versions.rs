@@ -183,7 +183,7 @@ async fn versions_are_named_tidied_and_forgotten() -> Result<()> {
     .await
 }
 
-/// What the application has recorded need not be said, and cannot be said otherwise.
+/// Recorded settings need no flags, and flags that contradict them are refused.
 #[tokio::test]
 async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
     Ground::each("versions-recorded", async |ground| {

@@ -1,4 +1,4 @@
-//! The measured steps: each with a pattern, and as the bare writes.
+//! The measured steps, each with a pattern and as the bare writes.
 
 use std::sync::Arc;
 
@@ -37,11 +37,11 @@ pub(super) enum Method {
     EntryWrite(Plain),
     OnceIncrement(Arc<ExactlyOnce>),
     TwoStepIncrement(Arc<TwoStep>),
-    /// One update, which must not be repeated.
+    /// An update that must not be repeated.
     Increment(Plain),
     TransactionTransfer(Database, Arc<Namespace>),
     TwoPhaseTransfer(Arc<TwoPhase>, Sources),
-    /// Two updates with nothing around them.
+    /// Two updates without protection.
     TransferWrites(Plain),
 }
 

@@ -1,4 +1,5 @@
-//! `handfast bench patterns`: what the building blocks cost, in operations on the store and against the same writes without them.
+//! `handfast bench patterns`: the cost of the building blocks, in operations on the store and against the same writes without
+//! them.
 //!
 //! ```text
 //! job         enqueue, claim, complete      insert, two updates by _id
@@ -7,8 +8,8 @@
 //! transfer    transaction, two-phase, ledger   two updates by _id, unprotected
 //! ```
 //!
-//! All are on one embedded store, journaled, each in collections of its own. While entries are posted the committer is at work beside, and
-//! what it asks of the store is counted with them.
+//! All are on one embedded store, journaled, each in collections of its own. While entries are posted, the committer runs, too,
+//! and its operations are counted with theirs.
 
 mod methods;
 
@@ -33,7 +34,7 @@ use super::store::Plan;
 const CLIENTS: [usize; 3] = [1, 8, 32];
 /// Documents that are made with one request.
 const CHUNK: usize = 1000;
-/// Between two rounds of the committer.
+/// The time between two rounds of the committer.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// Entries of a round of the committer.
 const COMMIT_BATCH: u32 = 500;
@@ -76,9 +77,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs all cases.
-    ///
-    /// # Errors
-    /// Those of the store; money was lost or made.
     pub(super) async fn run(&self) -> Result<Vec<Comparison>> {
         let Methods { job, job_writes, entry_write, once, two_step, increment, .. } = &self.methods;
         let Methods { ledger, transaction, two_phase, transfer_writes, .. } = &self.methods;
@@ -127,7 +125,7 @@ impl<'a> Bench<'a> {
         }))
     }
 
-    /// Runs a round with the committer beside it; all entries are committed before the next round.
+    /// Runs a round while the committer runs, too; all entries are committed before the next round.
     async fn with_committer(&self, clients: usize, method: &Method) -> Result<Round> {
         let Method::Posting(ledger, _) = method else { return self.measured(clients, method).await };
         let options = RunnerOptions { interval: COMMIT_INTERVAL, batch: COMMIT_BATCH, ..RunnerOptions::default() };

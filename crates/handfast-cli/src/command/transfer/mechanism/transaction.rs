@@ -161,11 +161,11 @@ pub(super) fn no_account(id: &Bson) -> String {
 }
 
 pub(super) fn too_little(id: &Bson, has: i64, needs: i64) -> String {
-    format!("account {} has {has}, and {needs} are to be paid", shown(id))
+    format!("account {} has {has}, and needs {needs}", shown(id))
 }
 
 pub(super) fn taken(name: &Name) -> String {
-    format!("the id {} was used by a transfer of something else", shown(name.id()))
+    format!("the id {} belongs to another transfer, with other accounts or another amount", shown(name.id()))
 }
 
 /// Returns the outcomes of two attempts: rows that the first one applied are found by the second.
