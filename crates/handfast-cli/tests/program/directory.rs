@@ -225,7 +225,7 @@ fn a_directory_in_use_is_one_line() -> Result<()> {
     for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
         let output = handfast(&scratch, arguments).args(["--data", "data"]).output()?;
         assert_one_line(&output, 1, "is in use by");
-        assert_one_line(&output, 1, "of a server that runs, `backup --uri` makes a backup, mongodump a dump");
+        assert_one_line(&output, 1, "on a running server, `backup --uri` makes a backup, mongodump a dump");
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ fn a_dump_makes_the_directories_above_and_removes_what_a_killed_one_left() -> Re
     fs::remove_dir_all(scratch.path("deep/er/out"))?;
     fs::create_dir_all(left.join("shop"))?;
     fs::write(left.join("shop/mine.txt"), "mine")?;
-    assert_one_line(&again()?, 1, "out.unfinished is no dump that was stopped");
+    assert_one_line(&again()?, 1, "out.unfinished is not an interrupted dump");
     fs::rename(left.join("shop/mine.txt"), left.join("shop/mine.bson"))?;
     let held = File::open(&left)?;
     held.lock()?;
@@ -120,7 +120,7 @@ fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
     for (more, code, expected) in [
         (&["--from", "dump", "--database", "shp"][..], 1, "there is no database 'shp'; there is shop"),
         (&["--from", "dump", "--database", "shop", "--collection", "b"], 1, "there is no 'b' in shop; there are a, c"),
-        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: in it is a directory for each database"),
+        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: a dump has a directory for each database"),
         (&["--from", "dump/shop/a.bson"], 2, "dump/shop/a.bson is a file: name the directory that `dump` wrote"),
     ] {
         assert_one_line(&restore(more)?, code, expected);

@@ -289,7 +289,7 @@ fn a_handfast_before_another_one_is_warned_of_and_one_behind_it_refused() -> Res
         assert_one_line(&handfast(&scratch, arguments).output()?, 1, expected);
     }
     let bank = ["bank", "--store", &store, "--accounts", "2", "--workers", "1", "--transfers", "1"];
-    assert_one_line(&handfast(&scratch, &bank).output()?, 0, "which --mechanism server-side uses");
+    assert_one_line(&handfast(&scratch, &bank).output()?, 0, "--mechanism server-side uses them");
     outer.signal("TERM")?;
     let (code, said) = outer.wait()?;
     assert_eq!(code, Some(0), "{said}");

@@ -338,7 +338,7 @@ fn the_bank_has_several_processes_on_one_store() -> Result<()> {
         event["process"].as_u64().map(|worker| worker / 10_000).filter(|process| *process > 0)
     });
     assert!(processes.collect::<BTreeSet<_>>().len() >= 2, "{report}");
-    assert_one_line(&bank(&["--workers", "2"])?, 2, "--processes: each needs a worker");
+    assert_one_line(&bank(&["--workers", "2"])?, 2, "--processes: each process needs a worker");
     Ok(())
 }
 
@@ -379,7 +379,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
         store.restart()?;
     }
 
-    check(&both, 2, "store (from flag --store): several stores need routes")?;
+    check(&both, 2, "store (from flag --store): several stores need `route`")?;
     check(&[&both[..], &["--route", "shop=side"]].concat(), 2, "no route says where the rest is: *=main")?;
     check(
         &[&both[..], &["--route", "*=main", "--route", "shop=x"]].concat(),
@@ -387,7 +387,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
         "to a store that is not there; there are main, side",
     )?;
     check(&[&both[..], &["--route", "*=main", "--route", "shop"]].concat(), 2, "'shop' is no route")?;
-    check(&["--store", &main.uri(), "--store", &b, "--route", "*=side"], 2, "of several stores each needs a name")?;
+    check(&["--store", &main.uri(), "--store", &b, "--route", "*=side"], 2, "several stores need a name each")?;
     check(
         &["--route", "*=main"],
         2,

@@ -229,7 +229,7 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (7, "the line is not UTF-8, from byte 4 on"),
         (8, "the line is longer than 65536 bytes"),
         (9, "a quoted cell does not end in its line"),
-        (10, "the id \"1\" was used by a transfer of something else"),
+        (10, "the id \"1\" belongs to another transfer"),
         (11, "the row has no id: add one, or name the whole file with --batch"),
     ];
     for mechanism in ["transaction", "two-phase"] {
@@ -315,10 +315,7 @@ async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
     assert_eq!(counts(&summary(&run(&scratch, &["--account-ids", "number", "--json"])?)?), [0, 1, 0].map(Some));
     // An account of another type is another account.
     let other = run(&scratch, &[])?;
-    assert!(
-        String::from_utf8_lossy(&other.stderr).contains("the id \"7\" was used by a transfer of something else"),
-        "{other:?}"
-    );
+    assert!(String::from_utf8_lossy(&other.stderr).contains("the id \"7\" belongs to another transfer"), "{other:?}");
     Ok(())
 }
 
@@ -326,7 +323,7 @@ async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
 async fn a_file_without_ids_needs_a_name() -> Result<()> {
     let scratch = bank("transfer-batch").await?;
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na0,a1,5\na0,a1,5\n")?;
-    assert_one_line(&run(&scratch, &[])?, 2, "--batch names the whole file");
+    assert_one_line(&run(&scratch, &[])?, 2, "or the whole file with --batch");
     assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [2, 0, 0].map(Some));
     // Killed and run again, with a line that came in between: what was applied is known by what it says.
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na2,a1,1\na0,a1,5\na0,a1,5\n")?;
@@ -352,7 +349,7 @@ async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result
     assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl is missing");
     // The server's own clients would not see what locks such a transaction holds.
     let refused = run(&["--mechanism", "transaction", "--format", "jsonl"])?;
-    assert_one_line(&refused, 2, "whose own transactions know nothing of those of this command");
+    assert_one_line(&refused, 2, "that server has its own transactions");
     let accounts = serve.command(bson::doc! { "find": "accounts", "$db": "bank" })?;
     assert!(!accounts.to_string().contains("_hf"), "{accounts}");
     for outcome in [[1, 0, 1], [0, 1, 1]] {
@@ -421,8 +418,8 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     }
     // What is no file of transfers is that the next time, too.
     for (rows, expected) in [
-        ("", "rows.csv is empty: not even a header is there"),
-        ("\n\n", "rows.csv has nothing but empty lines"),
+        ("", "rows.csv is empty, without a header"),
+        ("\n\n", "rows.csv has only empty lines"),
         (
             "id;from;to;amount\n1;a0;a1;5\n",
             "line 1: the header has no column 'from' but id;from;to;amount; cells are separated",
@@ -435,7 +432,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     }
     std::fs::write(scratch.path("rows.jsonl"), "\n \n")?;
     let empty = handfast(&scratch, &["transfer", "rows.jsonl", "--data", "data", "--database", "bank"]).output()?;
-    assert_one_line(&empty, 1, "rows.jsonl has nothing but empty lines");
+    assert_one_line(&empty, 1, "rows.jsonl has only empty lines");
     let nowhere = handfast(&scratch, &["transfer", "nosuch.csv", "--data", "data", "--database", "bank"]).output()?;
     assert_one_line(&nowhere, 1, "cannot read nosuch.csv");
     assert_eq!(balances(&scratch).await?, vec![BALANCE; ACCOUNTS as usize]);
@@ -494,7 +491,7 @@ async fn who_stops_it_is_told_how_far_it_came() -> Result<()> {
     drop(input);
     assert_eq!(run.0.wait()?.code(), Some(1), "{text}");
     let expected =
-        "broken off: at least 199 applied, 0 already applied, 1 rejected; the same command again, with the whole input";
+        "interrupted: at least 199 applied, 0 already applied, 1 rejected; the same command, with the whole input";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("stopped before the end"), "{text}");
     Ok(())

@@ -278,6 +278,6 @@ fn state_of(decided: Decided) -> (&'static str, &'static str, Option<Timestamp>)
         Decided::Committed(at) => ("committed", "its locks are to be rolled forward: `txns resolve` does it", Some(at)),
         Decided::RolledBack => ("rolled back", "its locks are to be released: `txns resolve` does it", None),
         Decided::Open => ("alive", "it may still commit", None),
-        Decided::Abandoned => ("abandoned", "nobody has given a sign of life: `txns resolve` rolls it back", None),
+        Decided::Abandoned => ("abandoned", "it has given no sign of life: `txns resolve` rolls it back", None),
     }
 }

@@ -93,9 +93,7 @@ impl Transactions {
         }
         if abandoned > 0 {
             let after = age(self.options.abandoned_after);
-            text.push(format!(
-                "{abandoned} are unchanged for longer than {after}, or have a date that is further ahead"
-            ));
+            text.push(format!("unchanged for longer than {after}, or with a date that is further ahead: {abandoned}"));
             text.push("next: `twophase recover` finishes them".to_owned());
         }
         if states.iter().any(|state| state.state == State::Initial && state.count > 0) {

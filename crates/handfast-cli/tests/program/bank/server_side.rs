@@ -78,7 +78,7 @@ fn what_it_cannot_do_is_refused() -> Result<()> {
     };
     assert_one_line(&bank(&[])?, 2, "--mechanism server-side needs --store with a server that has transactions");
     let serializable = ["--store", "mongodb://127.0.0.1:1", "--isolation", "serializable"];
-    assert_one_line(&bank(&serializable)?, 2, "--mechanism server-side has snapshot isolation");
+    assert_one_line(&bank(&serializable)?, 2, "--mechanism server-side has only --isolation snapshot");
     let sole = ["--store", "mongodb://127.0.0.1:1", "--sole-writer"];
     assert_one_line(
         &bank(&sole)?,

@@ -60,6 +60,6 @@ fn what_has_no_meaning_without_transactions_is_refused() -> Result<()> {
         assert_one_line(&output, 2, "does not apply to --mechanism ledger");
     }
     let output = handfast(&scratch, &["bank", "--processes", "2"]).output()?;
-    assert_one_line(&output, 2, "--processes: a data directory belongs to one");
+    assert_one_line(&output, 2, "--processes: only one process can open a data directory");
     Ok(())
 }

@@ -163,7 +163,11 @@ async fn what_is_no_queue_is_refused_and_left_alone() -> Result<()> {
         );
         assert_one_line(&refused(&["jobs", "retry", "--all", "--collection", "orders"])?, 1, "db.orders holds no jobs");
         assert_one_line(&refused(&["jobs", "status", "--field", "stat=x"])?, 2, "--field: there is no field 'stat'");
-        assert_one_line(&refused(&["jobs", "show", "65a1b2c3d4e5f60718293a4b"])?, 1, "db.jobs has nothing with the id");
+        assert_one_line(
+            &refused(&["jobs", "show", "65a1b2c3d4e5f60718293a4b"])?,
+            1,
+            "db.jobs has no document with the _id",
+        );
         let none =
             handfast(&ground.scratch, &["jobs", "status", "--database", "nosuch"]).args(ground.flag()?).output()?;
         assert_one_line(&none, 1, "--database: there is no database 'nosuch'; there is db");

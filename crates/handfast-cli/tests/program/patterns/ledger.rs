@@ -301,7 +301,8 @@ async fn a_gap_is_closed_for_good() -> Result<()> {
         let found = output(&ground, &["ledger", "verify"])?;
         assert_eq!(found.status.code(), Some(3), "the balances behind it were counted with it");
         assert!(
-            String::from_utf8(found.stdout)?.contains("next: `ledger rebuild` counts balances anew from the entries")
+            String::from_utf8(found.stdout)?
+                .contains("next: `ledger rebuild` computes balances from the entries again")
         );
         assert_eq!(report(&ground, &["ledger", "rebuild"])?["whole"], true);
         assert_eq!(report(&ground, &["ledger", "verify"])?["clean"], true);

@@ -45,7 +45,7 @@ async fn what_was_left_behind_is_seen_and_carried() -> Result<()> {
         assert_eq!((&status["mains"], &status["copies"]), (&json!(1), &json!(0)), "{status}");
         let (lines, _) = json(&ground, &arguments(&["list"]))?;
         assert_eq!((&lines[0]["_id"], &lines[0]["state"]), (&json!(1), &json!("syncing")));
-        assert!(text(&ground, &arguments(&["show", "1"]))?.contains("is being carried to its copies"));
+        assert!(text(&ground, &arguments(&["show", "1"]))?.contains("is being copied, for"));
         let verified = report(&ground, &arguments(&["verify"]))?;
         assert_eq!((&verified["clean"], &verified["in_flight"]), (&json!(true), &json!(2)));
         assert_eq!(report(&ground, &arguments(&["sweep"]))?["done"], 0, "the flag is younger than an hour");
@@ -226,7 +226,7 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         let declared = [
             (
                 "comments:nokey:name=userName",
-                "the link to comments by nokey: no such link is declared, but the link to comments by user",
+                "the link to comments by nokey: this link is not declared; there is the link to comments by user",
             ),
             (
                 "comments:user:surname=userName",

@@ -205,7 +205,10 @@ async fn job(queue: &JobQueue) -> Result<()> {
     queue.enqueue(NewJob::new(KIND, &details())?).await?;
     for _ in 0..CLAIMS_MAX {
         if let Some(job) = queue.claim("bench", &[KIND.to_owned()]).await? {
-            ensure!(queue.complete(&job, None).await? == ClaimState::Held, "a job was lost although nobody was slow");
+            ensure!(
+                queue.complete(&job, None).await? == ClaimState::Held,
+                "a job was lost although no worker was slow"
+            );
             return Ok(());
         }
     }

@@ -58,7 +58,7 @@ impl ByTwoPhase {
                     )));
                 }
                 Outcome::Missing => {
-                    return Ok(RowOutcome::Unsettled("its transaction was removed by somebody".to_owned()));
+                    return Ok(RowOutcome::Unsettled("another process has removed its transaction".to_owned()));
                 }
                 Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
             }

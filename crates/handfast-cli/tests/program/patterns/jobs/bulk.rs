@@ -108,7 +108,7 @@ async fn lists_are_of_a_type_and_go_on_behind_a_job() -> Result<()> {
         assert_one_line(&refused, 1, "db.jobs has no document with the _id nobody");
         let refused =
             output(&ground, &["jobs", "list", "--state", "failed", "--state", "todo", "--after", &ids[0].to_hex()])?;
-        assert_one_line(&refused, 2, "--after goes with one --state");
+        assert_one_line(&refused, 2, "--after needs exactly one --state");
         Ok(())
     })
     .await
