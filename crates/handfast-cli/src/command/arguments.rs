@@ -60,21 +60,7 @@ pub(crate) fn definition() -> clap::Command {
 }
 
 /// The settings that `-h` shows; `--help` shows all.
-const SHORT_HELP: [&str; 13] = [
-    "data",
-    "durability",
-    "store",
-    "route",
-    "listen",
-    "auth",
-    "tls-certificate",
-    "tls-key",
-    "insecure",
-    "backup-directory",
-    "unix-socket",
-    "cache-bytes",
-    "log-level",
-];
+const SHORT_HELP: [&str; 7] = ["data", "store", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
 
 /// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];

@@ -67,7 +67,7 @@ pub(crate) struct AnyStoreFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) database: String,
     /// Name of a field in the documents, if it is not the default name; may be repeated
-    #[arg(long = "field", value_name = "DEFAULT=NAME")]
+    #[arg(long = "field", value_name = "DEFAULT=NAME", hide_short_help = true)]
     pub(crate) fields: Vec<Renamed>,
 }
 

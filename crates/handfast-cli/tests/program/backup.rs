@@ -196,7 +196,7 @@ fn with_logins_it_takes_root() -> Result<()> {
         assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "{output:?}");
     }
     for (login, expected) in
-        [("", "in the connection string (HANDFAST_STORE)"), ("admin:wrong@", "; the user or the password is wrong")]
+        [("", "to the connection string (HANDFAST_STORE)"), ("admin:wrong@", "; the user or the password is wrong")]
     {
         let output = handfast(&scratch, &["txns", "status", "--store", &uri(login)?]).output()?;
         assert_one_line(&output, 1, expected);

@@ -235,7 +235,7 @@ fn a_file_is_no_data_directory_and_a_full_directory_no_place_for_a_copy() -> Res
     let scratch = Scratch::new("no-directory")?;
     std::fs::write(scratch.path("file"), "")?;
     let output = handfast(&scratch, &["serve", "--port", "0", "--data", "file"]).output()?;
-    assert_one_line(&output, 1, "file is no directory; choose another directory with --data");
+    assert_one_line(&output, 1, "file is not a directory; choose another directory with --data");
     drop(serve(&scratch, "data")?);
     std::fs::create_dir(scratch.path("full"))?;
     std::fs::write(scratch.path("full/mine"), "")?;

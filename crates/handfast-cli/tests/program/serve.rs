@@ -109,7 +109,7 @@ fn a_port_alone_is_enough() -> Result<()> {
 fn an_address_that_others_reach_needs_a_word() -> Result<()> {
     let scratch = Scratch::new("insecure")?;
     let output = handfast(&scratch, &["serve", "--listen", "0.0.0.0:0"]).output()?;
-    assert_one_line(&output, 2, "--insecure allows it");
+    assert_one_line(&output, 2, "--insecure allows this");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     let mut serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0", "--insecure"]))?;
     serve.stop("TERM")?;

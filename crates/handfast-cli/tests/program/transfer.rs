@@ -225,7 +225,7 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (3, "it has 3 cells, the header has 4"),
         (4, "amount is -5, it must be from 1 to 1000000000000000"),
         (5, "there is no account nobody"),
-        (6, "account a0 has 99995, and 100001 are to be paid"),
+        (6, "account a0 has 99995, and needs 100001"),
         (7, "the line is not UTF-8, from byte 4 on"),
         (8, "the line is longer than 65536 bytes"),
         (9, "a quoted cell does not end in its line"),
@@ -422,7 +422,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
         ("\n\n", "rows.csv has only empty lines"),
         (
             "id;from;to;amount\n1;a0;a1;5\n",
-            "line 1: the header has no column 'from' but id;from;to;amount; cells are separated",
+            "line 1: the header has no column 'from', only id;from;to;amount; cells are separated",
         ),
     ] {
         std::fs::write(scratch.path("rows.csv"), rows)?;

@@ -50,7 +50,7 @@ fn mistakes_are_one_line() -> Result<()> {
     assert_one_line(
         &add(&scratch, "ann", "rot")?,
         2,
-        "--role: Could not find role: rot@admin; there are read, readWrite",
+        "--role: Could not find role: rot@admin; the roles are read, readWrite",
     );
     assert_one_line(&add(&scratch, "ann", "root@shop")?, 2, "Could not find role: root@shop");
     assert_one_line(&add(&scratch, "", "root")?, 2, "must not be empty");

@@ -124,7 +124,7 @@ fn the_documentation_lists_every_setting() {
     }
 }
 
-/// Lines of a screen.
+/// Lines of a screen, with some reserve for commands with many flags of their own.
 const SCREEN_LINES_MAX: usize = 50;
 
 #[test]

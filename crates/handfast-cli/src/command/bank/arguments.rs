@@ -24,10 +24,10 @@ pub(crate) struct BankArguments {
     #[arg(long, value_name = "HOW", default_value = "transaction")]
     pub(crate) mechanism: BankMechanism,
     /// Isolation of the transactions, which the recorded history is checked against [default: snapshot]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     pub(crate) isolation: Option<HistoryIsolation>,
     /// Number of processes that share the workers [default: 1; 3 for two-phase, ledger and unprotected]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     pub(crate) processes: Option<u16>,
     /// Kill a process of workers this many times, and restart it each time [without a number: 10]
     #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
@@ -53,7 +53,7 @@ pub(crate) struct BankArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
     /// Directory in which a scratch directory is created, and removed at the end
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".", hide_short_help = true)]
     pub(crate) directory: PathBuf,
     /// The number of this process among the worker processes that are killed
     #[arg(long, hide = true)]

@@ -31,15 +31,15 @@ fn files_that_are_no_documents_are_refused() {
         let error = format!("{:#}", read(Reader::bson(Bytes::new(bytes.to_vec()))).unwrap_err());
         assert!(error.contains(expected), "{error}");
     };
-    check(&[0xff; 16], "this is no BSON");
-    check(&[0x00, 0x00, 0x00, 0x7f, 0], "this is no BSON, or too long");
-    check(&[4, 0, 0, 0], "this is no BSON");
+    check(&[0xff; 16], "the file is not BSON");
+    check(&[0x00, 0x00, 0x00, 0x7f, 0], "the file is not BSON, or the document is too long");
+    check(&[4, 0, 0, 0], "the file is not BSON");
     let check = |text: &str, expected: &str| {
         let error = format!("{:#}", read(Reader::json(Bytes::new(text.as_bytes().to_vec()))).unwrap_err());
         assert!(error.contains(expected), "{error}");
     };
     check("{", "EOF");
-    check("[]", "no object");
+    check("[]", "not a JSON object");
     check("{\"a\": 1} {\"b\": 2}", "trailing characters");
     check(&"{\"a\":".repeat(10_000), "recursion limit");
 }
@@ -187,7 +187,7 @@ mod with_a_store {
         dump_all(&store, &target, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
         std::fs::copy(target.join("db/c.metadata.json"), target.join("db/d.metadata.json")).unwrap();
         let error = find_sources(&target, &ALL).unwrap_err().to_string();
-        assert!(error.contains("d.metadata.json is there without documents"), "{error}");
+        assert!(error.contains("d.metadata.json has no documents beside it"), "{error}");
         std::fs::remove_file(target.join("db/d.metadata.json")).unwrap();
         assert_eq!(find_sources(&target, &ALL).unwrap().len(), 1);
         std::fs::remove_dir_all(directory).unwrap();

@@ -19,10 +19,10 @@ pub(crate) struct TransferArguments {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<TransferFormat>,
     /// Name of a column or field in the file, if it is not the default name; may be repeated
-    #[arg(long = "column", value_name = "DEFAULT=NAME")]
+    #[arg(long = "column", value_name = "DEFAULT=NAME", hide_short_help = true)]
     pub(crate) columns: Vec<Renamed>,
     /// Type of the _ids of accounts in CSV
-    #[arg(long, value_name = "TYPE", default_value = "text")]
+    #[arg(long, value_name = "TYPE", default_value = "text", hide_short_help = true)]
     pub(crate) account_ids: AccountIdType,
     /// Unique name of this file's content, which gives ids to rows without one. If the file is applied again, also with lines
     /// added or moved, each row is still applied once; an edited row counts as another transfer
@@ -40,14 +40,14 @@ pub(crate) struct TransferArguments {
     #[arg(long, value_name = "CODE")]
     pub(crate) asset: Option<String>,
     /// Only ledger: collection of the authorisations that expire [default: hold]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) holds: Option<String>,
     /// Only two-phase and ledger: number of rows that are applied at once. With more than 1, a row that needs the money of an
     /// earlier row may be rejected
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
     /// Write rejected rows to this file, too, as one JSON object per line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) rejects: Option<PathBuf>,
 }
 

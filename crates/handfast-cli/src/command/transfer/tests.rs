@@ -92,7 +92,7 @@ fn rows_of_csv() {
 fn headers_of_csv() {
     let read = |line: &str, columns: &Columns| Header::read(line, columns, AccountIdType::Text);
     let why = read("from,to", &columns()).unwrap_err();
-    assert_eq!(why, "the header has no column 'amount' but from, to; --column amount=NAME names another");
+    assert_eq!(why, "the header has no column 'amount', only from, to; --column amount=NAME gives another name");
     assert_eq!(read("from,to,amount,to", &columns()).unwrap_err(), "the header has two columns 'to'");
     let renamed = Columns::new(&[Renamed { default: "amount".to_owned(), name: "cent".to_owned() }]).unwrap();
     assert!(!read("note,cent,to,from", &renamed).unwrap().has_ids());
@@ -108,7 +108,7 @@ fn rows_of_json() {
     assert_eq!((row.from, row.amount), (Bson::Int32(1), 5_000_000_000));
     assert!(matches!(row.id, Some(Bson::ObjectId(_))));
     let bad = [
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ("[1]", "it is not a JSON object"),
         (r#"{"from": 1, "to": 2}"#, "amount is missing"),
         (r#"{"from": 1, "amount": 2}"#, "to is missing"),

@@ -137,13 +137,13 @@ pub(crate) struct TwoPhaseFlags {
     #[arg(long = "participants", value_name = "NAME")]
     pub(crate) participants: Vec<String>,
     /// Name of the application that this command works as
-    #[arg(long, value_name = "NAME", default_value = "handfast")]
+    #[arg(long, value_name = "NAME", default_value = "handfast", hide_short_help = true)]
     pub(crate) application: String,
     /// Time after which an unfinished transaction counts as abandoned, and is taken over
     #[arg(long, value_name = "TIME", default_value = "30m")]
     pub(crate) abandoned_after: Span,
     /// Number of finished transactions whose ids a participant keeps [default: as recorded]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) finished_max: Option<u32>,
 }
 
@@ -155,16 +155,16 @@ pub(crate) struct AccountFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) accounts: Option<String>,
     /// Field of an account that holds its balance [default: balance]
-    #[arg(long, value_name = "FIELD")]
+    #[arg(long, value_name = "FIELD", hide_short_help = true)]
     pub(crate) balance_field: Option<String>,
     /// Allow transfers that make a balance negative
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) overdraft: bool,
     /// Field for pending credits, if accounts have one
-    #[arg(long, value_name = "FIELD", requires = "pending_debits")]
+    #[arg(long, value_name = "FIELD", requires = "pending_debits", hide_short_help = true)]
     pub(crate) pending_credits: Option<String>,
     /// Field for pending debits, if accounts have one
-    #[arg(long, value_name = "FIELD", requires = "pending_credits")]
+    #[arg(long, value_name = "FIELD", requires = "pending_credits", hide_short_help = true)]
     pub(crate) pending_debits: Option<String>,
 }
 

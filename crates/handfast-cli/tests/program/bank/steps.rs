@@ -48,7 +48,7 @@ fn without_either_money_is_lost_and_that_is_seen() -> Result<()> {
     let report = bank("bank-unprotected", "unprotected", 3)?;
     assert_eq!(report["holds"], false, "{report}");
     let wrong = report["wrong"].as_str().unwrap_or_default();
-    assert!(wrong.contains("was put in") || wrong.contains("findings"), "{report}");
+    assert!(wrong.contains("the accounts hold") || wrong.contains("finding"), "{report}");
     Ok(())
 }
 

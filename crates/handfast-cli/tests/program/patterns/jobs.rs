@@ -59,7 +59,7 @@ async fn an_operator_sees_what_failed_and_lets_it_be_done_after_all() -> Result<
         assert!(String::from_utf8(bounded.stderr)?.contains("there are more: --limit shows them"));
 
         let shown = text(&ground, &["jobs", "show", &failed[0]])?;
-        assert!(shown.contains("\"to\": \"ann\"") && shown.contains("given up: no such mailbox"), "{shown}");
+        assert!(shown.contains("\"to\": \"ann\"") && shown.contains("failed: no such mailbox"), "{shown}");
 
         // One that has not failed is told, and is exit code 1; the other is retried all the same.
         let (lines, code) = json(&ground, &["jobs", "retry", &ids[4].to_hex(), &failed[0]])?;

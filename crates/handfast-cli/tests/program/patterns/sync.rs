@@ -198,7 +198,7 @@ async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
                 "onDelete",
             ),
             ("comments:user:nick=userNick", "userName"),
-            ("comments:editor:name=editorName", "no such link"),
+            ("comments:editor:name=editorName", "this link is not declared"),
         ] {
             let said = [&["sync"], &sweep[..], &["--collection", "users", "--link", link]].concat();
             assert_one_line(&output(&ground, &said)?, 2, why);
@@ -386,7 +386,8 @@ async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
         let repaired = output(&ground, &arguments(&["repair"]))?;
         let said = String::from_utf8(repaired.stderr)?;
         assert!(
-            said.contains("left as it is") && said.contains("db.comments 8: its main document 1 is unreadable"),
+            said.contains("these copies stay as they are")
+                && said.contains("db.comments 8: its main document 1 is unreadable"),
             "{said}"
         );
         let store = Store::open(&ground).await?;

@@ -63,7 +63,7 @@ async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
         let states: Vec<_> = lines.iter().map(|line| (line["_id"].as_i64(), line["state"].as_str())).collect();
         assert_eq!(states, [(Some(2), Some("pending")), (Some(3), Some("initial"))]);
         assert!(text(&ground, &["twophase", "list"])?.contains("100 from A to B"));
-        assert!(text(&ground, &["twophase", "show", "2"])?.contains("App1 works on it"));
+        assert!(text(&ground, &["twophase", "show", "2"])?.contains("App1 has been working on it"));
         assert_eq!(report(&ground, &["twophase", "verify"])?["participants"], 1);
 
         assert_eq!(report(&ground, &["twophase", "recover"])?["done"], 0, "it is younger than half an hour");
@@ -95,7 +95,10 @@ async fn a_date_far_ahead_keeps_no_transaction_from_being_recovered() -> Result<
         store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, ahead).await?;
         store.close().await?;
         let shown = text(&ground, &["twophase", "status"])?;
-        assert!(shown.contains("1 were left alone") && shown.contains("`twophase recover`"), "{shown}");
+        assert!(
+            shown.contains("with a date that is further ahead: 1") && shown.contains("`twophase recover`"),
+            "{shown}"
+        );
         assert!(text(&ground, &["twophase", "list"])?.contains(" ahead "));
         assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
         assert_eq!(balances(&ground).await?, [800, 1200]);

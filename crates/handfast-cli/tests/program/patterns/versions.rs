@@ -125,8 +125,8 @@ async fn what_was_left_behind_is_swept_and_old_versions_are_pruned() -> Result<(
         filled(&ground).await?;
         let (lines, _) = json(&ground, &arguments(&["sweep", "--dry-run", "--lease", "1ms"]))?;
         assert_eq!((lines.len(), &lines[0]["item"], &lines[0]["version"]), (1, &json!("lamp"), &json!(4)));
-        assert_one_line(&output(&ground, &arguments(&["sweep"]))?, 2, "this needs --lease");
-        assert_one_line(&output(&ground, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "this needs --pin-lease");
+        assert_one_line(&output(&ground, &arguments(&["sweep"]))?, 2, "--lease is missing");
+        assert_one_line(&output(&ground, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "--pin-lease is missing");
         let leases = ["--lease", "1ms", "--pin-lease", "10m"];
         assert_eq!(report(&ground, &arguments(&[&["sweep"], &leases[..]].concat()))?["done"], 1);
         assert_eq!(report(&ground, &arguments(&["status"]))?["writing"], 0);
