@@ -217,7 +217,12 @@ fn parse_direct(text: &str) -> Result<Direct> {
 
 #[cfg(test)]
 mod the_check_itself_can_fail {
-    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::{
+        Member, Members, check_arrows, check_direct, check_never, parse_arrows, parse_direct, parse_lock,
+        parse_metadata, parse_never,
+    };
 
     const TABLES: &str = "
 <!-- arrows: begin -->

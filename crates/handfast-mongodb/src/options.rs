@@ -106,9 +106,7 @@ fn check(parsed: &ConnectionString) -> Result<()> {
         ));
     }
     if parsed.credential.as_ref().is_some_and(lacks_password) {
-        return Err(bad(
-            "there is a user without a password, and nobody is asked for one: USER:PASSWORD@HOST".to_owned()
-        ));
+        return Err(bad("the user has no password: write USER:PASSWORD@HOST".to_owned()));
     }
     if parsed.read_concern.as_ref().is_some_and(|concern| *concern != ReadConcern::majority()) {
         return Err(bad(

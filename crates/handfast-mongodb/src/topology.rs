@@ -76,7 +76,7 @@ pub struct ServerDescription {
     pub address: String,
     /// Its role.
     pub role: ServerRole,
-    /// The error by which nothing is known of the server, if there is one.
+    /// The error of the last check, if it failed.
     pub error: Option<String>,
 }
 

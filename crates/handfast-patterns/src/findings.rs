@@ -49,7 +49,7 @@ impl<F> Deref for Findings<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Findings, KEPT_MAX};
 
     fn of(findings: std::ops::Range<usize>) -> Findings<usize> {
         let mut found = Findings::default();

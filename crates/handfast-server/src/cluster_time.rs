@@ -77,11 +77,12 @@ const CLUSTER_TIME_AT: usize = 54;
 #[cfg(test)]
 mod tests {
     use bson::spec::BinarySubtype;
-    use bson::{Binary, rawdoc};
+    use bson::{Binary, DateTime, Timestamp, rawdoc};
 
-    use super::*;
+    use super::ClusterTime;
     use crate::options::{Options, Topology};
     use crate::testing::TestServer;
+    use crate::writer::Writer;
 
     fn fields(time: &ClusterTime) -> bson::RawDocumentBuf {
         let mut writer = Writer::new();

@@ -48,7 +48,7 @@ impl MemoryBudget {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use super::{FREE_BYTES, MemoryBudget};
 
     async fn waits(budget: &MemoryBudget, bytes: usize) -> bool {
         tokio::time::timeout(Duration::from_millis(1), budget.reserve(bytes)).await.is_err()

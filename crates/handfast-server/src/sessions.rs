@@ -315,7 +315,12 @@ impl LatestNumber {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use handfast_mql::Code;
+
+    use super::Sessions;
+    use crate::request::SessionId;
 
     #[test]
     fn a_session_lives_from_word_to_word() {

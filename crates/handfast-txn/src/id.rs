@@ -113,7 +113,9 @@ pub enum Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use handfast_store::CommitTimestamp;
+
+    use super::TransactionId;
 
     #[test]
     fn a_name_says_what_its_transaction_read() {

@@ -52,7 +52,7 @@ impl OnRetry {
 
 impl std::fmt::Debug for OnRetry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "OnRetry(..)" } else { "OnRetry(nobody)" })
+        f.write_str(if self.0.is_some() { "OnRetry(..)" } else { "OnRetry(None)" })
     }
 }
 

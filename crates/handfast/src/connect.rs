@@ -21,7 +21,7 @@ impl Database {
     /// longer; `serverSelectionTimeoutMS` overrides both.
     ///
     /// # Errors
-    /// Those of [`handfast_mongodb::connect`], such as for an unreachable server or a missing capability. A store of several
+    /// An unreachable server, a refused login or a missing capability ([`handfast_mongodb::connect`]). A store of several
     /// ([`Database::routed`]) is refused.
     pub async fn connect(uri: &str) -> Result<Self> {
         let sources = Database::system_sources()?;

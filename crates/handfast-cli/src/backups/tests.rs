@@ -1,4 +1,10 @@
-use super::*;
+use std::sync::Arc;
+
+use handfast_embedded::EmbeddedStore;
+use handfast_mql::Code;
+use handfast_server::{Backup as _, BackupName};
+
+use super::Backups;
 
 /// Backups of an empty store, in a directory of their own.
 async fn opened() -> (tempfile::TempDir, Backups) {

@@ -52,7 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
             block_on(until_stopped(restore::run(&settings, &arguments, console)))
         }
         Command::Bank(arguments) => {
-            // The workers of a run are told what they are by the one that has looked already.
+            // The parent has printed the remarks already; the processes of its workers do not repeat them.
             if arguments.child.is_none() {
                 remark_on_variables(arguments.output);
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Parser;
 
-use super::*;
+use super::{Bytes, Configuration, ExplicitSettings, Mistake, Origin, Settings, variable};
 use crate::command::arguments::{Arguments, Command};
 
 /// Returns the settings of flags and environment as the program reads them.

@@ -1,6 +1,7 @@
+use bson::oid::ObjectId;
 use bson::{Bson, doc};
 
-use super::*;
+use super::{Id, shown};
 
 #[test]
 fn ids_are_read_and_shown() {

@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::*;
+use super::{Listing, age};
 
 #[test]
 fn columns_are_aligned_and_long_cells_cut() {

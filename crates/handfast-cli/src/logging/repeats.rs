@@ -12,7 +12,8 @@
 //! A line with another number in it is another line. Counts that are left when the program ends are not written.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -94,7 +95,9 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use super::{LINE_BYTES_MAX, LINES_MAX, Table};
 
     /// Lines with their seconds, and what is written of them.
     fn check(table: &mut Table, seconds: u64, line: &str, expected: &str) {

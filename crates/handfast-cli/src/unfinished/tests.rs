@@ -1,6 +1,12 @@
 //! Files are whole when they have their name, whatever was there before.
 
-use super::*;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{Paths, UnfinishedFile};
 
 #[test]
 fn a_file_has_its_name_once_it_is_whole() -> Result<()> {

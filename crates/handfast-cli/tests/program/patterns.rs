@@ -15,7 +15,7 @@ use handfast_mongodb::ConnectOptions;
 use handfast_store::{DocumentStore, Namespace, Sources};
 use serde_json::Value;
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
+use crate::support::{FREE_PORT, Scratch, Serve, handfast};
 
 /// The store of a test: a data directory, a server over one, or a server in front of that server.
 struct Ground {

@@ -109,7 +109,7 @@ fn check_without_witness(path: &Path, repair: Repair, report: &mut CheckReport) 
     };
     Witness::replace(&path.join(WITNESS_FILE), end.numbers())?;
     report.repaired.push(format!(
-        "wrote the witness anew: batch {} is the last that is there; whether synced ones were behind it nobody can tell",
+        "wrote the witness anew: batch {} is the last one that was found; later synced batches may be missing",
         end.last.number
     ));
     Ok(Some(end.numbers()))

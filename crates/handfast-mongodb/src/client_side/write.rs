@@ -250,7 +250,6 @@ fn first_error(errors: Vec<WriteError>) -> Result<()> {
 
 /// Returns the error for a document that has changed while this store held the lock.
 fn another_writer() -> Error {
-    let text =
-        "a document has changed meanwhile: somebody else writes to this server, which does not keep two writers apart";
+    let text = "a document has changed meanwhile: another program writes to this server, which has no atomic updates";
     Error::command(Code::WriteConflict, text)
 }

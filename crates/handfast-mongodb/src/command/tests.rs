@@ -1,11 +1,15 @@
-use bson::{RawBson, RawDocumentBuf, rawdoc};
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
     Aggregate, AggregateSource, Count, CreateIndexes, DeleteStatement, DropIndexes, Explain, Explained, Find,
     FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, ModifyIndex, Namespace,
     RenameCollection, ReturnDocument, UpdateSpec, UpdateStatement, Verbosity,
 };
 
-use super::*;
+use super::{
+    Command, aggregate, bounds, count, create_indexes, delete_statement, drop_indexes, explain, find, find_and_modify,
+    modify_collection, rename, update_statement,
+};
 
 fn c() -> Namespace {
     Namespace::new("d", "c").expect("a valid name")

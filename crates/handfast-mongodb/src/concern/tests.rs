@@ -1,4 +1,7 @@
-use super::*;
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::Durability;
+
+use super::{Concerns, Deployment};
 
 #[test]
 fn journaled_means_as_far_as_a_failover_cannot_reach() {

@@ -1,6 +1,13 @@
 use std::io;
+use std::io::ErrorKind as IoKind;
+use std::time::Duration;
 
-use super::*;
+use bson::Document;
+use handfast_store::{Applied, ErrorClass};
+use mongodb::error::Error as DriverError;
+use mongodb::options::ConnectionString;
+
+use super::{Contact, FIRST_CONTACT_TIMEOUT, reason_for};
 
 fn io(kind: IoKind, text: &str) -> DriverError {
     DriverError::from(io::Error::new(kind, text))

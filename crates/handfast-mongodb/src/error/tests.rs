@@ -1,6 +1,7 @@
+use handfast_mql::Code;
 use handfast_store::{Applied, ErrorClass};
 
-use super::*;
+use super::{Effect, no_answer, of_code, of_driver};
 
 const WRITES: [Effect; 3] = [Effect::Nothing, Effect::One, Effect::Several];
 

@@ -1,7 +1,7 @@
 use bson::rawdoc;
-use handfast_store::{Insert, MemoryStore, Sources, StoreExt};
+use handfast_store::{DocumentStore, Insert, MemoryStore, Namespace, Sources, StoreExt};
 
-use super::*;
+use super::{NamespaceMapping, belongs_to_other_database, mapped};
 
 fn named(database: &str, collection: &str) -> Namespace {
     Namespace::new(database, collection).expect("a valid name")

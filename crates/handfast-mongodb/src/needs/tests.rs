@@ -1,9 +1,11 @@
 use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
-    CreateIndexes, DeleteStatement, Find, Hint, IndexSpec, Namespace, RenameCollection, Update, UpdateStatement,
+    CreateIndexes, Delete, DeleteStatement, Find, Hint, IndexSpec, Namespace, RenameCollection, Update, UpdateSpec,
+    UpdateStatement,
 };
 
-use super::*;
+use super::{Needs, Stored, check};
+use crate::capability::{Capabilities, Capability};
 
 fn c() -> Namespace {
     Namespace::new("d", "c").expect("a valid name")

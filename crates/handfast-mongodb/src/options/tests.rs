@@ -1,6 +1,6 @@
 use handfast_mql::Code;
 
-use super::*;
+use super::{POOL_CONNECTIONS_MAX, SELECTION_TIMEOUT, check, client_options, parse, shown};
 
 #[test]
 fn a_shown_address_has_no_secrets() {

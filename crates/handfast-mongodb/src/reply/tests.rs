@@ -1,8 +1,8 @@
-use bson::{RawBson, rawdoc};
+use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{Applied, ErrorClass};
 
-use super::*;
+use super::{count, find_and_modify, index, insert, stats, update};
 
 #[test]
 fn counts_are_numbers_of_any_type() {

@@ -1,6 +1,7 @@
 use bson::{RawDocumentBuf, rawdoc};
 
-use super::*;
+use super::{Hello, Product, STATEMENTS_MAX};
+use crate::concern::Deployment;
 
 #[test]
 fn products_are_told_apart() {

@@ -1,4 +1,4 @@
-use super::*;
+use super::Random;
 
 /// The first outputs for seed 1234567 as the reference implementation in C prints them.
 #[test]

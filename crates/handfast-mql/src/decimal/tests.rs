@@ -1,5 +1,7 @@
-use super::*;
+use bson::Decimal128;
 use proptest::prelude::*;
+
+use super::{BIAS, COEFFICIENT_MAX, DIGITS_MAX, Decimal, EXPONENT_MAX, EXPONENT_MIN, Rounding};
 
 fn decimal(text: &str) -> Decimal {
     text.parse().unwrap()

@@ -1,6 +1,8 @@
-use super::*;
 use bson::rawdoc;
 use proptest::prelude::*;
+
+use super::{Limits, check};
+use crate::Code;
 
 fn nested(levels: usize) -> Vec<u8> {
     let mut bytes = vec![5, 0, 0, 0, 0];

@@ -1,6 +1,6 @@
-use bson::{Bson, RawDocumentBuf, doc, rawdoc};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 
-use super::*;
+use super::{Element, OwnedElement, elements, identical};
 
 pub(crate) fn every_type() -> RawDocumentBuf {
     let document = doc! {

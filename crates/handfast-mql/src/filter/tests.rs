@@ -1,13 +1,13 @@
 mod arrays;
 mod bounds;
 
-use super::*;
-use bson::{
-    Binary, DateTime, Decimal128, RawBson, RawDocumentBuf, Regex, Timestamp, oid::ObjectId, raw::CString, rawdoc,
-    spec::BinarySubtype,
-};
+use bson::oid::ObjectId;
+use bson::raw::CString;
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, Decimal128, RawBson, RawBsonRef, RawDocumentBuf, Regex, Timestamp, rawdoc};
 
-use crate::{Code, Error};
+use super::{BitCondition, Filter, Operand, Predicate, RegexTest};
+use crate::{Code, CompileOptions, Context, Error, Result};
 
 fn context() -> Context {
     Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0)

@@ -193,7 +193,7 @@ impl<'a> Decoder<'a> {
             kind::NEGATIVE_ZERO => RawBson::Double(-0.0),
             kind::DOUBLE => RawBson::Double(if negative { -double } else { double }),
             kind::INT | kind::LONG => {
-                // Exact up to 2^63, which only the sign tells from the first number that is no long.
+                // Exact up to 2^63, at which the sign decides whether the number fits a long.
                 let magnitude = digits.unwrap_or(double as i128);
                 let signed = if negative { -magnitude } else { magnitude };
                 let long = i64::try_from(signed).map_err(|_| corrupt("a long out of range"))?;

@@ -1,12 +1,12 @@
 use std::cmp::Ordering;
 
-use bson::{
-    Binary, DateTime, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, Regex, Timestamp, oid::ObjectId, raw::CString,
-    rawbson, spec::BinarySubtype,
-};
+use bson::oid::ObjectId;
+use bson::raw::CString;
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, Regex, Timestamp, rawbson};
 use proptest::prelude::*;
 
-use super::*;
+use super::{Decoder, Direction, TypeBits, decode, encode_compound, encode_empty_array, encode_typed, tag, type_range};
 use crate::order;
 
 fn key_of(value: &RawBson, direction: Direction) -> (Vec<u8>, TypeBits) {

@@ -1,5 +1,9 @@
-use super::*;
+use std::cmp::Ordering;
+
 use proptest::prelude::*;
+
+use super::{N, Number};
+use crate::decimal::Decimal;
 
 fn d(text: &str) -> Number {
     N::Decimal(text.parse().unwrap())

@@ -1,8 +1,12 @@
-use super::*;
+use bson::oid::ObjectId;
+use bson::raw::CString;
+use bson::spec::BinarySubtype;
 use bson::{
     Binary, Bson, DateTime, Decimal128, JavaScriptCodeWithScope, RawBson, RawDocumentBuf, Regex, Timestamp, doc,
-    oid::ObjectId, raw::CString, spec::BinarySubtype,
 };
+
+use super::{compare, compare_documents};
+use crate::element::db_pointer_parts;
 
 fn regex(pattern: &str, options: &str) -> Bson {
     Bson::RegularExpression(Regex {

@@ -1,5 +1,8 @@
-use super::*;
-use bson::{RawDocumentBuf, rawdoc};
+use std::ops::ControlFlow;
+
+use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
+
+use super::{Path, TrailingArray, array_index};
 
 /// Returns the values at a path as text: `value@index`, `missing`.
 fn shown(path: &str, document: &RawDocumentBuf, trailing_array: TrailingArray) -> Vec<String> {

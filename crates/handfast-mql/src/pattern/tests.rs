@@ -1,5 +1,7 @@
-use super::*;
 use proptest::prelude::*;
+
+use super::Pattern;
+use crate::error::Code;
 
 #[track_caller]
 fn check(pattern: &str, options: &str, matching: &[&str], others: &[&str]) {

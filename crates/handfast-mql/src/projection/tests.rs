@@ -1,7 +1,7 @@
 use bson::{Bson, DateTime, Document, RawDocumentBuf, Timestamp, doc};
 
-use super::*;
-use crate::Code;
+use super::{Projection, tree};
+use crate::{Code, CompileOptions, Context, MatchPosition, Result};
 
 fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()

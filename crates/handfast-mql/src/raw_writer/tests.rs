@@ -1,7 +1,9 @@
+use bson::spec::ElementType;
 use bson::{RawDocumentBuf, rawdoc};
 
-use super::*;
-use crate::element::{elements, find, tests::every_type};
+use super::{IndexName, RawWriter};
+use crate::element::tests::every_type;
+use crate::element::{elements, find};
 
 #[test]
 fn copied_elements_give_the_same_document() {

@@ -1,9 +1,9 @@
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use proptest::prelude::*;
 
-use super::*;
-use crate::Context;
+use super::{Sort, Sorter};
 use crate::context::{QueryMemory, StageTotal};
+use crate::{Code, Context};
 
 fn context() -> Context {
     Context::new(bson::DateTime::from_millis(0), bson::Timestamp { time: 0, increment: 0 }, 0)

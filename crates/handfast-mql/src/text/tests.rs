@@ -1,6 +1,6 @@
-use bson::{Bson, RawDocumentBuf, doc, rawdoc};
+use bson::{Bson, RawBsonRef, RawDocumentBuf, doc, rawdoc};
 
-use super::*;
+use super::{TEXT_BYTES_MAX, field, value};
 
 fn check(document: bson::Document, expected: &str) {
     let raw = RawDocumentBuf::try_from(&document).unwrap();

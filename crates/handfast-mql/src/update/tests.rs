@@ -1,6 +1,7 @@
-use bson::{Bson, DateTime, Document, RawDocumentBuf, Timestamp, doc};
+use bson::{DateTime, Document, RawDocumentBuf, Timestamp};
 
-use super::*;
+use super::{Applied, Update, UpdateOptions, UpdateSource};
+use crate::{Code, Context, MatchPosition, Result};
 
 /// 2001-09-09T01:46:40Z, and as many seconds.
 const NOW_MILLIS: i64 = 1_000_000_000_000;

@@ -23,7 +23,7 @@ pub enum Reclaimed {
 
 impl JobQueue {
     /// Returns jobs (at most `batch`) whose workers have been silent for the lease to the queue, or gives them up if
-    /// that has happened too often. A job whose worker has left no date, or one that is further ahead than the lease,
+    /// that has happened too often. A job whose worker has recorded no sign of life, or one that is further ahead than the lease,
     /// is returned as well, which does not count as a crash. Jobs that another program has enqueued without a priority
     /// get the usual one, which puts them in order with the others. It may run in any process at any time.
     ///
@@ -106,7 +106,7 @@ impl JobQueue {
             return (Leave::Canceled, Reclaimed::Canceled);
         }
         let undated = match ts {
-            None => Some(format!("its worker {name} has left no date")),
+            None => Some(format!("its worker {name} has recorded no sign of life")),
             Some(ts) if ts > self.now() => {
                 Some(format!("its worker {name} has left a date that is ahead of the clock: {ts}"))
             }

@@ -22,7 +22,7 @@ use crate::{CancellationToken, Error, Result};
 const RENEWALS_PER_LEASE: u32 = 3;
 /// The largest part by which the pause between two looks at an empty queue is made shorter or longer.
 const POLL_JITTER: f64 = 0.2;
-/// The wait for a handler whose time is over to be dropped, which is not possible if it blocks its thread.
+/// The time to wait until a handler that has timed out is dropped. One that blocks its thread is not dropped.
 const DROP_WAIT: Duration = Duration::from_secs(1);
 
 /// The reason why a handler did not finish its job.

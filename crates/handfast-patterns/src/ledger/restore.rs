@@ -191,7 +191,7 @@ impl Ledger {
         if !runs.iter().any(|run| run.was_committed) {
             let fence = Bson::Document(doc! { "cancels": entry.id.clone() });
             if entry.counts() && self.show(fence).await?.is_some() {
-                return Ok(Err("somebody was about to cancel it, and nothing says whether it was canceled".to_owned()));
+                return Ok(Err("a cancellation of it was announced, and its outcome is unknown".to_owned()));
             }
             return Ok(Ok(entry.clone()));
         }

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
+use bson::{Document, doc};
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, MemoryStore, Sources};
+use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources};
 
-use super::*;
+use super::{CHANGES_MAX, SettingsRecord};
+use crate::Error;
+use crate::steps::Steps;
 
 fn store() -> Arc<dyn DocumentStore> {
     Arc::new(MemoryStore::new(Sources::seeded(1)))

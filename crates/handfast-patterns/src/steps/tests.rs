@@ -2,12 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::doc;
+use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan, Resilient, WithDurability};
-use handfast_store::{Durability, MemoryStore, Sources};
+use handfast_store::{
+    DocumentStore, Durability, Error as StoreError, ErrorClass, IndexSpec, Insert, MemoryStore, Namespace,
+    Result as StoreResult, Sources,
+};
 
-use super::*;
+use super::Steps;
+use crate::Result;
 
 type StepFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 type Kind = (&'static str, fn(&Steps) -> StepFuture<'_>);

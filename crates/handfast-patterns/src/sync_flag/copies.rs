@@ -92,7 +92,7 @@ impl SyncFlag {
     /// [`SyncFlag::read_copy`], or leaves it to the sweeper.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a collection without links.
+    /// [`Error::Invalid`] for a collection without links; [`Error::Store`] if a main document cannot be read.
     pub async fn stamp(&self, target: &Namespace, mut document: Document) -> Result<Stamped> {
         for link in self.links(target)? {
             let Some(id) = at_path(&document, &link.foreign_key).cloned().filter(|id| *id != Bson::Null) else {

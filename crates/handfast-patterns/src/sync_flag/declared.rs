@@ -181,7 +181,7 @@ pub(super) fn read_link(
             }
             OnDelete::Set(values)
         }
-        other => return Err(format!("{other} is not a treatment of copies after a delete").into()),
+        other => return Err(format!("{other} is not an action on copies after a delete").into()),
     };
     Ok(DeclaredLink { link: read.on_delete(on_delete), functions })
 }

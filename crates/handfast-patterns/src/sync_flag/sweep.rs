@@ -78,7 +78,7 @@ impl SyncFlag {
                 round.done += u64::from(swept);
             }
             Err(error) => {
-                tracing::warn!(%error, "a flag that was left behind could not be removed, it is tried again later");
+                tracing::warn!(%error, "a change that was left behind could not be completed, it is tried again later");
                 round.failed += 1;
             }
         }

@@ -130,7 +130,7 @@ impl fmt::Display for Finding {
                 let found = found.as_ref().map_or_else(|| "no state".to_owned(), |found| format!("the state {found}"));
                 write!(
                     f,
-                    "{namespace} {transaction} has {found}, which is none of a transaction: nobody carries it out"
+                    "{namespace} {transaction} has {found}, which is not a state of a transaction, so no process runs it"
                 )
             }
             Finding::Over { namespace, participant, transaction, state, remedy } => {

@@ -19,18 +19,16 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc, rawdoc};
-use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{
-    Backoff, ClaimState, Depth, Drained, Enqueued, Job, JobError, JobQueue, JobQueueOptions, JobState, NewJob,
-    RateLimit, Worker, WorkerOptions,
+    Backoff, ClaimState, Depth, Enqueued, Job, JobQueue, JobQueueOptions, JobState, NewJob, Worker,
 };
-use handfast_patterns::{CancellationToken, Change, Error, ExactlyOnce, Outcome, Result, RunnerOptions, Token};
+use handfast_patterns::{CancellationToken, Error, Result};
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use serde::{Deserialize, Serialize};
 
-use crate::crash::{Stage, World, every_point};
-use crate::fault::{first, second};
+use crate::crash::World;
+use crate::fault::first;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);

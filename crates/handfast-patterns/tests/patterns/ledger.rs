@@ -19,12 +19,11 @@ use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::ledger::{
     AsOf, Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry, Page, Posting, Proc,
 };
-use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions};
-use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
-use handfast_store::{DocumentStore, Find, StoreExt};
+use handfast_patterns::{Error, Result, Round};
+use handfast_store::decorator::{Faulty, Plan as Faults};
+use handfast_store::{Find, StoreExt};
 
 use crate::crash::World;
-use crate::fault::{FaultAt, first, second, third};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Document, doc, rawdoc};
+use bson::{Document, rawdoc};
 use handfast_mongodb::{ConnectOptions, connect};
 use handfast_patterns::Result;
 use handfast_server::{Address, Listeners, Server};

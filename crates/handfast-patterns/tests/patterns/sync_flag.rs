@@ -10,18 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
-use handfast_patterns::sync_flag::{
-    Begun, Copied, FINAL_VERSION, Inserted, MainState, Outcome, Stale, StaleCopy, Staleness, SyncFlag,
-};
+use handfast_patterns::sync_flag::{Begun, Copied, FINAL_VERSION, Inserted, MainState, Outcome, Staleness, SyncFlag};
 use handfast_patterns::{
     CancellationToken, Change, Error, Link, OnDelete, Result, Round, RunnerOptions, SyncFlagOptions,
 };
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{Applied, ErrorClass, Find, StoreExt};
 
-use crate::crash::{Stage, World, every_point};
+use crate::crash::World;
 use crate::fault::first;
-use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

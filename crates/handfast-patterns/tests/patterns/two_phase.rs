@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::two_phase::{
-    Cancel, Outcome, Participant, ParticipantDocument, PendingFields, Plan, State, Transfer, TwoPhase, TwoPhaseOptions,
+    Cancel, Outcome, Participant, PendingFields, Plan, State, Transfer, TwoPhase, TwoPhaseOptions,
 };
 use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions};
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{Find, Random, SeededRandom, StoreExt};
 
-use crate::crash::{Stage, World, every_point};
+use crate::crash::World;
 use crate::fault::{first, second};
 
 const HOUR: Duration = Duration::from_secs(3600);

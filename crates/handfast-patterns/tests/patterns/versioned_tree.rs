@@ -13,16 +13,13 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::versioned_tree::{
-    Commit, Keep, Node, Orphan, OrphanOf, PreparedCommit, PrunePlan, Snapshot, TreeStatus, VersionState, VersionedTree,
-    Write,
+    Commit, Keep, Node, PreparedCommit, Snapshot, TreeStatus, VersionState, VersionedTree, Write,
 };
-use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions, VersionedTreeOptions};
-use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
-use handfast_store::{DropIndexes, Find, IndexSelector, Random, SeededRandom, StoreExt};
+use handfast_patterns::{CancellationToken, Error, Result, RunnerOptions, VersionedTreeOptions};
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::{DropIndexes, Find, IndexSelector, StoreExt};
 
-use crate::crash::{Stage, World, every_point};
-use crate::fault::first;
-use crate::turns::{Actor, every_order, some_orders, these_orders};
+use crate::crash::World;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -1,6 +1,9 @@
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{RawBson, rawdoc};
+use handfast_wire::Sequence;
 
-use super::*;
+use super::{Arguments, Field, GENERIC};
+use crate::error::CommandResult;
 
 /// The fields of a command, as a request gives them: without its name, and without those that every command may carry.
 fn fields(body: &RawDocument) -> Vec<Field<'_>> {

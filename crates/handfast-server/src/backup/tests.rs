@@ -1,4 +1,6 @@
-use super::*;
+use handfast_mql::Code;
+
+use super::BackupName;
 
 #[test]
 fn a_name_is_a_plain_file_name() {

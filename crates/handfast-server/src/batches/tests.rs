@@ -1,6 +1,11 @@
-use bson::rawdoc;
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_mql::depth::ANSWER_BYTES_MAX;
+use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use super::*;
+use super::{Batches, ListCursor};
+use crate::memory_budget::MemoryBudget;
+use crate::writer::Writer;
 
 fn documents(count: usize, bytes: usize) -> Vec<RawDocumentBuf> {
     (0..count).map(|place| rawdoc! { "_id": i32::try_from(place).unwrap(), "fill": "x".repeat(bytes) }).collect()

@@ -14,7 +14,7 @@ use crate::writer::Writer;
 pub(crate) const COMMAND: Command = Command {
     name: "configureFailPoint",
     aliases: &[],
-    help: "sets what is to go wrong, for tests",
+    help: "configures a fail point, for tests",
     access: Access::Server,
     needs: Needs::Server(Action::Control),
     admin_only: true,

@@ -15,7 +15,7 @@ use crate::writer::Writer;
 pub(crate) const COMMAND: Command = Command {
     name: "getParameter",
     aliases: &[],
-    help: "tells settings",
+    help: "returns parameters of the server",
     access: Access::Server,
     needs: Needs::Server(Action::Monitor),
     admin_only: true,

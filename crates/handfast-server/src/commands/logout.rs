@@ -8,7 +8,7 @@ use crate::reply::Answer;
 pub(crate) const COMMAND: Command = Command {
     name: "logout",
     aliases: &[],
-    help: "forgets who is logged in",
+    help: "logs out",
     access: Access::Server,
     needs: Needs::Nothing,
     admin_only: false,

@@ -35,7 +35,7 @@ pub(crate) const START: Command = Command {
 pub(crate) const CONTINUE: Command = Command {
     name: "saslContinue",
     aliases: &[],
-    help: "goes on with a login",
+    help: "continues a login",
     access: Access::Server,
     needs: Needs::Nothing,
     admin_only: false,

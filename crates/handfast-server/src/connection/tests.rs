@@ -3,8 +3,11 @@ use std::time::Duration;
 use bson::rawdoc;
 use handfast_wire::{Compressor, Flags, OpMsg, compressed};
 
-use super::*;
+use super::{OpenConnection, UNAUTHENTICATED_IDLE_TIME, UNAUTHENTICATED_MESSAGE_BYTES_MAX};
+use crate::auth::login::LOGIN_TIME;
 use crate::frame::timer_now;
+use crate::options::{ConnectionLimits, Options};
+use crate::state::Client;
 use crate::testing::{Look, TestServer};
 
 /// Returns the message of a ping with so many bytes of padding.

@@ -1,7 +1,11 @@
+use std::time::Duration;
+
 use handfast_store::Sources;
 
-use super::*;
-use crate::batches::ListCursor;
+use super::{CursorLimits, Cursors, Description};
+use crate::batches::{Batches, ListCursor};
+use crate::error::CommandResult;
+use crate::request::SessionId;
 
 fn empty() -> Batches {
     Batches::new(Box::new(ListCursor::new(Vec::new())))

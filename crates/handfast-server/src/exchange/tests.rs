@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use handfast_store::DocumentStore;
 use handfast_wire::compressed::{Compressed, compress};
 use handfast_wire::limits::MESSAGE_BYTES_MAX;
-use handfast_wire::{HEADER_BYTES, Limits, Sequence};
+use handfast_wire::{Compressor, Flags, HEADER_BYTES, Limits, Message, OpMsg, Query, Sequence};
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
-use super::*;
 use crate::frame::timer_now;
 use crate::lock::lock;
 use crate::options::{ConnectionLimits, Options};

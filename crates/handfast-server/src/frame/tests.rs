@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use handfast_wire::{Flags, OpMsg};
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use bytes::Buf;
+use handfast_wire::{Flags, Limits, OpMsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use super::*;
+use super::{FrameReader, ReadError, timer_now, write_all};
+use crate::memory_budget::MemoryBudget;
+use crate::options::ConnectionLimits;
 
 const SECOND: Duration = Duration::from_secs(1);
 

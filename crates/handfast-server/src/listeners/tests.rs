@@ -1,6 +1,9 @@
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 
-use super::*;
+use super::{Listeners, SOCKET_MODE};
+use crate::error::Error;
+use crate::options::Address;
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))

@@ -1,7 +1,12 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use bson::rawdoc;
 
-use super::*;
+use super::Operations;
 use crate::commands;
+use crate::request::Request;
+use crate::state::Client;
 
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_only_the_command_that_it_names() {

@@ -1,6 +1,12 @@
-use bson::{RawDocumentBuf, rawdoc};
+use std::time::Duration;
 
-use super::*;
+use bson::spec::BinarySubtype;
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::Durability;
+
+use super::numbering::Numbering;
+use super::{Request, SessionId};
 
 fn with(fields: RawDocumentBuf) -> RawDocumentBuf {
     let mut body = rawdoc! { "ping": 1, "$db": "admin" };

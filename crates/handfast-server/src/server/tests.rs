@@ -1,16 +1,18 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::rawdoc;
 use handfast_store::{DocumentStore, Sources};
-use handfast_txn::StoreCatalog;
+use handfast_txn::{Database, StoreCatalog};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 
-use super::*;
+use super::Server;
+use crate::listeners::Listeners;
 use crate::lock::lock;
-use crate::options::ConnectionLimits;
+use crate::options::{Address, ConnectionLimits, Options};
 use crate::testing::{Look, Plain, TinyStore, error_of};
 
 fn any_port() -> Address {

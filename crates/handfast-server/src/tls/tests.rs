@@ -1,4 +1,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -6,12 +8,15 @@ use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
 use handfast_wire::{Flags, HEADER_BYTES, OpMsg};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::*;
+use super::{Tls, TlsFile, is_hello};
 use crate::{Address, Listeners, Options, Server};
 
 /// The files of a test, which are removed at its end.

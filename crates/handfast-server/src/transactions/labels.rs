@@ -67,7 +67,13 @@ pub(crate) fn of_outcome(error: &CommandError) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use handfast_mql::Code;
+    use handfast_store::Applied;
+
+    use super::{COMMIT_UNKNOWN, NOTHING_WRITTEN, OUTCOME_UNKNOWN, RETRYABLE, TRANSIENT, of_error, of_write_concern};
+    use crate::commands::InTransaction;
+    use crate::error::CommandError;
+    use crate::request::Numbering;
 
     fn in_transaction(command: &str) -> InTransaction {
         crate::commands::find(command).unwrap().properties.in_transaction

@@ -1,7 +1,8 @@
+use bson::raw::RawBsonRef;
 use bson::{RawBson, rawdoc};
 use proptest::prelude::*;
 
-use super::*;
+use super::{Writer, decimal};
 
 #[test]
 fn the_bytes_equal_those_of_the_bson_crate() {

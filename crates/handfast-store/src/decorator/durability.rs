@@ -72,11 +72,17 @@ impl<S: DocumentStore + ?Sized> DelegatingStore for WithDurability<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
+    use async_trait::async_trait;
     use bson::rawdoc;
 
-    use super::*;
+    use super::super::DelegatingStore;
+    use super::WithDurability;
+    use crate::{
+        Aggregate, Cursor, Delete, DeleteOutcome, DocumentStore, Durability, FindAndModify, FindAndModifyOutcome,
+        Insert, InsertOutcome, MemoryStore, Modification, Namespace, Result, Sources, Update, UpdateOutcome,
+    };
 
     /// Records the durability of each write.
     struct RecordingStore {

@@ -2,12 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use handfast_store::{AtomicStore, MemoryStore, Sources};
+use bson::RawBsonRef;
+use handfast_store::{AtomicStore, MemoryStore, Namespace, Sources};
 
-use super::*;
+use super::{ClaimTable, TransactionClaims, lock};
 use crate::local::StoreChangeDetector;
+use crate::{Claims as _, DocumentKey};
 
 struct Setting {
     store: Arc<dyn AtomicStore>,

@@ -25,7 +25,7 @@ pub(super) fn pause(attempt: u32, chance: u64) -> Duration {
 mod tests {
     use handfast_store::{Random, SeededRandom};
 
-    use super::*;
+    use super::{FIRST_MAX, MAX, pause};
 
     #[test]
     fn a_pause_is_random_below_a_bound_that_doubles() {

@@ -373,7 +373,10 @@ fn bytes_of_change(row: &Row) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use handfast_mql::Code;
+    use handfast_store::{Error as StoreError, Namespace, WriteError};
+
+    use super::{Answer, RowSize, answers, groups};
 
     fn collection(name: &str) -> Namespace {
         Namespace::new("d", name).unwrap()

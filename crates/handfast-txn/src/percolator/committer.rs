@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Few rows are locked all at once, each by a request of its own. Many go in batches, some at a time, that of the primary first
-//! ([`batch`](super::batch)): meanwhile heartbeats keep others from taking the transaction for abandoned, on a way of their own.
+//! ([`batch`](super::batch)): meanwhile heartbeats over separate connections keep others from taking the transaction for abandoned.
 //!
 //! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
 //! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the

@@ -12,18 +12,19 @@
 //!
 //! # Why no reader misses a version
 //!
-//! A collector fetches a timestamp, then reads the leases, takes those away that are dead, and forgets what is below the lowest of
+//! A collector fetches a timestamp, then reads the leases, removes the expired ones, and forgets what is below the lowest of
 //! three: a timestamp that was given out at least one retention ago ([`super::ages`]), the fetched one minus the retention, and the
 //! oldest lease that is left.
 //!
-//! - *Young.* A snapshot was given out before a timestamp above it. So when it may be forgotten, its process is a whole retention old as
-//!   monotonic clocks count, and by its own clocks, of which the greater age counts, more than the half from which on it needs a lease.
-//! - *Taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
+//! - *A young snapshot needs no lease.* A snapshot is given out before each timestamp above it. When its versions may be forgotten, a whole
+//!   retention has passed since then by monotonic clocks. Its own process then sees an age of more than half the retention on one of its clocks
+//!   (the greater age counts), and so has taken a lease.
+//! - *The lease was taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
 //!   snapshot, then so was that of every collector that read the leases before, and it has left the snapshot alone;
 //!   a collector that reads them later finds the lease. If it is more, the snapshot is given up.
-//! - *Checked afterwards.* A reader in an old snapshot checks, after it has the rows, whether the lease is still there. If
-//!   it is, nothing that it needed had been removed when it read: a collector takes the lease away first.
-//! - *Lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
+//! - *The lease is checked afterwards.* A reader in an old snapshot checks, after it has the rows, whether the lease is still there. If
+//!   it is, nothing that it needed had been removed when it read: a collector removes the lease first.
+//! - *The lease was lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
 //!
 //! None of this compares two clocks. Those of the reader say when it is time for a lease, those of collectors for how long a dead
 //! process holds others up. A machine that is stopped within a snapshot, for longer than half of the retention, and whose time of day does

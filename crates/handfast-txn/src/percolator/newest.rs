@@ -9,7 +9,7 @@
 //! a lock, and the primary says
 //!   committed                          the one in the lock
 //!   locked, or rolled back             the visible one
-//!   nothing                            for a snapshot to say: the primary may not be locked yet, or have forgotten
+//!   nothing                            read in a snapshot: the primary may not be locked yet, or have forgotten
 //! ```
 //!
 //! *What was acknowledged is seen.* A transaction that was acknowledged before the read had its locks in all its rows before.

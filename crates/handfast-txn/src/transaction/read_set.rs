@@ -103,9 +103,10 @@ pub(super) fn everything(namespace: Namespace) -> Read {
 
 #[cfg(test)]
 mod tests {
-    use bson::rawdoc;
+    use bson::{RawBson, RawDocumentBuf, rawdoc};
+    use handfast_store::{Namespace, Read};
 
-    use super::*;
+    use super::{FILTER_BYTES_MAX, ID_BYTES_MAX, ReadSet, everything};
 
     fn namespace() -> Namespace {
         Namespace::new("d", "c").unwrap()

@@ -16,24 +16,23 @@ use tokio::task::JoinHandle;
 use crate::stubborn::locked;
 use crate::support::*;
 
-/// Round trips in which something has to come to its end.
+/// The most round trips of a task.
 const ROUNDS_MAX: u32 = 10_000;
 
-/// Round trips of a departure before the payment goes on: more than it has up to its end, unless it waits for the payment.
-const BESIDE_MAX: u32 = 30;
+/// The round trips of a removal before the payment continues: more than it needs, unless it waits for the payment.
+const CONCURRENT_MAX: u32 = 30;
 
 /// A change of the collection of the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub(crate) enum Removal {
     Drop,
     DropDatabase,
     Rename,
-    /// Another collection takes their name.
+    /// Gives their name to another collection.
     Replace,
 }
 
-pub(crate) const DEPARTURES: [Departure; 4] =
-    [Departure::Drop, Departure::DropDatabase, Departure::Rename, Departure::Replace];
+pub(crate) const REMOVALS: [Removal; 4] = [Removal::Drop, Removal::DropDatabase, Removal::Rename, Removal::Replace];
 
 fn other() -> Namespace {
     Namespace::new("other", "people").unwrap()
@@ -46,33 +45,33 @@ pub(crate) fn kept() -> [Namespace; 2] {
 }
 
 #[async_trait]
-trait Departs {
-    async fn depart(&self, departure: Departure) -> StoreResult<bool>;
+trait Removes {
+    async fn remove(&self, removal: Removal) -> StoreResult<bool>;
 }
 
 #[async_trait]
-impl Departs for Database {
-    async fn depart(&self, departure: Departure) -> StoreResult<bool> {
+impl Removes for Database {
+    async fn remove(&self, removal: Removal) -> StoreResult<bool> {
         let rename = |from, to, drop_target| self.rename_collection(RenameCollection { from, to, drop_target });
-        match departure {
-            Departure::Drop => self.drop_collection(&accounts()).await,
-            Departure::DropDatabase => self.drop_database("bank").await,
-            Departure::Rename => rename(accounts(), other(), false).await.map(|()| true),
-            Departure::Replace => rename(other(), accounts(), true).await.map(|()| true),
+        match removal {
+            Removal::Drop => self.drop_collection(&accounts()).await,
+            Removal::DropDatabase => self.drop_database("bank").await,
+            Removal::Rename => rename(accounts(), other(), false).await.map(|()| true),
+            Removal::Replace => rename(other(), accounts(), true).await.map(|()| true),
         }
     }
 }
 
-/// A bank, with other people for who takes the place of the accounts.
-pub(crate) async fn bank_before(departure: Departure) -> Bank {
+/// Returns a bank, with the collection that replaces the accounts if one does.
+pub(crate) async fn bank_before(removal: Removal) -> Bank {
     let bank = Bank::of_the_seed().await;
-    if departure == Departure::Replace {
+    if removal == Removal::Replace {
         bank.store.insert_one(&other(), rawdoc! { "_id": "Zoe" }).await.unwrap();
     }
     bank
 }
 
-/// Bob pays 7, and gets a receipt in another collection; says whether he is there.
+/// Bob pays 7, and gets a receipt in another collection; returns whether his account exists.
 async fn pay_for(database: &Database, receipts: &Namespace) -> Result<bool> {
     let tx = database.begin().await?;
     let change = rawdoc! { "$inc": { "balance": -7 } };
@@ -84,7 +83,7 @@ async fn pay_for(database: &Database, receipts: &Namespace) -> Result<bool> {
     tx.commit().await.map(|_| true)
 }
 
-/// Something that goes on by round trips.
+/// A task whose requests a test releases one by one.
 struct Stepping<T> {
     gate: Arc<Faulty<MemoryStore>>,
     task: JoinHandle<T>,
@@ -141,19 +140,19 @@ pub(crate) async fn seen(bank: &Bank, receipts: &Namespace) -> (Option<i32>, boo
     (bob, receipt.is_some())
 }
 
-/// A payment stops before any of its round trips, the departure goes on to any of its own, then the payment goes on to its answer, and
-/// its process dies; then the departure ends. What was acknowledged is there, and nothing of what was not.
+/// A payment stops before any of its round trips, the removal goes on to any of its own, then the payment goes on to its answer, and
+/// its process dies; then the removal ends. What was acknowledged is there, and nothing of what was not.
 #[tokio::test(start_paused = true)]
 async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
-    for departure in DEPARTURES {
+    for removal in REMOVALS {
         // One way of going away stands for all where the primary stays.
-        for receipts in kept().into_iter().take(if departure == Departure::Drop { 2 } else { 1 }) {
+        for receipts in kept().into_iter().take(if removal == Removal::Drop { 2 } else { 1 }) {
             let (mut committed, mut conflicts) = (0, 0);
             'payment: for before in 0.. {
-                for beside in 0..BESIDE_MAX {
-                    let bank = bank_before(departure).await;
-                    let case = format!("{departure:?}, {receipts}, payment stops at {before}, departure at {beside}");
-                    if departure == Departure::Replace {
+                for beside in 0..CONCURRENT_MAX {
+                    let bank = bank_before(removal).await;
+                    let case = format!("{removal:?}, {receipts}, payment stops at {before}, removal at {beside}");
+                    if removal == Removal::Replace {
                         // No transaction has written to either of them.
                         let plain = rawdoc! { "$unset": { "_hf": 1 } };
                         bank.store.update_one(&accounts(), rawdoc! { "_id": "Bob" }, plain).await.unwrap();
@@ -164,7 +163,7 @@ async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
                     if !payment.step(before).await {
                         break 'payment;
                     }
-                    let going = Stepping::of(&bank, |database| async move { database.depart(departure).await });
+                    let going = Stepping::of(&bank, |database| async move { database.remove(removal).await });
                     let is_on_its_way = going.step(beside).await;
                     let paid = payment.finish().await;
                     going.finish().await.expect(&case);
@@ -178,10 +177,10 @@ async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
                     }
                     let is_paid = matches!(paid, Ok(true));
                     assert_eq!(receipt, is_paid, "{case}: {paid:?}");
-                    if departure == Departure::Rename {
+                    if removal == Removal::Rename {
                         assert_eq!(bob, Some(if is_paid { 3 } else { 10 }), "{case}");
                     }
-                    if departure == Departure::Replace {
+                    if removal == Removal::Replace {
                         assert!(bob == Some(100) || is_paid && bob == Some(93), "{case}: {bob:?}");
                     }
                     if !is_on_its_way {
@@ -189,8 +188,8 @@ async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
                     }
                 }
             }
-            println!("{departure:?} beside {receipts}: {committed} committed, {conflicts} conflicts");
-            assert!(committed > 10 && conflicts > 10, "{departure:?}: {committed} committed, {conflicts} conflicts");
+            println!("{removal:?} beside {receipts}: {committed} committed, {conflicts} conflicts");
+            assert!(committed > 10 && conflicts > 10, "{removal:?}: {committed} committed, {conflicts} conflicts");
         }
     }
 }
@@ -251,19 +250,19 @@ async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
 async fn every_operation_of_a_drop_meets_every_fault() {
     use crate::crash_points::{FAULTS, Late};
     let (mut cases, mut gone) = (0, 0);
-    for departure in DEPARTURES {
+    for removal in REMOVALS {
         for fault in FAULTS {
             for late in [Late::Soon, Late::PastRecovery] {
                 let is_late = matches!(fault, Fault::DeliverLate | Fault::RepeatLater);
                 for number in 0..if late == Late::Soon || is_late { OPERATIONS_MAX } else { 0 } {
-                    let bank = bank_before(departure).await;
+                    let bank = bank_before(removal).await;
                     let receipts = &kept()[0];
                     let to = receipts.clone();
                     let payment = Stepping::of(&bank, |database| async move { pay_for(&database, &to).await });
                     assert!(payment.finish().await.unwrap());
                     let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
-                    let went = bank.process_over(faulty.clone()).depart(departure).await;
-                    let case = format!("{departure:?}, {fault:?} at {number}, late {late:?}: {went:?}");
+                    let went = bank.process_over(faulty.clone()).remove(removal).await;
+                    let case = format!("{removal:?}, {fault:?} at {number}, late {late:?}: {went:?}");
                     let is_over = faulty.operations() <= number;
                     if late == Late::Soon {
                         faulty.deliver_late().await;
@@ -272,10 +271,10 @@ async fn every_operation_of_a_drop_meets_every_fault() {
                     bank.clock.advance(LOCK_TIME);
                     let (bob, receipt) = seen(&bank, receipts).await;
                     assert!(receipt, "{case}");
-                    assert!(departure != Departure::Rename || bob == Some(3), "{case}: {bob:?}");
+                    assert!(removal != Removal::Rename || bob == Some(3), "{case}: {bob:?}");
                     if went.is_ok() {
                         let is_there = accounts_are_there(&bank).await;
-                        assert_eq!(is_there, departure == Departure::Replace, "{case}");
+                        assert_eq!(is_there, removal == Removal::Replace, "{case}");
                         gone += 1;
                     }
                     // A request that is late finds nobody who commits there.
@@ -320,11 +319,11 @@ async fn damaged(bank: &Bank) {
 /// Nobody outside asks what goes with its collection.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_row_does_not_keep_its_collection() {
-    for departure in [Departure::Drop, Departure::DropDatabase] {
+    for removal in [Removal::Drop, Removal::DropDatabase] {
         let bank = Bank::of_the_seed().await;
         damaged(&bank).await;
         bank.store.insert_one(&accounts(), locked("Eve", 7, "Damaged")).await.unwrap();
-        assert!(bank.process().depart(departure).await.unwrap());
+        assert!(bank.process().remove(removal).await.unwrap());
         assert!(!accounts_are_there(&bank).await);
     }
 }
@@ -342,30 +341,30 @@ fn cleaner(bank: &Bank) -> Percolator {
 /// computes from them is refused.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
-    for departure in DEPARTURES {
+    for removal in REMOVALS {
         for isolation in [Isolation::Snapshot, Isolation::Serializable] {
-            let bank = bank_before(departure).await;
+            let bank = bank_before(removal).await;
             let begin = async |database: &Database| {
                 database.begin_with(TransactionOptions { isolation, ..TransactionOptions::default() }).await.unwrap()
             };
             let database = bank.process();
             let (looks, writes) = (begin(&database).await, begin(&database).await);
-            bank.process().depart(departure).await.unwrap();
+            bank.process().remove(removal).await.unwrap();
             for tx in [&looks, &writes] {
                 for _ in 0..2 {
                     let rich = rawdoc! { "balance": { "$gt": 5 } };
-                    assert_eq!(tx.count_matching(&accounts(), rich).await.unwrap(), 1, "{departure:?}");
+                    assert_eq!(tx.count_matching(&accounts(), rich).await.unwrap(), 1, "{removal:?}");
                     let joe = tx.find_one(&accounts(), rawdoc! { "_id": "Joe" }).await.unwrap().unwrap();
-                    assert_eq!(joe.get_i32("balance").unwrap(), 2, "{departure:?}");
+                    assert_eq!(joe.get_i32("balance").unwrap(), 2, "{removal:?}");
                     // What has been there since is not seen.
-                    if departure == Departure::Rename {
+                    if removal == Removal::Rename {
                         assert_eq!(tx.count_matching(&other(), rawdoc! {}).await.unwrap(), 0);
                     }
                 }
             }
             looks.commit().await.unwrap();
             writes.insert_one(&kept()[0], rawdoc! { "_id": "sum", "balance": 12 }).await.unwrap();
-            assert!(is_conflict(&writes.commit().await.map(drop)), "{departure:?}");
+            assert!(is_conflict(&writes.commit().await.map(drop)), "{removal:?}");
             assert_eq!(bank.process().count_matching(&kept()[0], rawdoc! {}).await.unwrap(), 0);
         }
     }
@@ -458,7 +457,7 @@ async fn a_collection_that_is_created_beside_a_rename_is_not_lost() {
     let (mut refused, mut renamed) = (0, 0);
     for before in 0..OPERATIONS_MAX as u32 {
         let bank = Bank::of_the_seed().await;
-        let renaming = Stepping::of(&bank, |database| async move { database.depart(Departure::Rename).await });
+        let renaming = Stepping::of(&bank, |database| async move { database.remove(Removal::Rename).await });
         let is_on_its_way = renaming.step(before).await;
         bank.process().insert_one(&other(), rawdoc! { "_id": "Zoe" }).await.unwrap();
         let answer = renaming.finish().await;

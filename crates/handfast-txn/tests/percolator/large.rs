@@ -145,8 +145,8 @@ async fn count(database: &Database) -> u64 {
     database.count(Count::new(accounts(), rawdoc! { "balance": 1 })).await.unwrap()
 }
 
-/// Asks for the first document again and again, in a transaction each time: outside of one, a read of one document waits for nobody's lock,
-/// and takes nobody for abandoned.
+/// Asks for the first document again and again, in a transaction each time: outside of one, a read of one document waits for no
+/// lock and rolls no transaction back.
 async fn read_first(reader: Database, pause: Duration) {
     loop {
         if let Ok(tx) = reader.begin().await {
@@ -210,7 +210,7 @@ async fn heartbeats_that_are_queued_behind_data_are_caught() {
     assert_eq!(count, 0);
 }
 
-/// Others take a transaction for abandoned in the middle of its batches. What it sends after that changes nothing that lasts.
+/// Others take a transaction for abandoned in the middle of its batches. What it sends after that has no effect.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_is_given_up_between_its_batches_leaves_nothing() {
     let bank = bank().await;

@@ -1,8 +1,17 @@
 //! Collections and indexes that come and go beside running transactions.
 
-use handfast_store::{CollectionOptions, DropIndexes, Hint, IndexSelector, RenameCollection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::*;
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::{
+    CollectionOptions, CreateIndexes, DocumentStore, DropIndexes, Find, Hint, IndexSelector, IndexSpec, Namespace,
+    RenameCollection, StoreExt,
+};
+use handfast_txn::{Database, Error, Transaction};
+
+use super::{accounts, all, on_each};
 
 /// Transfers of each client beside the changes.
 const TRANSFERS: i32 = 60;

@@ -1,8 +1,13 @@
 //! Indexes that are made and dropped in transactions, and beside them.
 
-use handfast_store::{DropIndexes, Hint, IndexSelector};
+use bson::rawdoc;
+use handfast_mql::Code;
+use handfast_store::{
+    CreateIndexes, DocumentStore, DropIndexes, Find, Hint, IndexSelector, IndexSpec, Namespace, StoreExt,
+};
+use handfast_txn::{Database, Error, Transaction};
 
-use super::*;
+use super::{accounts, all, on_each, on_each_local};
 
 #[tokio::test]
 async fn a_transaction_can_make_a_collection_with_indexes() {

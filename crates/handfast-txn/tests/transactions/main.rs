@@ -19,8 +19,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Code;
 use handfast_store::{
-    Aggregate, AtomicStore, BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, ManualClock, MemoryStore,
-    Namespace, Sources, StoreExt,
+    Aggregate, AtomicStore, BatchLimit, DocumentStore, Find, IndexSpec, ManualClock, MemoryStore, Namespace, Sources,
+    StoreExt,
 };
 use handfast_txn::{Database, Error, Outcome, PercolatorOptions, Transaction, TransactionOptions};
 

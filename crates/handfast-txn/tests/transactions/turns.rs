@@ -1,8 +1,13 @@
 //! Transactions that want a document which another one is about to write: who waits, who conflicts.
 
-use handfast_txn::OnRetry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::*;
+use handfast_store::{MemoryStore, Sources};
+use handfast_txn::{Database, Error, OnRetry, Transaction, TransactionOptions};
+
+use super::{balance, on_each, opened, pay};
 
 /// Attempts to have a closure reach its write while another transaction is open.
 const ATTEMPTS_MAX: usize = 100;

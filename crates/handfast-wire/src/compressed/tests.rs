@@ -1,8 +1,9 @@
 use bson::rawdoc;
 use proptest::prelude::*;
 
-use super::*;
-use crate::{Flags, Message, OpMsg, Recovery};
+use super::{Compressed, Compressor, compress, deflate, inflate_zlib, inflate_zstd};
+use crate::header::frame;
+use crate::{Error, Flags, HEADER_BYTES, Header, Limits, Message, OpCode, OpMsg, Recovery, Result};
 
 const ALL: [Compressor; 4] = [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd];
 

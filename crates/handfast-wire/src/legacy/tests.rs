@@ -1,8 +1,9 @@
 use bson::rawdoc;
 use proptest::prelude::*;
 
-use super::*;
-use crate::{Message, Recovery};
+use super::{Query, Reply};
+use crate::header::frame;
+use crate::{Error, Limits, Message, OpCode, Recovery};
 
 #[test]
 fn a_handshake_and_its_answer() {

@@ -1,8 +1,10 @@
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use proptest::prelude::*;
 
-use super::*;
-use crate::{Header, Message, Recovery};
+use super::{Flags, OpMsg, Sequence};
+use crate::header::frame;
+use crate::limits::{SEQUENCES_MAX, WRITE_BATCH_MAX};
+use crate::{Error, Header, Limits, Message, OpCode, Recovery, Result};
 
 fn decode(frame: &[u8]) -> Result<OpMsg<'_>> {
     match Message::decode(frame, &Limits::default())? {

@@ -1,4 +1,7 @@
-use super::*;
+use clap::{CommandFactory as _, Parser as _};
+
+use super::{Arguments, SHORT_FORM, definition, is_one_of};
+use crate::configuration;
 
 #[test]
 fn the_definition_is_sound() {

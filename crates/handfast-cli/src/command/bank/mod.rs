@@ -338,7 +338,7 @@ async fn audit(
     let accounts = Accounts::new(run.accounts, location.store_count())?;
     let total = accounts.audit(&opened.mechanism, recorder, 0, async { Ok(()) }).await?;
     let total = total.context("the last audit failed with a conflict, although no other transaction was open")?;
-    // What is left behind: the outcomes, and nothing else.
+    // Only records of outcomes may remain.
     let are_forgotten = opened.forget_outcomes().await?;
     let records_due = if are_forgotten { 0 } else { records_before };
     let records = opened.mechanism.records().await?.saturating_sub(records_due);

@@ -56,7 +56,11 @@ fn text(latencies: &Latencies, kills: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use indicatif::ProgressBar;
+
+    use super::{Progress, text};
 
     #[test]
     fn the_text_tells_how_long_transfers_take() {

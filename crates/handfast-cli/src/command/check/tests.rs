@@ -1,6 +1,8 @@
+use handfast_embedded::{Finding, Remedy, Repair};
 use handfast_store::Namespace;
+use serde_json::Value;
 
-use super::*;
+use super::{finding, json};
 
 /// Returns the JSON of a finding with this remedy.
 fn of(remedy: Remedy, repair: Repair) -> Value {

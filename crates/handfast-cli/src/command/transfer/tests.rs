@@ -1,7 +1,12 @@
+use anyhow::Result;
 use bson::Bson;
 use bson::oid::ObjectId;
 
-use super::*;
+use super::arguments::AccountIdType;
+use super::lines::{Line, Lines};
+use super::name::{Name, Names};
+use super::row::{Columns, Header};
+use super::{cells, lines, row};
 use crate::flags::Renamed;
 
 fn columns() -> Columns {

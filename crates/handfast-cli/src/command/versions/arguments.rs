@@ -160,7 +160,7 @@ pub(crate) struct VersionsFlags {
     /// Collection of names, and of versions that readers hold [default: as recorded, otherwise COLLECTION.pins]
     #[arg(long, value_name = "NAME")]
     pub(crate) pins: Option<String>,
-    /// Time that the application lets a writer be silent; `sweep` requires it [default: 60s]
+    /// Time that the application lets a writer be silent; `sweep` requires it, other commands use 60s
     #[arg(long, value_name = "TIME")]
     pub(crate) lease: Option<Span>,
     /// Time that the application lets a reader that holds a version be silent; `sweep` and `prune` require it

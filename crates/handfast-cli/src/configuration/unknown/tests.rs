@@ -1,4 +1,5 @@
-use super::*;
+use super::super::{keys, variable};
+use super::remarks;
 
 fn of(name: &str, value: &str) -> Vec<String> {
     remarks([[name.to_owned(), value.to_owned()]].into_iter())

@@ -2,11 +2,14 @@
 
 mod bulk;
 
+use anyhow::{Context as _, Result};
 use bson::oid::ObjectId;
 use handfast_patterns::job_queue::{Job, JobQueue, NewJob};
-use serde_json::json;
+use handfast_store::DocumentStore;
+use serde_json::{Value, json};
 
-use super::*;
+use super::{Ground, Store, json, output, place, report, text};
+use crate::support::{assert_one_line, handfast};
 
 async fn queue(store: &Store) -> Result<JobQueue> {
     Ok(JobQueue::open(store.shared(), place("jobs")?, store.sources.clone(), Default::default()).await?)

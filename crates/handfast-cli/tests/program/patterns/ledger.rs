@@ -1,11 +1,13 @@
 //! `handfast ledger`.
 
+use anyhow::{Context as _, Result, ensure};
 use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry};
 use handfast_store::StoreExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
+use super::{Ground, Store, json, output, place, report, text};
+use crate::support::assert_one_line;
 
 async fn ledger(store: &Store) -> Result<Ledger> {
     Ok(Ledger::open(store.shared(), place("tx")?, store.sources.clone(), Default::default()).await?)

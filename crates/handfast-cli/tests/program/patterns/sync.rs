@@ -1,12 +1,16 @@
 //! `handfast sync`.
 
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::{Change, Link, OnDelete, SyncFlag, SyncFlagOptions};
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
-use handfast_store::{Find, StoreExt};
-use serde_json::json;
+use handfast_store::{DocumentStore, Find, Sources, StoreExt};
+use serde_json::{Value, json};
 
-use super::*;
+use super::{Ground, Store, json, output, place, report, text};
+use crate::support::assert_one_line;
 
 const LINK: [&str; 4] = ["--collection", "users", "--link", "comments:user:name=userName"];
 

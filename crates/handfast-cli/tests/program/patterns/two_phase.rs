@@ -1,12 +1,16 @@
 //! `handfast twophase`.
 
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
 use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::two_phase::{PendingFields, Transfer, TwoPhase, TwoPhaseOptions};
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
-use handfast_store::{Find, StoreExt};
+use handfast_store::{DocumentStore, Find, Sources, StoreExt};
 use serde_json::json;
 
-use super::*;
+use super::{Ground, Store, json, output, place, report, text};
+use crate::support::assert_one_line;
 
 /// Returns a plan in which the process dies when it has applied a transfer to the first account.
 fn dies_after_the_first_account() -> Plan {

@@ -1,11 +1,13 @@
 //! `handfast versions`.
 
+use anyhow::Result;
 use bson::{doc, rawdoc};
 use handfast_patterns::{Error, VersionedTree, VersionedTreeOptions};
 use handfast_store::StoreExt;
 use serde_json::json;
 
-use super::*;
+use super::{Ground, Store, json, output, place, report, text};
+use crate::support::assert_one_line;
 
 const TREE: [&str; 4] = ["--collection", "items", "--root", "catalogue"];
 

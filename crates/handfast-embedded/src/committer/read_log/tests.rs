@@ -11,7 +11,7 @@ fn at(timestamp: u64) -> CommitTimestamp {
     CommitTimestamp(timestamp)
 }
 
-/// Returns a log of at most so many log of one byte, with commits 11, 12, ..
+/// Returns a log that has space for `images_max` documents of one byte, with commits 11, 12, ..
 fn log_of(images_max: usize, commits: std::ops::Range<u8>) -> ReadLog {
     let mut log = ReadLog::new(images_max * (1 + IMAGE_OVERHEAD_BYTES));
     log.start(at(10));

@@ -1,6 +1,8 @@
 //! Filters and arrays: elements, paths through them, and the position that was found.
 
-use super::*;
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::{NULL, check, compile, context, regex};
 
 #[test]
 fn array_operators_match_whole_arrays_and_elements() {

@@ -1,6 +1,9 @@
 //! Computed fields.
 
-use super::*;
+use bson::{Bson, doc};
+
+use super::{check, run};
+use crate::Code;
 
 #[test]
 fn computed_fields_are_set() {

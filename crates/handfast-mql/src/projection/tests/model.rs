@@ -1,8 +1,10 @@
 //! Projections against a model that works on `bson::Document`s; and random projections.
 
+use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 
-use super::*;
+use super::{raw, run};
+use crate::Code;
 use crate::arbitrary::{document, value};
 
 /// The part of a value that is shown if only these paths are.

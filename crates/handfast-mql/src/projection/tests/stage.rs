@@ -1,6 +1,10 @@
 //! The errors and results of `find` and of `$project` where they differ.
 
-use super::*;
+use bson::{Document, doc};
+
+use super::super::Projection;
+use super::{context, raw, run};
+use crate::{Code, CompileOptions, MatchPosition, Result};
 
 fn project(projection: &Document, document: &Document) -> Result<Document> {
     let projection = Projection::compile_project(&raw(projection), &CompileOptions::default())?;

@@ -1,4 +1,5 @@
-use super::*;
+use super::{COMPONENTS_MAX, Component, FieldName, UpdatePath};
+use crate::Code;
 
 fn check_error(path: &str, code: Code, message: &str) {
     let error = UpdatePath::parse(path).unwrap_err();

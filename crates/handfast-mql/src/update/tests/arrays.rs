@@ -1,6 +1,9 @@
 //! Operators on arrays: `$push`, `$addToSet`, `$pull`, `$pullAll`, `$pop`.
 
-use super::*;
+use bson::{Bson, Document, doc};
+
+use super::{PLAIN, check, fails, unchanged};
+use crate::Code;
 
 #[test]
 fn push_appends_values() {

@@ -1,8 +1,12 @@
 //! The size of a result is limited before it is built: an update of a few bytes must not make terabytes.
 
-use super::*;
+use bson::{Bson, Document, doc};
+
+use super::super::{Update, UpdateOptions, UpdateSource};
+use super::{Case, PLAIN, check, context, filtered, raw};
 use crate::depth::DOCUMENT_BYTES_MAX;
 use crate::filter::Filter;
+use crate::{Code, CompileOptions};
 
 /// A thousand times the same element.
 fn thousand(element: impl Into<Bson>) -> Document {

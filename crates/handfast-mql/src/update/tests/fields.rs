@@ -1,6 +1,9 @@
 //! Operators on fields: `$set`, `$unset`, `$inc`, `$mul`, `$min`, `$max`, `$rename`, `$currentDate`, `$bit`.
 
-use super::*;
+use bson::{Bson, DateTime, Timestamp, doc};
+
+use super::{NOW_MILLIS, PLAIN, check, fails, unchanged};
+use crate::Code;
 
 #[test]
 fn set_assigns_fields() {

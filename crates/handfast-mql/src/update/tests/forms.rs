@@ -1,6 +1,10 @@
 //! The update as a whole: conflicts, `_id`, replacements, idempotence.
 
-use super::*;
+use bson::{Document, RawDocumentBuf, Timestamp, doc};
+
+use super::super::{Update, UpdateOptions, UpdateSource, stamp};
+use super::{check, context, fails, raw, unchanged};
+use crate::{Code, MatchPosition};
 
 #[test]
 fn unknown_and_malformed_operators_are_refused() {

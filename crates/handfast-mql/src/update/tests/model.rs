@@ -1,9 +1,12 @@
 //! Updates against a model that works on `bson::Document`s, one operator after the other; and random updates.
 
+use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 
-use super::*;
+use super::super::{Applied, Update, UpdateOptions, UpdateSource};
+use super::{Case, PLAIN, at, context, raw};
 use crate::arbitrary::{document, value};
+use crate::{Code, MatchPosition, Result};
 
 /// An operator at a path.
 #[derive(Clone, Debug)]

@@ -1,7 +1,10 @@
 //! Updates by a pipeline.
 
-use super::*;
-use crate::Filter;
+use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+
+use super::super::{Applied, Update, UpdateOptions, UpdateSource};
+use super::{NOW_MILLIS, context, raw};
+use crate::{Code, CompileOptions, Filter, MatchPosition, Result};
 
 fn run(document: &Document, stages: &[Document]) -> Result<Applied> {
     let stages: Vec<RawDocumentBuf> = stages.iter().map(raw).collect();

@@ -1,6 +1,9 @@
 //! `$`, `$[]` and `$[name]`.
 
-use super::*;
+use bson::{Bson, doc};
+
+use super::{at, check, fails, filtered, unchanged};
+use crate::Code;
 
 #[test]
 fn the_positional_operator_changes_the_matched_element() {

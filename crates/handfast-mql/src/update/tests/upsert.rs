@@ -1,7 +1,10 @@
 //! The document that an upsert makes from filter and update.
 
-use super::*;
-use crate::Filter;
+use bson::{Bson, Document, Timestamp, doc};
+
+use super::super::{Update, UpdateOptions, UpdateSource};
+use super::{context, raw};
+use crate::{Code, CompileOptions, Filter, Result};
 
 fn upsert(filter: &Document, update: &Document) -> Result<Document> {
     let update = Update::compile(UpdateSource::Document(&raw(update)), &UpdateOptions::default())?;

@@ -1,6 +1,12 @@
 //! A canceled job is not done again, in whichever way it leaves its worker.
 
-use super::*;
+use bson::{Bson, Document};
+use handfast_patterns::job_queue::{ClaimState, Drained, Job, JobError, JobQueue, JobState, Worker};
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{HOUR, MINUTE, claim, friends, kinds, new_id, numbered, open, stored};
+use crate::crash::World;
+use crate::fault::{first, second};
 
 /// Returns a queue with a job that a worker has.
 async fn claimed() -> (World, JobQueue, Job) {

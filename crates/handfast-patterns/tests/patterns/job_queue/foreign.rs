@@ -1,8 +1,11 @@
 //! Documents that other programs have inserted into the queue's collection.
 
-use handfast_patterns::job_queue::JobFilter;
+use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_patterns::job_queue::{JobFilter, JobQueue, JobQueueOptions, JobState};
+use handfast_store::StoreExt;
 
-use super::*;
+use super::{HOUR, claim, kinds, new_id, numbered, open, open_with, stored};
+use crate::crash::World;
 
 async fn open_ordered(world: &World, ordered: bool) -> JobQueue {
     open_with(world, JobQueueOptions { ordered, ..JobQueueOptions::default() }).await.unwrap()

@@ -1,8 +1,16 @@
 //! Writes of handlers to other documents: each step is made once, and not by a worker that has lost its job.
 
-use handfast_store::Namespace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::*;
+use bson::{Document, doc, rawdoc};
+use handfast_patterns::exactly_once::Memory;
+use handfast_patterns::job_queue::{ClaimState, Job, JobError, JobQueue, Worker};
+use handfast_patterns::{Change, ExactlyOnce, Outcome};
+use handfast_store::{Namespace, StoreExt};
+
+use super::{HOUR, MINUTE, claim, kinds, new_id, numbered, open};
+use crate::crash::World;
 
 const STEP: &str = "count";
 

@@ -1,7 +1,15 @@
 //! Handlers that hang, which are stopped when their time is over although their leases are renewed, and handlers that cannot
 //! read the details, while those of workers of a new version can, as during a deployment.
 
-use super::*;
+use std::time::Duration;
+
+use bson::{Document, doc};
+use handfast_patterns::job_queue::{
+    ClaimState, Drained, JobError, JobQueue, JobQueueOptions, JobState, NewJob, Worker,
+};
+
+use super::{Friends, HOUR, MINUTE, claim, new_id, numbered, open, open_with, stored};
+use crate::crash::World;
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {

@@ -1,8 +1,17 @@
 //! Jobs with a fault at every operation, and ten thousand jobs with crashes.
 
-use handfast_patterns::job_queue::Limits;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::{Document, doc, rawdoc};
+use handfast_patterns::exactly_once::Memory;
+use handfast_patterns::job_queue::{Drained, Enqueued, JobError, JobQueueOptions, JobState, Limits, Worker};
+use handfast_patterns::{Change, Error, ExactlyOnce, Outcome, Result, Token};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+
+use super::{Friends, HOUR, MINUTE, friends, kinds, new_id, numbered, open, open_with};
+use crate::crash::{Stage, World, every_point};
 
 /// Makes users friends on both sides: the job of the seed, whose effects are counted.
 async fn add_friends(world: &World) -> Result<Worker> {

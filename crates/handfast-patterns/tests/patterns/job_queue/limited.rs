@@ -1,8 +1,18 @@
 //! Claims of several jobs, the limits on all workers together, and pauses.
 
-use handfast_patterns::job_queue::Limits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::*;
+use bson::{DateTime, Document};
+use handfast_patterns::job_queue::{
+    ClaimState, Enqueued, JobError, JobQueue, JobQueueOptions, JobState, Limits, RateLimit, Worker, WorkerOptions,
+};
+use handfast_patterns::{CancellationToken, Error};
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+
+use super::{MINUTE, claim, kinds, new_id, numbered, open, open_with};
+use crate::crash::World;
 
 async fn limited(world: &World, limits: Limits) -> JobQueue {
     open_with(world, JobQueueOptions { limits, ..JobQueueOptions::default() }).await.unwrap()

@@ -1,6 +1,14 @@
 //! The options of a single job: its id, attempts, waits, time and delay.
 
-use super::*;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use handfast_patterns::exactly_once::Memory;
+use handfast_patterns::job_queue::{Backoff, ClaimState, Depth, Enqueued, JobError, JobState, Worker};
+use handfast_patterns::{Change, Error, ExactlyOnce, Outcome};
+
+use super::{HOUR, MINUTE, claim, kinds, new_id, numbered, open, stored};
+use crate::crash::World;
 
 #[tokio::test]
 async fn a_job_has_its_own_attempts_waits_and_delay() {

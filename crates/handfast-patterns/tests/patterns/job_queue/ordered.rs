@@ -1,8 +1,13 @@
 //! Blocked keys do not delay the jobs of others, however many of their jobs are due.
 
-use handfast_patterns::job_queue::Limits;
+use std::time::Duration;
 
-use super::*;
+use bson::{DateTime, rawdoc};
+use handfast_patterns::job_queue::{Backoff, ClaimState, Job, JobQueue, JobQueueOptions, Limits, RateLimit};
+use handfast_store::StoreExt;
+
+use super::{HOUR, MINUTE, claim, kinds, numbered, open_with};
+use crate::crash::World;
 
 async fn open_ordered(world: &World) -> JobQueue {
     let backoff = Backoff { first: MINUTE, longest: MINUTE, jitter: 0.0 };

@@ -1,8 +1,13 @@
 //! Lists by type and age, a page at a time, and counts by state.
 
-use handfast_patterns::job_queue::{JobFilter, StateCount};
+use std::time::Duration;
 
-use super::*;
+use bson::{Bson, Document, doc};
+use handfast_patterns::job_queue::{ClaimState, JobFilter, JobState, StateCount};
+use handfast_store::StoreExt;
+
+use super::{HOUR, claim, friends, new_id, numbered, open};
+use crate::crash::World;
 
 async fn put(world: &World, document: Document) {
     let document = bson::RawDocumentBuf::try_from(&document).unwrap();

@@ -1,8 +1,14 @@
 //! Every process reads a queue by the settings that its jobs were written by.
 
-use handfast_patterns::job_queue::{JobFields, Limits};
+use std::sync::Arc;
 
-use super::*;
+use handfast_patterns::job_queue::{
+    Backoff, ClaimState, JobFields, JobQueue, JobQueueOptions, JobState, Limits, RateLimit,
+};
+use handfast_patterns::{Error, Result};
+
+use super::{HOUR, MINUTE, claim, numbered, open, open_with};
+use crate::crash::World;
 
 fn ordered() -> JobQueueOptions {
     JobQueueOptions { ordered: true, ..JobQueueOptions::default() }

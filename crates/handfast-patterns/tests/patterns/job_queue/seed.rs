@@ -1,8 +1,13 @@
 //! Jobs that other programs insert as the seed shows them: `{_id, ts, state: TODO, type, details}`, and nothing more.
 
-use handfast_patterns::job_queue::Limits;
+use std::time::Duration;
 
-use super::*;
+use bson::{Bson, doc};
+use handfast_patterns::job_queue::{ClaimState, JobQueueOptions, Limits};
+use handfast_store::StoreExt;
+
+use super::{HOUR, claim, kinds, numbered, open, open_with};
+use crate::crash::World;
 
 async fn put(world: &World, id: impl Into<Bson>, number: i64, priority: Option<i32>) {
     world.clock.advance(Duration::from_millis(1));

@@ -1,6 +1,15 @@
 //! Workers in the background: leases, stops, rates.
 
-use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use handfast_patterns::job_queue::{ClaimState, Drained, JobError, JobState, NewJob, RateLimit, Worker, WorkerOptions};
+use handfast_patterns::{CancellationToken, RunnerOptions};
+
+use super::{Friends, HOUR, MINUTE, new_id, numbered, open};
+use crate::crash::World;
 
 fn quick() -> WorkerOptions {
     WorkerOptions { poll: Duration::from_millis(100), ..WorkerOptions::default() }

@@ -1,10 +1,17 @@
 //! Altered documents: each is named, never trusted, and does not end the verification.
 
-use handfast_patterns::ledger::{Finding, Restored};
-use handfast_store::{DropIndexes, IndexSelector};
+use std::sync::Arc;
+
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::ledger::{
+    Finding, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry, Posting, Restored,
+};
+use handfast_patterns::{Error, Round};
+use handfast_store::{DocumentStore, DropIndexes, IndexSelector, StoreExt};
 
 use super::lost::{books_of, paid};
-use super::*;
+use super::{all, balance, commit_all, open, open_with, options, posted};
+use crate::crash::World;
 
 async fn alter(world: &World, collection: &str, id: impl Into<Bson>, update: Document) {
     let raw = |document: &Document| bson::RawDocumentBuf::try_from(document).unwrap();

@@ -1,8 +1,13 @@
 //! Canceling entries, beside committers and posters.
 
-use handfast_patterns::ledger::{Cancel, EntryState, Link};
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::ledger::{Cancel, EntryState, Ledger, Link, NewEntry, Posting, Proc};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Address, Fault, Operation};
 
-use super::*;
+use super::{all, balance, books, commit_all, funded, open, posted};
+use crate::crash::World;
+use crate::fault::first;
 
 /// Cancels an entry that is not committed, and one that is, of an account `A` with a minimum of 0 and 98 or more.
 pub(super) async fn walk_through(ledger: &Ledger) {

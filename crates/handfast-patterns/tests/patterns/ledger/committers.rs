@@ -1,8 +1,16 @@
 //! Several committers at once, beside cancels: each entry becomes final once, in its last state.
 
-use handfast_patterns::ledger::{Cancel, EntryState};
+use std::time::Duration;
 
-use super::*;
+use bson::rawdoc;
+use handfast_patterns::Round;
+use handfast_patterns::ledger::{Cancel, EntryState, NewEntry, Proc};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{all, balance, books, cancels, commit_all, open, posted, posters};
+use crate::crash::World;
+use crate::fault::{second, third};
 
 /// The committer is about to commit an entry as valid when it is canceled: it is committed as canceled.
 #[tokio::test]

@@ -1,9 +1,16 @@
 //! Authorisations and their resolutions.
 
-use bson::DateTime;
-use handfast_patterns::ledger::{Authorisation, Capture, HoldState, Resolution};
+use std::time::Duration;
 
-use super::*;
+use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_patterns::ledger::{Authorisation, Capture, HoldState, Ledger, Posting, Resolution};
+use handfast_patterns::{CancellationToken, Round, RunnerOptions};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{HOUR, balance, books, commit_all, funded, open};
+use crate::crash::World;
+use crate::fault::first;
 
 /// Makes an authorisation that is captured in part, one that is released and one that expires, of accounts `A` and
 /// `B`.

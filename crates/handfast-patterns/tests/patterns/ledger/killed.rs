@@ -1,10 +1,14 @@
 //! Faults at every operation, and copies of requests that arrive late.
 
-use bson::DateTime;
-use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution, Restored};
+use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_patterns::Result;
+use handfast_patterns::ledger::{
+    Authorisation, Cancel, Capture, Ledger, NewAccount, NewEntry, Posting, Resolution, Restored,
+};
+use handfast_store::StoreExt;
 
-use super::*;
-use crate::crash::{Stage, every_point};
+use super::{HOUR, all, balance, books, commit_all, funded, open, posted, reports};
+use crate::crash::{Stage, World, every_point};
 
 /// Checks that the books are right, and nothing waits.
 async fn settled(world: &World) -> Result<(), String> {

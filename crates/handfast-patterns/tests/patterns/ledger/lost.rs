@@ -2,11 +2,16 @@
 
 use std::ops::RangeInclusive;
 
+use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::ledger::{
-    Amount, Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Restored, Verified,
+    Amount, AsOf, Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Ledger, LedgerOptions, NewAccount,
+    NewEntry, Page, Restored, Verified,
 };
+use handfast_patterns::{Error, Round};
+use handfast_store::StoreExt;
 
-use super::*;
+use super::{HOUR, all, balance, books, commit_all, open, open_with, options, posted};
+use crate::crash::World;
 
 /// A has paid B, and cash has paid A, several times each; all of it is committed. The places of A are the ids of the
 /// entries.

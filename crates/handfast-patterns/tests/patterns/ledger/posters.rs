@@ -1,10 +1,15 @@
 //! Many posters on one account: no place is taken twice, no entry is lost, no limit is broken.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use handfast_patterns::ledger::{Authorisation, Cancel, Capture};
+use handfast_patterns::Error;
+use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Ledger, LedgerOptions, NewEntry, Posting};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 
-use super::*;
+use super::{balance, books, commit_all, funded, open, open_with, options, posted};
+use crate::crash::World;
+use crate::fault::first;
 
 const POSTERS: u32 = 16;
 /// The number of entries that each of them posts.

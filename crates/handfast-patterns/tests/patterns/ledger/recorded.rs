@@ -1,9 +1,15 @@
 //! Every process reads a ledger by the settings that its entries were written by.
 
-use handfast_patterns::FieldNames;
-use handfast_patterns::two_phase::{TwoPhase, TwoPhaseOptions};
+use std::sync::Arc;
 
-use super::*;
+use bson::rawdoc;
+use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, NewEntry};
+use handfast_patterns::two_phase::{TwoPhase, TwoPhaseOptions};
+use handfast_patterns::{Error, FieldNames, Result};
+use handfast_store::{DocumentStore, StoreExt};
+
+use super::{HOUR, balance, commit_all, open, open_with, options, posted};
+use crate::crash::World;
 
 fn single() -> LedgerOptions {
     LedgerOptions { single_entry: true, ..options() }

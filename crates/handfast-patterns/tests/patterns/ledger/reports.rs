@@ -1,8 +1,15 @@
 //! Verification, rebuilds and exports: each kind of damage is found by name.
 
-use handfast_patterns::ledger::{ExportFormat, Finding};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::{Document, doc, rawdoc};
+use handfast_patterns::Error;
+use handfast_patterns::ledger::{Change, ExportFormat, Finding, Ledger, LedgerOptions, NewAccount, NewEntry, Posting};
+use handfast_store::{DocumentStore, Find, StoreExt};
+
+use super::{HOUR, all, balance, books, cancels, commit_all, funded, holds, open, open_with, options, posted};
+use crate::crash::World;
 
 /// Removes everything that can be recomputed.
 pub(super) async fn wipe(world: &World) {

@@ -1,9 +1,18 @@
 //! Accounts with a sequence: gaps, late posters, and many posters at once.
 
-use handfast_patterns::ledger::EntryState;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::rawdoc;
+use handfast_patterns::Error;
+use handfast_patterns::ledger::{Change, EntryState, Ledger, NewAccount, NewEntry, Page, Posting};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
 use tokio::task::JoinHandle;
 
-use super::*;
+use super::{HOUR, all, balance, books, commit_all, open, posted, posters};
+use crate::crash::World;
+use crate::fault::{FaultAt, first};
 
 async fn prepared() -> (World, Ledger) {
     let world = World::in_memory();

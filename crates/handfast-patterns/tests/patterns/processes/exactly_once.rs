@@ -1,12 +1,17 @@
 //! Updates with a token: each counts once, although processes are killed, requests and answers are lost, and other
 //! processes repeat them.
 
-use bson::oid::ObjectId;
-use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
-use handfast_patterns::{Change, ExactlyOnce, Token, TwoStep};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::oid::ObjectId;
+use bson::{Document, rawdoc};
+use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
+use handfast_patterns::{Change, ExactlyOnce, Result, Token, TwoStep};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, Find, StoreExt};
+
+use super::{Crew, PAUSE, Process, ROUNDS};
 
 const PAGES: u64 = 32;
 /// The tokens that a page keeps: more than there are visits.

@@ -1,13 +1,17 @@
 //! Jobs: none is lost, and each has its effect once.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Document, doc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{JobState, NewJob};
 use handfast_patterns::{
-    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Outcome, RunnerOptions, Worker,
-    WorkerOptions,
+    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Outcome, Result, RunnerOptions,
+    Worker, WorkerOptions,
 };
 
-use super::*;
+use super::{Crew, LEASE, LOOKS_MAX, PAUSE, Process, ROUNDS};
 
 /// The number of jobs at the beginning of each round, which is more than it does.
 const JOBS: i32 = 500;

@@ -1,8 +1,13 @@
 //! Main documents and copies: after a sweep every copy is equal to its main document.
 
-use handfast_patterns::{CancellationToken, Change, Link, RunnerOptions, SyncFlag, SyncFlagOptions};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::{doc, rawdoc};
+use handfast_patterns::{CancellationToken, Change, Link, Result, RunnerOptions, SyncFlag, SyncFlagOptions};
+use handfast_store::StoreExt;
+
+use super::{Crew, LEASE, PAUSE, Process, ROUNDS};
 
 const USERS: i32 = 12;
 const COMMENTS: i32 = 4;

@@ -1,10 +1,14 @@
 //! Trees: no reader sees a mixed version, orphans are removed, and nothing is removed from a writer at work.
 
-use bson::Bson;
-use handfast_patterns::versioned_tree::{PreparedCommit, Snapshot, Write};
-use handfast_patterns::{CancellationToken, Error, RunnerOptions, VersionedTree, VersionedTreeOptions};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::{Bson, doc, rawdoc};
+use handfast_patterns::versioned_tree::{PreparedCommit, Snapshot, Write};
+use handfast_patterns::{CancellationToken, Error, Result, RunnerOptions, VersionedTree, VersionedTreeOptions};
+use handfast_store::StoreExt;
+
+use super::{Crew, LEASE, PAUSE, Process, ROUNDS};
 
 /// The number of items, of which each version changes three.
 const ITEMS: u64 = 9;

@@ -1,6 +1,15 @@
 //! Audits: every stale copy is found, and nothing else.
 
-use super::*;
+use std::sync::Arc;
+
+use bson::{Bson, doc, rawdoc};
+use handfast_patterns::sync_flag::{Begun, Outcome, Stale, StaleCopy, SyncFlag};
+use handfast_patterns::{CancellationToken, Error, Link, Round, RunnerOptions};
+use handfast_store::StoreExt;
+
+use super::{HOUR, all, in_sync, insert, open, options, renamed, shown, site, swept, version};
+use crate::crash::World;
+use crate::turns::{Actor, these_orders};
 
 async fn change(world: &World, collection: &str, id: i32, update: bson::RawDocumentBuf) {
     world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();

@@ -1,6 +1,12 @@
 //! Documents that another program has changed: each is found, and none keeps others from being found and repaired.
 
-use super::*;
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::Round;
+use handfast_patterns::sync_flag::{FINAL_VERSION, Staleness, SyncFlag};
+use handfast_store::StoreExt;
+
+use super::{all, in_sync, open, site};
+use crate::crash::World;
 
 async fn change(world: &World, collection: &str, id: i32, update: Document) {
     let update = bson::RawDocumentBuf::try_from(&update).unwrap();

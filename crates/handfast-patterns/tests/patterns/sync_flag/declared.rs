@@ -1,8 +1,15 @@
 //! Processes that carry changes for an application read its links from the record.
 
-use handfast_patterns::sync_flag::{DeclaredLink, SyncFields};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::{doc, rawdoc};
+use handfast_patterns::sync_flag::{DeclaredLink, SyncFields, SyncFlag};
+use handfast_patterns::{Error, Link, OnDelete, Result, SyncFlagOptions};
+use handfast_store::StoreExt;
+
+use super::{HOUR, renamed};
+use crate::crash::World;
 
 fn link(world: &World) -> Link {
     Link::new(world.place("comments"), "user").field("name", "userName")

@@ -1,6 +1,14 @@
 //! Faults at every operation, and within one.
 
-use super::*;
+use std::sync::Arc;
+
+use bson::{doc, rawdoc};
+use handfast_patterns::sync_flag::{Begun, Copied, Inserted, Outcome};
+use handfast_patterns::{Result, Round};
+use handfast_store::StoreExt;
+
+use super::{HOUR, all, in_sync, insert, open, renamed, shown, site, swept, version};
+use crate::crash::{Stage, World, every_point};
 
 /// Records the result of a change of user 1.
 fn changed(world: &World, outcome: Outcome) -> Outcome {

@@ -1,6 +1,15 @@
 //! Changes in every order, with a death at every moment.
 
-use super::*;
+use std::sync::Arc;
+
+use bson::{doc, rawdoc};
+use handfast_patterns::sync_flag::{Begun, Copied, Outcome, Staleness, SyncFlag};
+use handfast_patterns::{OnDelete, Result};
+use handfast_store::StoreExt;
+
+use super::{HOUR, all, in_sync, insert, options, renamed, swept_by};
+use crate::crash::World;
+use crate::turns::{Actor, every_order, some_orders};
 
 /// Inserts documents that are few enough for all orders: one user, two comments, with a version already.
 async fn small(world: &World) {

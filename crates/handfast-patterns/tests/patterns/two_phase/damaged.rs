@@ -1,7 +1,18 @@
 //! Documents that another program has changed: each is named, none keeps another one from being named, and no
 //! transaction is finished that cannot be.
 
-use super::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhaseOptions};
+use handfast_patterns::{CancellationToken, Round, RunnerOptions};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{HOUR, accounts, all, balances, open, open_with};
+use crate::crash::World;
+use crate::fault::first;
 
 async fn insert(world: &World, collection: &str, document: Document) {
     let document = bson::RawDocumentBuf::try_from(&document).unwrap();

@@ -1,6 +1,16 @@
 //! Faults at every operation, and copies of requests that arrive late.
 
-use super::*;
+use bson::{doc, rawdoc};
+use handfast_patterns::Result;
+use handfast_patterns::two_phase::{
+    Cancel, Outcome, Participant, ParticipantDocument, Plan, Transfer, TwoPhase, TwoPhaseOptions,
+};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{HOUR, accounts, all, balances, number, open, open_with, options};
+use crate::crash::{Stage, World, every_point};
+use crate::fault::first;
 
 /// Returns a plan over three collections, with a guard, an update at the end and paths with dots.
 fn order(world: &World) -> Plan {

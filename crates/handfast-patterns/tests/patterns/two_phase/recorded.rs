@@ -1,8 +1,16 @@
 //! Transactions are finished by the settings that they were begun with, in every process.
 
-use handfast_patterns::two_phase::PendingFields;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use bson::Document;
+use handfast_patterns::two_phase::{Outcome, PendingFields, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::{Error, Round};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
+
+use super::{HOUR, accounts, all, number, open_with};
+use crate::crash::World;
+use crate::fault::first;
 
 fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
     let mut options = TwoPhaseOptions::new(application, world.place("accounts"));

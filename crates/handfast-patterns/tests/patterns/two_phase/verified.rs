@@ -1,8 +1,16 @@
 //! The results of `verify` and `status`: a crash leaves no finding, and each kind of damage is one.
 
-use handfast_patterns::two_phase::{Finding, Remedy};
+use std::sync::Arc;
 
-use super::*;
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::Result;
+use handfast_patterns::two_phase::{Finding, Outcome, PendingFields, Remedy, State, Transfer, TwoPhaseOptions};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
+
+use super::{HOUR, accounts, balances, open, open_with, options};
+use crate::crash::World;
+use crate::fault::second;
 
 async fn verify(world: &World) -> Vec<Finding> {
     verify_by(world, options(world, "App2")).await

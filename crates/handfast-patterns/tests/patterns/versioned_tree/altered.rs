@@ -1,10 +1,12 @@
 //! Another program has altered roots, nodes and indexes: a sweep does no further damage, and a verification names it.
 
-use bson::RawDocumentBuf;
-use handfast_patterns::versioned_tree::Finding;
+use bson::{Document, RawDocumentBuf, doc, rawdoc};
+use handfast_patterns::Error;
+use handfast_patterns::versioned_tree::{Commit, Finding, VersionedTree, Write};
 use handfast_store::StoreExt;
 
-use super::*;
+use super::{HOUR, all, drop_indexes, open};
+use crate::crash::World;
 
 /// Version 1 is `a 1, b 1`, version 2 `a 2`, version 3 `b 3`; a writer is writing version 4.
 async fn three_versions(world: &World) -> (VersionedTree, Write) {

@@ -1,6 +1,11 @@
 //! Faults at every operation.
 
-use super::*;
+use bson::{Document, doc};
+use handfast_patterns::versioned_tree::Keep;
+use handfast_patterns::{Error, Result};
+
+use super::{all_whole, change, nothing_left, open, shown};
+use crate::crash::{Stage, World, every_point};
 
 /// Writes a version, prunes the one before, and writes another version.
 async fn killed_at_every_operation(stage: Stage) {

@@ -1,7 +1,18 @@
 //! Changes in every order, with a death at every moment, and beside readers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::doc;
+use handfast_patterns::versioned_tree::{Commit, Keep, VersionedTree};
+use handfast_patterns::{CancellationToken, Error, Result, VersionedTreeOptions};
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::{Random, SeededRandom};
+
 use super::killed::{recovered, whole_and_nothing_left};
-use super::*;
+use super::{HOUR, all_whole, change, edit, edited, nothing_left, number_of, numbers_of, open, whole};
+use crate::crash::World;
+use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 /// The number of operations of [`open`]: a read of the recorded settings, and the indexes of nodes, writes and pins.
 const OPENING: u64 = 5;

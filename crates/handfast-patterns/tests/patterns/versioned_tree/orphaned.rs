@@ -1,7 +1,17 @@
 //! Nodes of versions that are never committed: they are in no version, whenever they arrive, and whatever is
 //! committed.
 
-use super::*;
+use std::time::Duration;
+
+use bson::{doc, rawdoc};
+use handfast_patterns::Round;
+use handfast_patterns::versioned_tree::{Commit, Keep, Orphan, OrphanOf, VersionedTree};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Operation};
+
+use super::{HOUR, all, all_whole, change, edit, nothing_left, open, shown, whole_one_by_one};
+use crate::crash::World;
+use crate::fault::first;
 
 /// Version 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
 async fn left_behind(world: &World) -> VersionedTree {

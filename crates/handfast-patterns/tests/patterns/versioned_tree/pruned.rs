@@ -1,6 +1,13 @@
 //! Pruning removes what no kept version uses, and nothing else.
 
-use super::*;
+use std::time::Duration;
+
+use bson::doc;
+use handfast_patterns::versioned_tree::{Commit, Keep, PrunePlan, VersionedTree};
+use handfast_patterns::{Error, Round};
+
+use super::{HOUR, all, all_whole, change, nothing_left, open, shown, whole};
+use crate::crash::World;
 
 /// Writes versions 1 to 6: `a` changes in each, `b` in 2 and 5, `c` is added in 1 and removed in 4.
 async fn six(world: &World) -> VersionedTree {

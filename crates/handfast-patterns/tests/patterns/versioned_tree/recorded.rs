@@ -1,8 +1,13 @@
 //! Every process reads the trees of a collection by the settings that their nodes were written by.
 
-use handfast_patterns::versioned_tree::TreeFields;
+use std::sync::Arc;
 
-use super::*;
+use bson::doc;
+use handfast_patterns::versioned_tree::{TreeFields, VersionedTree};
+use handfast_patterns::{Error, Result, VersionedTreeOptions};
+
+use super::HOUR;
+use crate::crash::World;
 
 fn options() -> VersionedTreeOptions {
     VersionedTreeOptions { children: Some("children".to_owned()), ..VersionedTreeOptions::new("tree") }

@@ -1,10 +1,12 @@
 //! Each inconsistency is found by its name, and nothing else is.
 
-use bson::{DateTime, RawDocumentBuf};
-use handfast_patterns::versioned_tree::Finding;
+use bson::{DateTime, Document, RawDocumentBuf, doc, rawdoc};
+use handfast_patterns::versioned_tree::{Finding, VersionedTree};
+use handfast_patterns::{Error, VersionedTreeOptions};
 use handfast_store::StoreExt;
 
-use super::*;
+use super::{drop_indexes, open};
+use crate::crash::World;
 
 async fn plant(world: &World, document: Document) {
     world.store.insert_one(&world.place("items"), RawDocumentBuf::try_from(&document).unwrap()).await.unwrap();

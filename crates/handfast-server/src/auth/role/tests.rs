@@ -1,4 +1,9 @@
-use super::*;
+use handfast_mql::Code;
+
+use super::Action::{
+    BackUp, Control, DropDatabase, Find, List, ListDatabases, ManageUsers, Monitor, ReadUsers, Structure, Write,
+};
+use super::{Action, BUILT_IN_ROLES, Role};
 
 fn allows(role: &str, on: &str, action: Action, database: &str) -> bool {
     Role::new(role, on).unwrap().allows(action, database)

@@ -1,6 +1,10 @@
 //! The other side, for tests.
 
-use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use sha2::Sha256;
+
+use super::{KEY_BYTES, hash, hmac};
 
 /// The last message of a client, in answer to the server's first; `first` is the client's own.
 pub(crate) fn prove(password: &str, first: &str, server_first: &str) -> String {

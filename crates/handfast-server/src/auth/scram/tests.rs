@@ -1,4 +1,7 @@
-use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::{ClientFirst, Credentials, Exchange, ITERATIONS, KEY_BYTES, MESSAGE_BYTES_MAX, SALT_BYTES, Unsuitable};
 
 /// RFC 7677, section 3.
 const FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";

@@ -1,9 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use bson::rawdoc;
+use handfast_mql::Code;
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
-use handfast_store::{Applied, MemoryStore, Sources};
+use handfast_store::{Applied, DocumentStore, MemoryStore, Result, Sources, StoreExt};
 
-use super::*;
+use super::super::role::Role;
+use super::super::scram::ITERATIONS;
+use super::super::user::UserName;
+use super::{Change, Password, USER_EXISTS, USERS, Users, namespace};
 
 fn users() -> (Arc<dyn DocumentStore>, Users) {
     let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::seeded(1)));

@@ -1,7 +1,7 @@
 use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::*;
+use super::{Addition, INDEX_FIELDS_MAX, INDEXES_MAX, Index, addition, dropped, selected, values};
 use crate::{IndexSelector, IndexSpec, Namespace, notation};
 
 fn spec(key: RawDocumentBuf) -> IndexSpec {

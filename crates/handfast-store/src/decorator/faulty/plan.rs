@@ -154,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// Returns the fault of an operation that has no address.
+    /// Returns the fault that the plan chooses by the number of an operation; `None` for a plan of addresses.
     pub(super) fn fault(&self, number: u64, operation: Operation) -> Option<Fault> {
         match &self.0 {
             Kind::Explicit(faults) => faults.get(&number).copied(),

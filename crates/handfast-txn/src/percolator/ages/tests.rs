@@ -1,8 +1,13 @@
 //! Ages are never too great, whichever processes watch them, and few are kept.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use handfast_store::{Random, SeededRandom};
 
-use super::*;
+use super::super::row::Timestamp;
+use super::{AgeWatch, Ages, MARK_GAP_SHARE, MARKS_MAX};
+use crate::percolator::versioned_document::VersionedDocument as _;
 
 const RETENTION: Duration = Duration::from_secs(600);
 

@@ -1,6 +1,13 @@
 //! The steps on the leases, and the expiry of leases without heartbeats.
 
-use super::*;
+use std::time::Duration;
+
+use bson::rawdoc;
+use handfast_mql::Code;
+
+use super::super::row::Timestamp;
+use super::{LEASES_MAX, Lease, LeaseId, LeaseWatch, Leases};
+use crate::percolator::versioned_document::VersionedDocument as _;
 
 const TTL: Duration = Duration::from_secs(60);
 const ONE: LeaseId = [1; 16];

@@ -1,10 +1,10 @@
-use bson::{Bson, DateTime, Document, RawDocument, Timestamp, doc, rawdoc};
-use handfast_mql::Context;
+use bson::{Bson, DateTime, Document, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp, doc, rawdoc};
+use handfast_mql::{CompileOptions, Context, Filter};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::*;
+use super::{LEVELS_MAX, pushed_down};
 
 fn compiled(filter: &RawDocument) -> Filter {
     Filter::compile(filter, &CompileOptions::default()).unwrap()

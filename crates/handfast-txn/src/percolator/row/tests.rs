@@ -7,7 +7,11 @@ use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::*;
+use super::{
+    Body, Collected, CommitRefused, GiveUpRefused, HistoryNeeds, Key, Lock, PrewriteRefused, PrimaryStatus,
+    RECORDS_MAX, ReadResult, Revision, Row, SafePoint, Status, Step, Timestamp, VERSIONS_MAX, collect, commit, due,
+    give_up, prewrite, read_at, renew, rollback, status_of,
+};
 
 mod old_versions;
 

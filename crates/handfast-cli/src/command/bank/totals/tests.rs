@@ -1,6 +1,7 @@
 use handfast_txn::Isolation;
 
-use super::*;
+use super::super::Run;
+use super::Totals;
 use crate::command::bank::arguments::BankMechanism;
 
 #[test]

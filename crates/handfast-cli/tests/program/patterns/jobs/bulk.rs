@@ -1,6 +1,13 @@
 //! Commands about many jobs: which they are, how many were done, and what the exit code says.
 
-use super::*;
+use anyhow::{Context as _, Result};
+use bson::oid::ObjectId;
+use serde_json::{Value, json};
+
+use super::super::{Ground, Store, output, place, report, text};
+use super::filled;
+use crate::patterns::json;
+use crate::support::assert_one_line;
 
 /// Returns the counts of done, skipped and failed jobs of the last line, and the exit code.
 fn counted(ground: &Ground, arguments: &[&str]) -> Result<([u64; 3], Option<i32>)> {

@@ -1,7 +1,7 @@
 use bson::rawdoc;
 
-use super::*;
-use crate::{Delete, Namespace, Update};
+use super::{Repeat, is_idempotent, of_delete, of_update, unique_field};
+use crate::{Delete, DeleteStatement, IndexSpec, Namespace, Update, UpdateSpec, UpdateStatement};
 
 fn check_update(update: bson::RawDocumentBuf, idempotent: bool) {
     let text = format!("{update:?}");

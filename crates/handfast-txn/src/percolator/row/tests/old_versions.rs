@@ -1,6 +1,12 @@
 //! The old versions that are kept with a document depend on their bytes and on the snapshots that are read.
 
-use super::*;
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::super::{
+    Body, HistoryNeeds, Lock, ReadResult, Row, Step, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, commit, prewrite,
+    read_at,
+};
+use super::{NOTHING, ReadFrom, missing, put};
 
 /// Returns the row after commits of these versions at 11, 21, .., none of which is read.
 fn after_versions(row: Row, bodies: impl IntoIterator<Item = Body>) -> Row {
