@@ -1,5 +1,5 @@
-//! Any bytes are a document that everything behind can walk, or an error; a value that was accepted gives a key that
-//! reads back, and orders as it compares.
+//! Checks any bytes as a document: recursive code can read an accepted one. The key of each of its values is decoded to the same
+//! value, and keys are ordered as the values are.
 #![no_main]
 
 use bson::RawDocument;

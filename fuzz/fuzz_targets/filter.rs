@@ -1,4 +1,4 @@
-//! Any document is a filter or an error; a filter judges any document without harm, and the same way twice.
+//! Compiles any document as a filter and evaluates it on any document, twice with the same result.
 #![no_main]
 
 use bson::{DateTime, RawDocument, Timestamp};
@@ -6,7 +6,7 @@ use handfast_mql::{CompileOptions, Context, Filter, depth};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The input is two documents, one behind the other.
+    // The input is two documents, one after the other.
     let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else { return };
     let Some((first, second)) = bytes.split_at_checked(length) else { return };
     let limits = depth::Limits::default();

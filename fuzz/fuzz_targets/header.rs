@@ -1,4 +1,4 @@
-//! Any sixteen bytes are a header or an error; what is accepted as a length is within the limits.
+//! Parses any sixteen bytes as a header: an accepted length is within the limits.
 #![no_main]
 
 use handfast_wire::{HEADER_BYTES, Header, Limits};

@@ -1,4 +1,4 @@
-//! Any frame is a message or an error, compressed or not; a message that was understood is written as it was read.
+//! Parses any frame, compressed or not, as a message: an accepted one is written as it was read.
 #![no_main]
 
 use handfast_wire::compressed::Compressed;

@@ -1,4 +1,4 @@
-//! Any array of documents is a pipeline or an error; run over any document it gives sound documents, or an error.
+//! Compiles any array of documents as a pipeline and runs it over any document: the results are valid BSON, or an error.
 #![no_main]
 
 use bson::{DateTime, RawDocument, Timestamp};
@@ -6,7 +6,7 @@ use handfast_mql::{CompileOptions, Context, Pipeline, depth};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The input is `{pipeline: [..]}` and a document, one behind the other.
+    // The input is `{pipeline: [..]}` and a document, one after the other.
     let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else { return };
     let Some((first, second)) = bytes.split_at_checked(length) else { return };
     let limits = depth::Limits::default();
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let context = Context::new(DateTime::from_millis(0), Timestamp { time: 1, increment: 1 }, 1);
     if let Ok(documents) = pipeline.run([document.to_owned(), document.to_owned()], &context) {
-        // Stages may nest deeper than the input; whoever stores the result checks it.
+        // Results may be nested more deeply than the input; a store checks them.
         let limits = depth::Limits { nesting_max: usize::MAX, bytes_max: usize::MAX };
         for document in documents {
             depth::check(document.as_bytes(), limits).expect("a pipeline made an unsound document");

@@ -1,10 +1,10 @@
-//! Any bytes are a message of a login or are refused; nothing but the right proof proves anything.
+//! Parses any bytes as messages of a login: an exchange without the right proof fails.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use scram::{ClientFirst, Credentials, Exchange, NONCE_BYTES};
 
-// The file alone: the server around it would take the fuzzer minutes to build.
+// Only this file is compiled, as the whole server would take minutes to build.
 #[allow(dead_code, reason = "the server uses the rest")]
 #[path = "../../crates/handfast-server/src/auth/scram.rs"]
 mod scram;
@@ -12,7 +12,7 @@ mod scram;
 const SECRET: scram::Key = [7; 32];
 
 fuzz_target!(|bytes: &[u8]| {
-    // The input is the first message, a zero byte, and the last message or the proof in it.
+    // The input is the first message, a zero byte, and the last message or its proof.
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (first, last) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let Some(first) = ClientFirst::parse(first) else { return };

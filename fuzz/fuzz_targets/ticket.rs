@@ -1,5 +1,5 @@
-//! Any document is a record of what was done once, or an error; whatever is read from it is still there when another
-//! statement has been added, and every result that reads as one kind of write is written as the same again.
+//! Parses any document as a record of a ticket. Its results stay readable when another statement is added, and a result that parses as
+//! that of a kind of write is the same after it is written and parsed again.
 #![no_main]
 
 use bson::{DateTime, RawDocument, rawdoc};
@@ -8,7 +8,7 @@ use handfast_store::ticket::{NESTING_OF_RECORD, Recorded, RequestedDocument, Tic
 use handfast_store::{Changed, CommitTimestamp, Deleted, FindAndModifyOutcome, Inserted};
 use libfuzzer_sys::fuzz_target;
 
-/// Statements that are asked for: those that the record tells of first, and one that it does not.
+/// The number of statements whose results are read.
 const STATEMENTS: u32 = 4;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -24,21 +24,21 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(Some(result)) = ticket.result(record) else { continue };
         let further = Ticket { statement: STATEMENTS, ..ticket };
         if let Ok(longer) = further.record(Some(record), &rawdoc! { "deleted": true }, DateTime::from_millis(0)) {
-            assert_eq!(ticket.result(&longer).expect("what we wrote we can read"), Some(result.clone()));
+            assert_eq!(ticket.result(&longer).expect("a written result is readable"), Some(result.clone()));
             assert!(tells_more(&longer, record).expect("both were read"));
         }
-        reads_again::<CommitTimestamp>(&result);
-        reads_again::<Inserted>(&result);
-        reads_again::<Deleted>(&result);
-        reads_again::<Changed>(&result);
-        reads_again::<FindAndModifyOutcome>(&result);
+        check_round_trip::<CommitTimestamp>(&result);
+        check_round_trip::<Inserted>(&result);
+        check_round_trip::<Deleted>(&result);
+        check_round_trip::<Changed>(&result);
+        check_round_trip::<FindAndModifyOutcome>(&result);
     }
 });
 
-fn reads_again<T: Recorded + std::fmt::Debug>(result: &RawDocument) {
+fn check_round_trip<T: Recorded + std::fmt::Debug>(result: &RawDocument) {
     let Ok(first) = T::from_result(result) else { return };
-    // What had no effect leaves no result.
+    // A write without effect has no result.
     let Some(written) = first.to_result() else { return };
-    let again = T::from_result(&written).expect("what we wrote we can read");
+    let again = T::from_result(&written).expect("a written result is readable");
     assert_eq!(format!("{again:?}"), format!("{first:?}"));
 }

@@ -1,9 +1,9 @@
-//! Any document is an update or an error; applied to any document it gives one that is sound, or an error.
+//! Compiles any document as an update and applies it to any document: the result is valid BSON, or an error.
 //!
-//! The input is two documents, one behind the other: the change and what it is applied to. A change `{pipeline: [..]}` is a
-//! pipeline; a third document holds array filters, one a field.
+//! The input is two documents, one after the other: the update and the document that it is applied to. An update `{pipeline: [..]}`
+//! is a pipeline. A third document has array filters, one in each field.
 //!
-//! Each update is also applied to an array of many copies of the document, `a`: what one element costs, `$[]` makes many.
+//! Each update is also applied to an array `a` of many copies of the document, as `$[]` multiplies the cost of an element.
 #![no_main]
 
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
@@ -13,9 +13,9 @@ use handfast_mql::update::{Update, UpdateOptions, UpdateSource};
 use handfast_mql::{Context, depth};
 use libfuzzer_sys::fuzz_target;
 
-/// Copies in the array, at most.
+/// The largest number of copies in the array.
 const COPIES_MAX: usize = 1000;
-/// Bytes of the copies, at most: an application must stay quick.
+/// The largest size of all copies in bytes, so that an update stays quick.
 const COPIES_BYTES_MAX: usize = 256 * 1024;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     apply(&update, &copies(document));
 });
 
-/// The document that bytes begin with, if it is sound, and what is behind it.
+/// Returns the document at the start of the bytes, if it is valid, and the bytes after it.
 fn next(bytes: &[u8]) -> Option<(&RawDocument, &[u8])> {
     let length = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
     let (document, rest) = bytes.split_at_checked(length)?;
@@ -48,12 +48,12 @@ fn next(bytes: &[u8]) -> Option<(&RawDocument, &[u8])> {
     Some((RawDocument::from_bytes(document).expect("checked"), rest))
 }
 
-/// Those of the values that are documents.
+/// Returns the values that are documents.
 fn documents<'a>(values: impl Iterator<Item = RawBsonRef<'a>>) -> Vec<RawDocumentBuf> {
     values.filter_map(|value| value.as_document().map(ToOwned::to_owned)).collect()
 }
 
-/// `{a: [document, document, ..]}`
+/// Returns `{a: [document, document, ..]}`.
 fn copies(document: &RawDocument) -> RawDocumentBuf {
     let count = (COPIES_BYTES_MAX / document.as_bytes().len()).clamp(1, COPIES_MAX);
     let mut copies = RawDocumentBuf::new();
@@ -65,11 +65,11 @@ fn apply(update: &Update, document: &RawDocument) {
     let context = Context::new(DateTime::from_millis(0), Timestamp { time: 1, increment: 1 }, 1);
     let position = MatchPosition { array_index: Some(0) };
     let Ok(applied) = update.apply(document, position, &context) else { return };
-    // An update may nest deeper than either of the two; the store checks the result before it keeps it.
+    // The result may be nested more deeply than the update and the document; a store checks it.
     let limits = depth::Limits { nesting_max: usize::MAX, ..depth::Limits::default() };
-    depth::check(applied.document.as_bytes(), limits).expect("an update made an unsound document");
+    depth::check(applied.document.as_bytes(), limits).expect("the result of an update is not valid BSON");
     if !applied.modified {
         assert_eq!(applied.document.as_bytes(), document.as_bytes());
     }
-    assert_eq!(update.apply(document, position, &context).expect("it worked once"), applied);
+    assert_eq!(update.apply(document, position, &context).expect("the first application succeeded"), applied);
 }

@@ -31,7 +31,7 @@ def main():
 
 
 def killing(server, word, lost):
-    """A proxy that loses the first request with this word in it, or its answer, and kills the server at that."""
+    """Returns a proxy that loses the first request with this word, or its answer, and then kills the server."""
 
     def lose(request):
         return lost if word in request and cutter.cut == 0 else None
@@ -45,7 +45,7 @@ def client_of(cutter):
 
 
 def writes(server, lost):
-    """Each kind of retryable write, repeated by the driver."""
+    """Checks each kind of retryable write, which the driver repeats."""
     with pymongo.MongoClient(server.uri) as direct:
         direct.d.c.insert_many([{"_id": number, "n": 0} for number in range(4)])
     kinds = {
@@ -65,8 +65,8 @@ def writes(server, lost):
 
 
 def commit(server, lost, runs):
-    """Bob pays Joe 7. A commit whose answer was lost is done; one that never arrived is unknown to the new server, and the driver
-    runs the transaction again."""
+    """Bob pays Joe 7. A commit whose answer is lost has been applied; one that never arrives is unknown to the new server, and the
+    driver runs the transaction again."""
     with pymongo.MongoClient(server.uri) as direct:
         direct.d.accounts.insert_many([{"_id": "Bob", "balance": 10}, {"_id": "Joe", "balance": 2}])
     ran = []
@@ -88,7 +88,7 @@ def commit(server, lost, runs):
 
 
 def by_hand(server):
-    """The replies themselves, before and after the kill, and a number that is over after it."""
+    """Compares the replies before and after the kill, and sends a number that has ended after it."""
     with pymongo.MongoClient(server.uri) as client:
         session = client.start_session()
 
@@ -115,7 +115,7 @@ def by_hand(server):
 
 
 def said(reply):
-    """A reply without the time."""
+    """Returns a reply without its times."""
     return {name: value for name, value in reply.items() if name not in ("operationTime", "$clusterTime")}
 
 

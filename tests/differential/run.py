@@ -72,7 +72,7 @@ def main():
 
 
 def not_asked_for():
-    """Operators that the language has and no script uses, and exceptions that are none any more, as lines."""
+    """Returns lines about operators of the language that no script uses, and about exceptions that are no longer needed."""
     sources = [path.read_text() for path in LANGUAGE.rglob("*.rs") if "tests" not in path.parts and path.stem != "tests"]
     known = {name for source in sources for name in re.findall(f'"({OPERATOR})"', source)}
     asked = {name for path in (HERE / "scripts").glob("*.script") for name in re.findall(OPERATOR, path.read_text())}
@@ -93,7 +93,7 @@ def arguments():
 
 
 def run_server(server, cases, options):
-    """All cases against one server; what is wrong, as lines."""
+    """Runs all cases against a server, and returns the failures as lines."""
     problems, same, explained = [], 0, 0
     answers = {}
     with server:
@@ -114,7 +114,7 @@ def run_server(server, cases, options):
                 elif good and server.name in JUDGED:
                     problems.append(f"{where}: {server.name} now answers as documented; remove the mark ({reason})")
                 elif good:
-                    # What others do now and then is no failure here.
+                    # A difference of another server that occurs only sometimes is not a failure.
                     print(f"{where}: {server.name} answers as documented for once ({reason})")
                 else:
                     problems.append(f"{where}: {server.name} answers otherwise")
@@ -129,8 +129,8 @@ def run_server(server, cases, options):
 
 
 def run_case(server, case):
-    """The answers of one case: (step, lines, message). A server that stops answering is started anew; only when that happens
-    again and again is "no answer" its answer."""
+    """Returns the answers of a case: (step, lines, message). A server that stops answering is restarted; "no answer" is its answer
+    only after several attempts."""
     for attempt in range(1, TRIES_MAX + 1):
         out = list(run_steps(server, case))
         lost = [message for _, lines, message in out if lines == ["no answer"]]
@@ -169,7 +169,7 @@ def run_steps(server, case):
 
 
 def record(cases, answers):
-    """Writes answers under the steps that have none and sit at the end of what a reader checks."""
+    """Writes answers below the steps that have none."""
     for name in {case.script for case in cases}:
         path = HERE / "scripts" / f"{name}.script"
         lines = path.read_text().splitlines()
@@ -181,7 +181,7 @@ def record(cases, answers):
 
 
 def check_table(cases, write):
-    """differences.md and the marks must name the same reasons, as often as the table says."""
+    """Checks that differences.md and the marks have the same reasons, each as often as the table says."""
     places = collections.defaultdict(list)
     for case in cases:
         for step in case.steps:

@@ -56,7 +56,7 @@ class Case:
 
 
 def read_script(path):
-    """The cases of a script file, in order."""
+    """Returns the cases of a script file, in order."""
     cases = []
     step = None
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -89,7 +89,8 @@ def read_script(path):
 
 
 def read_command(text, variables):
-    """(command document, on admin?, fields to show or None, read the cursor to its end?)"""
+    """Parses a command. Returns its document, whether it runs on admin, the fields to show (or None), and whether the cursor is read to its
+    end."""
     shown = None
     if " => " in text:
         text, _, names = text.rpartition(" => ")
@@ -116,7 +117,7 @@ def read_command(text, variables):
 
 
 def build_command(name, collection, values, options):
-    """The command document that a short line stands for."""
+    """Returns the command document of a short line."""
     statement = {k: v for k, v in options.items() if k in STATEMENT_OPTIONS}
     rest = {k: v for k, v in options.items() if k not in STATEMENT_OPTIONS}
     command = {name: collection}
@@ -164,7 +165,7 @@ class Runner:
         self.cursor = 0
 
     def answer(self, step):
-        """The lines that this server answers."""
+        """Sends a step and returns the answer as lines."""
         try:
             return self.run(step)
         except pymongo.errors.AutoReconnect:
@@ -223,7 +224,7 @@ class Runner:
         return [", ".join(parts) or "fine"]
 
     def stable(self, value):
-        """The value without what differs from run to run: fresh ids and the database's name."""
+        """Replaces the parts of a value that differ between runs: fresh ids and the name of the database."""
         if isinstance(value, RawBSONDocument):
             value = dict(value)
         if isinstance(value, dict):
@@ -238,12 +239,12 @@ class Runner:
 
 
 def without_name(line):
-    """An error without its name: servers agree on codes, and invent names for those that have none."""
+    """Returns an error without its name: servers agree on codes, but not on the names of codes without an official one."""
     return " ".join(line.split()[:2]) if line.startswith("error ") else line
 
 
 def dig(document, path):
-    """The value at a dotted path of a reply, or None."""
+    """Returns the value at a dotted path of a reply, or None."""
     for name in path.split("."):
         if not isinstance(document, dict) or name not in document:
             return None
@@ -252,7 +253,7 @@ def dig(document, path):
 
 
 def agrees(step, lines, message, strict):
-    """Whether an answer is the documented one; `strict` also compares what the message must hold."""
+    """Returns whether an answer is the documented one; `strict` also compares the message."""
     if not step.expected:
         return not any(line == "no answer" or line.startswith("error ") or "writeErrors: " in line for line in lines)
     expected = [line.split(" ~ ")[0].rstrip() for line in step.expected]

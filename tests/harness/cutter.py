@@ -1,4 +1,4 @@
-"""A proxy that loses messages: it cuts the connection instead of passing a request or an answer on."""
+"""A proxy that loses messages: it closes the connection instead of passing on a request or an answer."""
 
 import socket
 import threading
@@ -64,7 +64,7 @@ class Cutter:
 
 
 def message(stream):
-    """The next message of the wire protocol; none at the end."""
+    """Returns the next message of the wire protocol, or None at the end."""
     data = b""
     while len(data) < 4 or len(data) < int.from_bytes(data[:4], "little"):
         try:

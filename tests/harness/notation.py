@@ -29,11 +29,11 @@ _FLAGS = {"i": re.I, "m": re.M, "s": re.S, "x": re.X, "u": re.U, "l": re.L}
 
 
 class NotationError(ValueError):
-    """The text is not in the notation; says where."""
+    """The text is not valid; the message has the position."""
 
 
 class Reader:
-    """One text being read from left to right."""
+    """Parses a text from left to right."""
 
     def __init__(self, text, variables=None):
         self.text = text
@@ -200,7 +200,7 @@ class Reader:
 
 
 def parse(text, variables=None):
-    """The value that the whole text stands for."""
+    """Parses a whole text and returns its value."""
     reader = Reader(text, variables)
     value = reader.value()
     if not reader.end():
@@ -209,7 +209,7 @@ def parse(text, variables=None):
 
 
 def show(value):
-    """The text of a value, in the one fixed form."""
+    """Returns the canonical text of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):

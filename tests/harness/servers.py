@@ -27,7 +27,7 @@ class Missing(Exception):
 
 
 def free_port():
-    """A loopback port nobody listens on now."""
+    """Returns a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -95,7 +95,7 @@ class Server:
             self.directory = None
 
     def kill_and_start_again(self):
-        """SIGKILL, and a new process on the same port and directory."""
+        """Kills the server and starts a new process on the same port and directory."""
         self.process.kill()
         self.process.wait()
         self.log.close()
@@ -113,7 +113,7 @@ class Server:
 
 
 class Handfast(Server):
-    """Our own server; the program is named by HANDFAST_BINARY or lies where cargo puts it."""
+    """Handfast; HANDFAST_BINARY names the program, which is otherwise the one that cargo built."""
 
     name = "handfast"
 
@@ -154,7 +154,7 @@ class SecantusDB(Server):
 
 
 class MongoDB(Server):
-    """A real MongoDB that somebody else runs, named by HANDFAST_TEST_MONGODB_URI."""
+    """A running MongoDB, which HANDFAST_TEST_MONGODB_URI names."""
 
     name = "mongodb"
 
@@ -181,7 +181,7 @@ ALL = {server.name: server for server in (Handfast, FerretDB, SecantusDB, MongoD
 
 
 def main():
-    """`python servers.py NAME PROGRAM ARGUMENTS`: runs a program with MONGODB_URI naming a fresh server."""
+    """`python servers.py NAME PROGRAM ARGUMENTS`: runs a program with the address of a fresh server in MONGODB_URI."""
     with ALL[sys.argv[1]]() as server:
         environment = dict(os.environ, MONGODB_URI=server.uri)
         result = subprocess.run(sys.argv[2:], env=environment).returncode

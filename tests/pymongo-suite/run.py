@@ -127,13 +127,13 @@ def empty():
 
 
 def left_out(files, table):
-    """The tests that are not run, as pytest names them."""
+    """Returns the names of the tests that are not run, in the form of pytest."""
     names = [(file, test) for file in files for test in table.get(file, {}).get("left_out", {})]
     return [f"test/{file}::{test.replace('.', '::')}" for file, test in names]
 
 
 def run_suite(host, port, group, files, without):
-    """What became of each test: by file, passed, skipped by reason, failed with its message."""
+    """Runs the files, and returns for each the passed tests, the skipped ones by reason, and the failed ones with their messages."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "default_address", "-o", "addopts="]
@@ -174,14 +174,14 @@ def sort_cases(cases):
 
 
 def why_skipped(skipped, name):
-    """The suite's own words; of a test that it expects to fail there are none."""
+    """Returns the suite's reason for a skipped test; a test that is expected to fail has none."""
     if skipped.get("type") == "pytest.xfail" and (missing := NOT_IN_PYMONGO.search(name)):
         return f"the suite expects it to fail: pymongo has no {missing[0]}"
     return re.sub(r"^.*\.py:\d+: ", "", skipped.get("message") or "no word")
 
 
 def check_file(name, row, found):
-    """What is worse than the table says, or not in it. What is better is printed: --write puts it into the table."""
+    """Returns results that are worse than in the table, or not in it. Prints better ones, which --write puts into the table."""
     problems = []
     passed = row.get("passed")
     without = len(row.get("left_out", {}))

@@ -18,7 +18,7 @@ pub enum Error {
         text: String,
     },
     /// The events contradict each other.
-    #[error("not a history that can be judged: {0}")]
+    #[error("the events are not a history: {0}")]
     Malformed(String),
 }
 

@@ -66,7 +66,7 @@ pub enum Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// No order is promised.
+    /// The store promises no order.
     None,
     /// A process sees the effects of its own earlier transactions.
     Session,
@@ -134,7 +134,7 @@ pub struct Event {
     pub process: i64,
     /// The number of the transaction, if the recorder numbers them.
     pub transaction: Option<u64>,
-    /// The planned micro-operations of a beginning, the executed ones of an end.
+    /// The micro-operations: the planned ones of a beginning, the executed ones of an end.
     pub operations: Vec<MicroOp>,
     /// The time since the recorder began.
     pub nanoseconds: Option<i64>,
@@ -142,7 +142,7 @@ pub struct Event {
     pub error: Option<String>,
 }
 
-/// One step of a transaction.
+/// A step of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MicroOp {
     /// Appends a value to a list.

@@ -1,4 +1,4 @@
-//! Documents per second that typical filters look at, one thread. `cargo bench -p handfast-mql --bench filter`
+//! Measures how many documents per second typical filters evaluate in one thread. `cargo bench -p handfast-mql --bench filter`
 //!
 //! The collection is the same in every run. Without `--bench` (as `cargo test` starts it) one pass shows that it works.
 
@@ -8,7 +8,7 @@ use bson::{DateTime, RawDocumentBuf, Timestamp, oid::ObjectId, rawdoc};
 use handfast_mql::{CompileOptions, Context, Filter, key};
 
 const DOCUMENTS: u32 = 10_000;
-/// Passes of a measurement; the fastest counts, the others met other work of the machine.
+/// The number of passes of a measurement, of which the fastest counts: other work of the machine slows passes down.
 const PASSES: usize = 20;
 
 fn collection() -> Vec<RawDocumentBuf> {

@@ -1,4 +1,4 @@
-//! The BSON types with MongoDB's numbers and aliases for them: the operands of `$type` and `$convert`, the names in messages.
+//! The BSON types with MongoDB's numbers and aliases, which are operands of `$type` and `$convert` and names in messages.
 
 use bson::{RawBsonRef, spec::ElementType};
 
@@ -50,7 +50,7 @@ const TYPES: [BsonType; 21] = [
     row(127, "maxKey", ElementType::MaxKey),
 ];
 
-/// The types that the alias `number` stands for.
+/// The types of the alias `number`.
 pub(crate) const NUMERIC_TYPES: [ElementType; 4] =
     [ElementType::Double, ElementType::Int32, ElementType::Int64, ElementType::Decimal128];
 

@@ -26,7 +26,7 @@ use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 use crate::{Code, Error, Result};
 
-pub use memory::{MemoryReservation, StageTotal};
+pub use memory::{MemoryReservation, QueryMemory, STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX, StageTotal};
 
 /// The options for compiling filters, updates, projections and pipelines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,20 +57,18 @@ impl CompileOptions {
 /// The inputs of an evaluation besides the document.
 #[derive(Debug)]
 pub struct Context {
-    /// `$$NOW`, and what `$currentDate` writes.
+    /// The value of `$$NOW` and of `$currentDate`.
     pub now: DateTime,
-    /// `$$CLUSTER_TIME`, and what `$currentDate` writes as a timestamp.
+    /// The value of `$$CLUSTER_TIME` and of `$currentDate` as a timestamp.
     pub cluster_time: Timestamp,
     /// The values of the variables that [`CompileOptions::variables`] declares, already evaluated.
     pub variables: RawDocumentBuf,
-    /// The source of chance for `$rand` and `$sample`.
+    /// The random numbers for `$rand` and `$sample`.
     pub random: Random,
     /// The switch that ends the evaluation from outside.
     pub interrupt: Interrupt,
-    /// The most bytes that one stage (a sort, a group, the results of a lookup) may hold.
-    pub stage_bytes_max: usize,
-    /// The bound on the bytes that the stages of all queries hold together.
-    pub stage_total: StageTotal,
+    /// The memory limits of the stages of queries.
+    pub memory: QueryMemory,
     /// The bytes of large values that the current evaluation has made.
     made_bytes: AtomicU64,
     steps_left: AtomicU64,
@@ -85,8 +83,7 @@ impl Context {
             variables: RawDocumentBuf::new(),
             random: Random::new(seed),
             interrupt: Interrupt::default(),
-            stage_bytes_max: STAGE_BYTES_MAX,
-            stage_total: StageTotal::default(),
+            memory: QueryMemory::default(),
             made_bytes: AtomicU64::new(0),
             steps_left: AtomicU64::new(u64::MAX),
         }
@@ -97,22 +94,14 @@ impl Context {
     pub fn nested(&self, variables: RawDocumentBuf) -> Self {
         let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
         nested.interrupt = self.interrupt.clone();
-        nested.stage_bytes_max = self.stage_bytes_max;
-        nested.stage_total = self.stage_total.clone();
+        nested.memory = self.memory.clone();
         nested
     }
 
-    /// Bounds the bytes that one stage may hold.
+    /// Sets the memory limits of the stages of queries.
     #[must_use]
-    pub fn with_stage_bytes(mut self, stage_bytes_max: usize) -> Self {
-        self.stage_bytes_max = stage_bytes_max;
-        self
-    }
-
-    /// Shares a bound on the bytes that the stages of all queries hold.
-    #[must_use]
-    pub fn with_stage_total(mut self, stage_total: StageTotal) -> Self {
-        self.stage_total = stage_total;
+    pub fn with_memory(mut self, memory: QueryMemory) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -123,10 +112,10 @@ impl Context {
         self
     }
 
-    /// Bounds the steps that all evaluations together take from now on, for a caller that other work waits for. A step
+    /// Limits the steps that all evaluations together take from now on, for a caller that holds up other work. A step
     /// is an item of a loop in an expression, a condition on one value or element, a path of an update, or the reading of
-    /// a kilobyte to find them: some tens of nanoseconds, mostly. `u64::MAX` takes the bound away. Returns what was left:
-    /// 0 after an evaluation that needed more.
+    /// a kilobyte to find them: some tens of nanoseconds, mostly. `u64::MAX` removes the limit. Returns the steps that were
+    /// left: 0 after an evaluation that needed more.
     pub fn bound_steps(&self, steps_max: u64) -> u64 {
         self.steps_left.swap(steps_max, Ordering::Relaxed)
     }
@@ -134,7 +123,7 @@ impl Context {
     /// Counts one step of the evaluation.
     ///
     /// # Errors
-    /// As [`Context::steps`].
+    /// The errors of [`Context::steps`].
     pub(crate) fn step(&self) -> Result<()> {
         self.steps(1)
     }
@@ -142,7 +131,7 @@ impl Context {
     /// Counts work that takes as long as `count` steps.
     ///
     /// # Errors
-    /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_steps`].
+    /// The code of the interrupt; `OperationFailed` (96) for more steps than [`Context::bound_steps`] allows.
     pub(crate) fn steps(&self, count: u64) -> Result<()> {
         self.interrupt.check()?;
         // One thread runs an evaluation: nothing is lost between load and store.
@@ -161,10 +150,10 @@ impl Context {
         })
     }
 
-    /// Counts the reading of so many bytes.
+    /// Counts the reading of `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Context::steps`].
+    /// The errors of [`Context::steps`].
     pub(crate) fn read(&self, bytes: usize) -> Result<()> {
         self.steps((bytes / STEP_BYTES) as u64)
     }
@@ -202,14 +191,8 @@ impl Context {
     }
 }
 
-/// MongoDB's bound for a stage that has to hold its input: 100 MB. There is no disk to spill to.
-pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
-
 /// The bytes that are read in the time of one step, some tens of nanoseconds, where names are compared and lengths added.
 const STEP_BYTES: usize = 1024;
-
-/// The default bound on the bytes that all stages of all queries hold together: 512 MB, five of the largest stages.
-pub const STAGE_TOTAL_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// The most bytes of large values that the evaluation of one expression may make, in all: 1 GB. Fewer live at once,
 /// but making values takes time as well.
@@ -217,8 +200,8 @@ const MADE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A switch that ends evaluations: for a time limit, or a client that is gone. Copies are one switch.
 ///
-/// An expression of a few bytes can ask for years of work (`$map` in `$map` over `$range`). This crate knows no clock;
-/// a caller that has one turns the switch, and the evaluation ends with the given code at its next item or document.
+/// An expression of a few bytes can take years (`$map` in `$map` over `$range`). This crate has no clock; a caller with one turns the
+/// switch, and the evaluation ends with the given code at its next item or document.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicI32>);
 

@@ -1,4 +1,4 @@
-//! The gate for bytes from outside: a structural scan that does not recurse.
+//! The check of bytes from outside: a scan of their structure that does not recurse.
 //!
 //! Everything else in this crate (and in `bson`) may recurse over nested documents and trusts lengths. 12 kB of nested
 //! documents overflow a thread's stack there, and a wrong length inside a value may panic. [`check`] therefore comes
@@ -10,7 +10,7 @@
 //! - booleans other than 0 and 1, unknown types, old binary values whose inner length disagrees,
 //! - nesting beyond the limit, documents beyond the size limit.
 //!
-//! It does not check whether the names in an array count 0, 1, 2 (no code may rely on that), nor whether a name comes twice.
+//! It does not check whether the names in an array count 0, 1, 2 (no code may rely on that), nor whether a document has a name twice.
 
 use crate::{Code, Error, Result};
 
@@ -18,7 +18,7 @@ use crate::{Code, Error, Result};
 pub const NESTING_MAX: usize = 100;
 /// MongoDB's documented bound on one document, in bytes: 16 MiB.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those that it keeps.
+/// The size limit of a document in a reply, in bytes: MongoDB allows 16 kB more than for a stored document.
 pub const ANSWER_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + 16 * 1024;
 
 /// The limits on the depth and the size of a document.
@@ -52,7 +52,7 @@ pub fn check(bytes: &[u8], limits: Limits) -> Result<()> {
     if end != bytes.len() {
         return Err(invalid(0, "length of the document differs from the number of bytes"));
     }
-    // Where the documents that are open end, NUL included. The innermost is `end`.
+    // The ends of the outer documents, NUL included. That of the innermost is `end`.
     let mut parents: Vec<usize> = Vec::new();
     let mut end = end;
     loop {
@@ -186,7 +186,7 @@ impl Scan<'_> {
     fn cstring(&mut self, end: usize) -> Result<()> {
         let start = self.at;
         let rest = self.bytes.get(start..end).unwrap_or_default();
-        // All bits of all its bytes: most names are ASCII, which shows on the way.
+        // The disjunction of all bytes shows whether the name is ASCII, as most are.
         let mut bits = 0;
         let end = rest.iter().position(|byte| {
             bits |= *byte;

@@ -1,11 +1,11 @@
-//! Elements of raw documents together with the bytes they stand in.
+//! Elements of raw documents, with the bytes that they consist of.
 //!
-//! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
-//! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
+//! An update or a projection keeps most of a document as it is. So that it can copy what it keeps without parsing and
+//! encoding it, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
 //! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of its own
 //! document, so that it too has bytes to copy and a [`RawBsonRef`] to read.
 //!
-//! A [`RawWriter`] puts elements together to documents again.
+//! A [`RawWriter`] builds documents from elements.
 
 use bson::raw::CStr;
 use bson::spec::ElementType;
@@ -41,7 +41,7 @@ impl Element<'static> {
 impl<'a> Element<'a> {
     /// Returns the field's name; in an array, the index as text, which is not checked.
     pub(crate) fn name(&self) -> &'a str {
-        // The iterator that made this element has checked the name.
+        // The iterator that created this element has checked the name.
         std::str::from_utf8(self.name_bytes()).unwrap_or_default()
     }
 
@@ -51,7 +51,7 @@ impl<'a> Element<'a> {
         self.document.as_bytes().get(name).unwrap_or_default()
     }
 
-    /// Returns the whole element as it stands in its document.
+    /// Returns the bytes of the whole element in its document.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.start as usize..self.end as usize).unwrap_or_default()
     }
@@ -210,7 +210,7 @@ impl OwnedElement {
         OwnedElement(document)
     }
 
-    /// Makes an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
+    /// Creates an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
     pub(crate) fn from_payload(kind: ElementType, bytes: &[u8]) -> Result<Self> {
         let mut document = Vec::with_capacity(bytes.len() + 7);
         let mut writer = RawWriter::new(&mut document);
@@ -231,7 +231,7 @@ impl From<RawBson> for OwnedElement {
     }
 }
 
-/// Makes a DBPointer, a type deprecated since BSON 1.0. `bson` has no public way to make one, so it is read from bytes.
+/// Creates a DBPointer, a type deprecated since BSON 1.0. `bson` has no public constructor for it, so it is read from bytes.
 pub(crate) fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
     let mut payload = (namespace.len() as i32 + 1).to_le_bytes().to_vec();
     payload.extend_from_slice(namespace.as_bytes());

@@ -151,7 +151,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error with MongoDB's code and a message that says what to do.
+    /// Creates an error with MongoDB's code and a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Error { code, message: message.into() }
     }

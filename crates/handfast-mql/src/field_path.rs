@@ -3,6 +3,8 @@
 use crate::depth::NESTING_MAX;
 use crate::{Code, Error, Result};
 
+/// Checks a path.
+///
 /// # Errors
 /// MongoDB's codes for an empty path (40352), an empty name (15998, 40353 at the end) and a name that starts with `$`
 /// (16410); `Overflow` (15) for more names than documents can nest.

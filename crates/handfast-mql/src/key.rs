@@ -2,8 +2,8 @@
 //!
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
 //! [`order::compare`] compares the values; equal values, also those of different number types,
-//! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one behind the other
-//! ([`encode_compound`], a key and a record behind it) and still compare component by component. A descending component is the same
+//! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one after the other
+//! ([`encode_compound`], a key followed by a record id) and still compare component by component. A descending component is the same
 //! bytes, inverted.
 //!
 //! ```text
@@ -33,10 +33,10 @@ pub use decode::{Decoder, decode};
 /// The direction in which a component of a compound key sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Small values first.
+    /// Small values come first.
     #[default]
     Ascending,
-    /// Large values first.
+    /// Large values come first.
     Descending,
 }
 
@@ -69,9 +69,9 @@ impl TypeBitsSink for DiscardTypeBits {
     fn push_bits(&mut self, _kind: &[u8]) {}
 }
 
-/// Closes an object or an array; below every tag.
+/// The byte that ends an object or an array, which is less than every tag.
 const END: u8 = 0x00;
-/// First bytes of values. Distances leave room; the order is that of types.
+/// The first bytes of values, in the order of the types, with gaps for later additions.
 mod tag {
     pub(super) const MIN_KEY: u8 = 0x10;
     pub(super) const EMPTY_ARRAY: u8 = 0x14;
@@ -95,7 +95,7 @@ mod tag {
     pub(super) const MAX_KEY: u8 = 0xf0;
 }
 
-/// Entries of [`TypeBits`].
+/// The entries of [`TypeBits`].
 mod kind {
     pub(super) const NULL: u8 = 0;
     pub(super) const UNDEFINED: u8 = 1;
@@ -104,14 +104,14 @@ mod kind {
     pub(super) const INT: u8 = 0;
     pub(super) const LONG: u8 = 1;
     pub(super) const DOUBLE: u8 = 2;
-    /// Followed by the sixteen bytes: exponent and payload have more forms than there are values.
+    /// A decimal, whose sixteen bytes follow: equal values have several forms.
     pub(super) const DECIMAL: u8 = 3;
     pub(super) const NEGATIVE_ZERO: u8 = 4;
-    /// Followed by the eight bytes of a NaN.
+    /// A NaN, whose eight bytes follow.
     pub(super) const DOUBLE_BITS: u8 = 5;
 }
 
-/// Room for the key of a number, a date or an ObjectId.
+/// The capacity for the key of a number, a date or an ObjectId.
 const SHORT_BYTES: usize = 16;
 
 /// Appends the key of one value.
@@ -136,7 +136,7 @@ pub fn encode_typed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u
     directed(direction, out, |out| append(value, out, bits));
 }
 
-/// Appends what an empty array counts as where arrays are taken apart (sorts, multikey indexes): less than null.
+/// Appends the key of an empty array in sorts and multikey indexes, which take the elements of arrays: less than null.
 pub fn encode_empty_array(direction: Direction, out: &mut Vec<u8>) {
     directed(direction, out, |out| out.push(tag::EMPTY_ARRAY));
 }
@@ -271,7 +271,7 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
 
 fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     for (name, value) in document.iter().map_while(Result::ok) {
-        // The type comes before the name, as in the order; one above the rank keeps clear of the end.
+        // The type precedes the name, as in the order of values; 1 is added so that it differs from the end.
         out.push(order::type_rank(value) + 1);
         append_text(name.as_str().as_bytes(), out);
         append(value, out, bits);

@@ -1,10 +1,10 @@
 //! Numbers of BSON's four numeric types, their arithmetic and their exact comparison.
 //!
 //! MongoDB's rule of promotion: the result has the widest type of the operands, in the order int, long, double, decimal;
-//! an int that overflows becomes a long. What happens when a long overflows differs: an aggregation expression goes on as
-//! a double ([`Number::add`]), an update refuses ([`Number::checked_add`]).
+//! an int that overflows becomes a long. What happens when a long overflows differs: an aggregation expression continues
+//! with a double ([`Number::add`]), an update fails ([`Number::checked_add`]).
 //!
-//! Comparison knows no rounding: a long and a double, or a double and a decimal, compare by their mathematical values.
+//! Comparisons do not round: a long and a double, or a double and a decimal, compare by their mathematical values.
 
 mod exact;
 
@@ -22,9 +22,9 @@ pub enum Number {
     Int(i32),
     /// 64 bits: `long`.
     Long(i64),
-    /// Binary floating point: `double`.
+    /// A binary floating-point number: `double`.
     Double(f64),
-    /// Decimal floating point: `decimal`.
+    /// A decimal floating-point number: `decimal`.
     Decimal(Decimal),
 }
 
@@ -122,7 +122,7 @@ impl Number {
     }
 
     /// Returns the remainder of the division whose quotient is cut towards zero, with the dividend's sign and the widest type.
-    /// It is none if the divisor is zero.
+    /// `None` if the divisor is zero.
     pub fn remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;

@@ -1,9 +1,9 @@
-//! Dotted paths through documents, and MongoDB's walk through the arrays on the way.
+//! Dotted paths through documents, and MongoDB's rules for arrays on a path.
 //!
-//! A path such as `a.b.0` names a field of a field. Where an array stands in the way, MongoDB looks into it by
-//! itself: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
+//! A path such as `a.b.0` names a field of a field. If a part of it is an array, MongoDB continues in each of its
+//! elements: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
 //! field of that name in an array's documents. One path can therefore lead to many values, or to none at all.
-//! [`Path::visit`] shows them one after the other, without allocating:
+//! [`Path::visit`] calls a function with each of them, without allocating:
 //!
 //! ```text
 //! path   document                    shown
@@ -52,9 +52,9 @@ impl Component {
 /// The treatment of an array at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailingArray {
-    /// The walk shows each element, then the array, as comparisons match.
+    /// The visitor gets each element, then the array, as comparisons need it.
     Elements,
-    /// The walk shows the array alone, as `$size`, `$elemMatch` and `$exists` match.
+    /// The visitor gets the array alone, as `$size`, `$elemMatch` and `$exists` need it.
     Whole,
 }
 
@@ -63,7 +63,7 @@ pub enum TrailingArray {
 pub struct PathValue<'a> {
     /// The value; none where the path leads to nothing.
     pub value: Option<RawBsonRef<'a>>,
-    /// The index in the outermost array that the walk went through: what a positional `$` stands for.
+    /// The index in the outermost array on the path, which a positional `$` stands for.
     pub array_index: Option<usize>,
     /// Whether the value is an element of an array at the end of the path ([`TrailingArray::Elements`]).
     pub is_element: bool,
@@ -86,7 +86,7 @@ impl Path {
         &self.components
     }
 
-    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the array itself.
+    /// Calls `visitor` with every value at the path, until it breaks. The elements of an array at the end come before the array itself.
     pub fn visit<'a, B>(
         &self,
         document: &'a RawDocument,
@@ -140,7 +140,7 @@ pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
     array.iter_elements().nth(index)?.ok()?.value().ok()
 }
 
-/// Walks on from a document. `outer` is the index in the outermost array so far.
+/// Continues in a document. `outer` is the index in the outermost array so far.
 fn in_document<'a, B>(
     document: &'a RawDocument,
     components: &[Component],
@@ -163,7 +163,7 @@ fn in_document<'a, B>(
     }
 }
 
-/// Walks on from an array that the path has come to; `rest` is what is still to go.
+/// Continues in an array; `rest` has the remaining components.
 fn in_array<'a, B>(
     array: &'a RawArray,
     rest: &[Component],
@@ -192,7 +192,7 @@ fn in_array<'a, B>(
     ControlFlow::Continue(())
 }
 
-/// Walks on from the element that a numeric component names.
+/// Continues in the element that a numeric component names.
 fn by_index<'a, B>(
     value: RawBsonRef<'a>,
     after: &[Component],

@@ -1,7 +1,7 @@
 //! Regular expressions as MongoDB has them: PCRE's syntax with the options `i`, `m`, `s`, `x` (and `u`, which is always on).
 //!
-//! The engine is `fancy-regex`: what a finite automaton can decide is decided by one in linear time, look-around and
-//! back-references are searched with backtracking, within a bound; a hostile pattern ends in an error, not in a hang.
+//! The engine is `fancy-regex`. It runs most patterns with a finite automaton in linear time, and look-around and back-references
+//! with a limited number of backtracking steps, so that a hostile pattern ends in an error.
 
 mod pcre;
 
@@ -15,14 +15,14 @@ pub(crate) struct Pattern {
     regex: Regex,
     /// The pattern has a `$` that means the end of the text: in PCRE also before a newline that ends the text.
     before_last_newline: bool,
-    /// It may have look-around or a back-reference, which no automaton decides.
+    /// Whether the pattern may have look-around or a back-reference, which need backtracking.
     may_backtrack: bool,
 }
 
 /// MongoDB's bound for a pattern: 32764 bytes.
 const PATTERN_BYTES_MAX: usize = 32_764;
 
-/// Steps of backtracking for one search, some tens of milliseconds.
+/// The largest number of backtracking steps of a search: some tens of milliseconds.
 const BACKTRACKS_MAX: usize = 1_000_000;
 
 /// The cost of a search with backtracking, in steps of an evaluation: it may take [`BACKTRACKS_MAX`].

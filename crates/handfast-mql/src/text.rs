@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use bson::{RawBsonRef, RawDocument};
 
-/// Longer texts are cut: a message should fit a screen, and a log line.
+/// The length to which texts are cut, so that a message fits a screen and a log line.
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// Returns the text of a document: `{ a: 1, b: { c: "x" } }`.
@@ -135,7 +135,7 @@ fn write_double(out: &mut String, number: f64) -> std::fmt::Result {
     }
 }
 
-/// A text, cut to what a message can hold.
+/// A text that is cut to the length of a message.
 struct Cut<'a>(&'a str);
 
 impl Cut<'_> {

@@ -1,20 +1,19 @@
-//! Why a pattern did not do what it was asked, by what the caller does next.
+//! The error type of the crate. Its kinds are named after what the caller does next.
 
 use handfast_mql::Code;
 use handfast_store::{Applied, Error as StoreError, ErrorClass};
 
 use crate::SettingsDifference;
 
-/// The result of the functions of this crate.
+/// The result type of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure: the request was not carried out, or may have been ([`Error::applied`]).
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The store failed, also at the second attempt of a step that may be repeated. Every function that uses
-    /// the store can fail so. If [`Error::applied`] is
-    /// [`Applied::Maybe`], ask again in the same words (the same token, the same id): that does nothing twice. Or leave
-    /// it to the pattern's recovery.
+    /// The store failed, also at the second attempt of a step that may be repeated. Every function that uses the store
+    /// can fail with this error. If [`Error::applied`] is [`Applied::Maybe`], repeat the request with the same token
+    /// or the same id, which has no second effect, or leave it to the pattern's recovery.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An argument or an option is invalid: nothing was changed.
@@ -23,8 +22,8 @@ pub enum Error {
         /// Describes what is wrong, and what would be right.
         what: String,
     },
-    /// The pattern is recorded in this store with other settings: nothing was done. Open it with the recorded ones, or change the
-    /// record by an explicit call.
+    /// The store has a record of this pattern with other settings. Nothing was done. Open the pattern with the
+    /// recorded settings, or change the record by an explicit call.
     #[error(
         "{record} records other settings: {}; open it with the recorded ones, or change the record first",
         shown(differences)
@@ -35,7 +34,7 @@ pub enum Error {
         /// The settings that differ.
         differences: Vec<SettingsDifference>,
     },
-    /// Others were faster at each of many attempts: nothing was done. Try again later.
+    /// Other processes were faster at each of many attempts. Nothing was done. Try again later.
     #[error("{what}, at each of {attempts} attempts")]
     Contended {
         /// Describes what others did.
@@ -43,24 +42,25 @@ pub enum Error {
         /// The number of attempts.
         attempts: u32,
     },
-    /// The version that was being read was pruned: read a newer one.
+    /// The version that was being read has been pruned. Read a newer one.
     #[error("{what} is gone: it was pruned")]
     Gone {
-        /// Names it.
+        /// Names the version.
         what: String,
     },
-    /// It does not exist, and nothing says that it ever did.
+    /// The requested item does not exist, and nothing shows that it ever did.
     #[error("there is no {what}")]
     Missing {
-        /// Names it.
+        /// Names the item.
         what: String,
     },
-    /// A document is not what the pattern writes: another program has changed it. Nothing was done to it.
+    /// A document is not as the pattern writes it, because another program has changed it. The pattern left it
+    /// unchanged.
     #[error("document {id} of {namespace} is not what this pattern writes: {what}")]
     Damaged {
         /// The collection.
         namespace: String,
-        /// Its `_id`.
+        /// The `_id` of the document.
         id: String,
         /// Describes the error.
         what: String,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Returns what the caller can do about it.
+    /// Returns the class of the error, which says what the caller can do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Store(error) => error.class(),
@@ -98,7 +98,7 @@ impl Error {
         }
     }
 
-    /// Returns MongoDB's code.
+    /// Returns MongoDB's code for the error.
     pub fn code(&self) -> Code {
         match self {
             Error::Store(error) => error.code(),
@@ -115,7 +115,7 @@ fn shown(differences: &[SettingsDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Serves closures of transactions, whose errors are those of the store.
+/// Converts the error for closures of transactions, whose errors are those of the store.
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error {

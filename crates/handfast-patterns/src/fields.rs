@@ -1,4 +1,4 @@
-//! Names of fields: each pattern has its own, and every one can be set.
+//! Field names: each pattern has a set of them, and every name can be changed.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,16 @@ use bson::Document;
 
 use crate::{Error, Result};
 
-/// Names of fields with a default each.
+/// A set of field names, each with a default.
 pub trait FieldNames: Default {
-    /// The names by default.
+    /// The default names.
     const DEFAULTS: &'static [&'static str];
 
-    /// Which documents have the field of each default: those that are in one document need names of their own.
+    /// For each default, the kinds of documents that have the field. Fields of one kind of document must have
+    /// different names.
     const DOCUMENTS: &'static [&'static [&'static str]];
 
-    /// Checks that each name can be one of a field, and that no two fields of a document have the same.
+    /// Checks that each name is a valid field name, and that no two fields of a document have the same name.
     ///
     /// # Errors
     /// [`Error::Invalid`], which names the field by its default.
@@ -37,10 +38,10 @@ pub trait FieldNames: Default {
         Ok(())
     }
 
-    /// Gives the field that has this name by default another one; says whether there is such a field.
+    /// Replaces the name of the field with this default name. Returns whether there is such a field.
     fn rename(&mut self, default: &str, name: &str) -> bool;
 
-    /// Each name by its default: `{ts: "ts", type: "kind"}`.
+    /// Returns the names as a document, each under its default name: `{ts: "ts", type: "kind"}`.
     fn to_document(&self) -> Document;
 
     /// Reads the names from a document that [`FieldNames::to_document`] has made; a missing name is the default.
@@ -58,13 +59,14 @@ pub trait FieldNames: Default {
     }
 }
 
-/// Returns whether fields of users' documents can be at a path, beside those of the store.
+/// Returns whether a path can be one of fields of users' documents, which share them with the store's own fields.
 pub(crate) fn is_path(path: &str) -> bool {
     let is_name = |name: &str| !name.is_empty() && !name.starts_with('$') && !name.contains('\0');
     path.split('.').all(is_name) && !matches!(path.split('.').next(), Some("_id" | "_hf"))
 }
 
-/// Defines a struct of names with their defaults, and of the documents that have each field: `ts: "ts" in "an entry"`.
+/// Defines a struct of field names with their defaults and the kinds of documents that have each field: `ts: "ts" in
+/// "an entry"`.
 macro_rules! field_names {
     ($(#[$about:meta])* $visible:vis struct $Names:ident {
         $($(#[$of:meta])* $field:ident: $default:literal in $($document:literal)|+,)+
@@ -108,13 +110,13 @@ mod tests {
     use super::{FieldNames, is_path};
 
     field_names! {
-        /// Two names.
+        /// A struct with fields of several kinds of documents.
         struct Names {
-            /// The first.
+            /// A name that one kind of document has.
             ts: "ts" in "an entry",
-            /// The second, whose name is no word of Rust.
+            /// A name that two kinds of documents have, whose default is a keyword of Rust.
             kind: "type" in "an entry" | "a change",
-            /// The third.
+            /// Another name of the second kind of document.
             value: "value" in "a change",
         }
     }

@@ -13,7 +13,7 @@ pub struct Findings<F> {
 }
 
 impl<F> Findings<F> {
-    /// Returns how many there are, also beyond those that were kept.
+    /// Returns the number of all findings, including those that were not kept.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -26,7 +26,7 @@ impl<F> Findings<F> {
         }
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds the findings of another verification.
     pub(crate) fn join(&mut self, others: Findings<F>) {
         self.count += others.count;
         self.kept.extend(others.kept.into_iter().take(KEPT_MAX.saturating_sub(self.kept.len())));

@@ -1,17 +1,19 @@
-//! The metrics of the patterns: through the facade of the crate `metrics`, to whatever recorder the program has installed.
+//! The metrics of the patterns, reported through the facade of the crate `metrics` to the recorder that the program
+//! has installed.
 //!
-//! A program that installs none pays a few hundred nanoseconds for each event, and nothing is kept. One that installs a recorder
-//! calls [`describe`] once, so that it knows units and meanings. Every name, label and event is in `docs/metrics.md`.
+//! If no recorder is installed, an event costs a few hundred nanoseconds and nothing is kept. A program that installs
+//! a recorder calls [`describe`] once, so that the recorder knows units and meanings. Every name, label and event is
+//! in `docs/metrics.md`.
 //!
 //! ```text
-//! handfast_job_queue_events_total{collection="shop.jobs", event="claimed"} 1      what happened
-//! handfast_job_queue_wait_seconds{collection="shop.jobs"} 0.25                    how long it took
-//! handfast_job_queue_jobs{collection="shop.jobs", state="due"} 12                 how many there were at the last look
+//! handfast_job_queue_events_total{collection="shop.jobs", event="claimed"} 1      events since the process started
+//! handfast_job_queue_wait_seconds{collection="shop.jobs"} 0.25                    durations
+//! handfast_job_queue_jobs{collection="shop.jobs", state="due"} 12                 numbers at the last look
 //! ```
 //!
-//! An event counts in the process that has seen its outcome. What got no answer, as the process died or the answer got
-//! lost twice, is counted nowhere; what happened within a transaction that is rolled back afterwards is counted. The documents
-//! are the truth, and the counters say how busy their processes are.
+//! The process that receives the outcome of an event counts it. An event whose outcome no process received (the
+//! process died, or the answer was lost twice) is not counted; an event within a transaction that is rolled back later
+//! is counted. The counters show the activity of processes; only the documents show the state.
 
 #[cfg(test)]
 mod durations;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use handfast_store::{Clock, Namespace};
 use metrics::{Unit, counter, gauge, histogram};
 
-/// The durations of background rounds: [`crate::Runner`].
+/// The number of background rounds: [`crate::Runner`].
 pub(crate) const RUNNER_ROUNDS: &str = "handfast_runner_rounds_total";
 pub(crate) const RUNNER_ITEMS: &str = "handfast_runner_items_total";
 pub(crate) const RUNNER_SECONDS: &str = "handfast_runner_round_seconds";
@@ -144,7 +146,7 @@ impl Event {
     }
 }
 
-/// How long something took, for histograms.
+/// A duration, for histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     JobWait,
@@ -170,7 +172,7 @@ impl Span {
     }
 }
 
-/// How much there is, or how old the oldest of it is, for gauges. The second label, where there is one, says of what.
+/// An amount, or the age of the oldest item, for gauges. The second label, where there is one, names what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Jobs(&'static str),
@@ -198,8 +200,8 @@ impl Level {
     }
 }
 
-/// Tells the recorder that is installed what the metrics of the patterns are, and in which units. To be called once, after it was
-/// installed.
+/// Describes the metrics of the patterns, with their units, to the recorder that is installed. Call it once after the
+/// recorder was installed.
 pub fn describe() {
     for (name, what) in [
         (RUNNER_ROUNDS, "rounds of background work"),
@@ -239,7 +241,7 @@ pub fn describe() {
     }
 }
 
-/// Something happened to documents of a collection, so many times.
+/// Counts an event that happened to `times` documents of a collection.
 pub(crate) fn count(event: Event, collection: &Namespace, times: u64) {
     if times > 0 {
         let (name, event) = event.names();
@@ -247,12 +249,12 @@ pub(crate) fn count(event: Event, collection: &Namespace, times: u64) {
     }
 }
 
-/// Something took so long.
+/// Records a duration.
 pub(crate) fn took(span: Span, collection: &Namespace, time: Duration) {
     histogram!(span.name(), "collection" => collection.to_string()).record(time);
 }
 
-/// Something took from then until now.
+/// Records the duration from `begun` until now.
 pub(crate) fn took_since(span: Span, collection: &Namespace, clock: &dyn Clock, begun: Duration) {
     took(span, collection, clock.elapsed().saturating_sub(begun));
 }
@@ -266,12 +268,12 @@ pub(crate) fn level(level: Level, collection: &Namespace, value: f64) {
     }
 }
 
-/// The age of the oldest one; 0 if there is none.
+/// Sets a gauge to the age of the oldest item; 0 if there is none.
 pub(crate) fn age(of: Level, collection: &Namespace, age: Option<Duration>) {
     level(of, collection, age.unwrap_or_default().as_secs_f64());
 }
 
-/// A round of background work.
+/// Records a round of background work.
 pub(crate) fn round(runner: &'static str, time: Duration, result: Option<crate::Round>) {
     histogram!(RUNNER_SECONDS, "runner" => runner).record(time);
     let ended = if result.is_some() { "done" } else { "failed" };

@@ -1,33 +1,35 @@
-//! The record of a pattern's settings: a document beside the pattern's collection that says how its documents are to be read.
+//! The record of a pattern's settings: a document beside the pattern's collection that says how to read its documents.
 //!
-//! The meaning of a document depends on settings: which field is the balance, where the copies are. Two processes with different settings
-//! read the same documents differently, and a recovery with other settings than those of the writer makes things worse. So the
-//! first process that opens a pattern writes its settings down, and every later one is compared with them:
+//! The meaning of a document depends on settings, such as the name of the field with the balance, or the places of the
+//! copies. Two processes with different settings read the same documents differently, and a recovery with other
+//! settings than the writer's does damage. So the first process that opens a pattern records its settings, and every
+//! later process compares its own with the record:
 //!
 //! ```text
 //! db.transactions.settings   {_id: "two-phase", revision: 2, settings: {accounts: {balance: "balance", ..}, ..},
 //!                             earlier: [{revision: 1, settings: {..}}]}
 //!
-//! open, nothing is recorded  insert {_id: "two-phase", revision: 1, settings: ours}; the second process reads what the first one wrote
-//! open, equal                goes on
+//! open, nothing is recorded  insert {_id: "two-phase", revision: 1, settings: ours}; a second process compares with this
+//! open, equal                the pattern opens
 //! open, different            Error::OtherSettings with each setting, as recorded and as given; nothing is done
 //! change                     update {_id, revision: 1} to {revision: 2, settings: new}, and keeps the old ones in `earlier`
 //! ```
 //!
-//! Each step is one operation on one document and safe to repeat: a late copy of the insert meets the `_id`, a late copy of a change
-//! meets a newer revision. A process that opened the pattern before a change goes on with the settings of before. The pattern decides
-//! whether that does harm: it refuses the change while documents are unfinished, or its documents name the revision that they were
-//! written with, whose settings are in `earlier`.
+//! Each step is one operation on one document and safe to repeat: a late copy of the insert meets the `_id`, a late
+//! copy of a change meets a newer revision. A process that opened the pattern before a change keeps the old settings.
+//! The pattern prevents damage by that: it refuses the change while documents are unfinished, or its documents name
+//! the revision that they were written with, whose settings are in `earlier`.
 //!
-//! The collection has the name of the pattern's collection with `.settings` behind it, so that a dump of the database has it, too.
+//! The name of the collection is that of the pattern's collection with the suffix `.settings`, so that a dump of the
+//! database includes it.
 //!
-//! # For a pattern that is to have a record
+//! # How to add a record to a pattern
 //!
-//! 1. Write the settings as a document: all that the meaning of documents depends on, in plain names and values; nothing that each
-//!    process may choose for itself (a lease, a batch size, the name of the process).
+//! 1. Write the settings as a document: everything that the meaning of documents depends on, in plain names and
+//!    values, and nothing that each process may choose for itself (a lease, a batch size, the name of the process).
 //! 2. Call [`SettingsRecord::open`] first in `open`, before indexes are created, and [`SettingsRecord::compare`] in `attach`.
 //! 3. Offer the recorded settings as options (`XOptions::recorded`), for the command line and other tools: [`SettingsRecord::read`].
-//! 4. A setting that comes later has its default in `defaults`: a record from before stands for that.
+//! 4. Give a setting that is added later its default in `defaults`: a record that lacks the setting has this value.
 
 #[cfg(test)]
 mod tests;
@@ -43,10 +45,11 @@ use crate::steps::{Added, Steps};
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// Changes of the settings that are kept, and so that can be made. Each is some hundred bytes of one document.
+/// Limit on the changes of settings, since the earlier settings of each are kept. Each takes some hundred bytes of one
+/// document.
 const CHANGES_MAX: usize = 100;
 
-/// Records beside one collection that are looked at: there is one for each pattern.
+/// Limit on the records that are read beside one collection, which has one for each pattern.
 const RECORDS_MAX: u32 = 1000;
 
 /// The suffix of the collection of records, after the name of the pattern's collection.
@@ -57,9 +60,9 @@ const SUFFIX: &str = ".settings";
 pub struct SettingsDifference {
     /// The path of the setting in the record, such as `accounts.balance`.
     pub path: String,
-    /// The recorded value; none if the record has no such setting.
+    /// The recorded value; `None` if the record lacks the setting.
     pub recorded: Option<Bson>,
-    /// The value that was given; none if no such setting was given.
+    /// The given value; `None` if the setting was not given.
     pub given: Option<Bson>,
 }
 
@@ -70,20 +73,20 @@ impl fmt::Display for SettingsDifference {
     }
 }
 
-/// Returns the stored records of the settings of a collection: one for each pattern on it.
+/// Returns the stored records of settings beside a collection: one for each pattern on it.
 pub async fn recorded_settings(store: Arc<dyn DocumentStore>, collection: &Namespace) -> Result<Vec<Document>> {
     let namespace = Namespace::new(collection.database(), format!("{}{SUFFIX}", collection.collection()))?;
     Steps::new(store, namespace).find(&Document::new(), &doc! { "_id": 1 }, RECORDS_MAX).await
 }
 
-/// Settings as they are recorded.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recorded {
-    /// The number of the record: 1 for the first one, 1 more with each change.
+    /// The revision of the record: 1 at first, and 1 more after each change.
     pub(crate) revision: i64,
     /// The settings in force.
     pub(crate) settings: Document,
-    /// The settings before, with their revisions, the oldest first.
+    /// The replaced settings with their revisions, the oldest first.
     pub(crate) earlier: Vec<(i64, Document)>,
 }
 
@@ -96,15 +99,16 @@ pub(crate) struct SettingsRecord {
 }
 
 impl SettingsRecord {
-    /// The record for a pattern on the collection of `pattern`. The `id` is the name of the pattern, with more if several of the same
-    /// kind share a collection. A record that lacks one of the `defaults` stands for it.
+    /// Returns the record for a pattern on the collection of `pattern`. The `id` is the name of the pattern, with a
+    /// suffix if several patterns of the kind share a collection. A setting that the record lacks has the value in
+    /// `defaults`.
     pub(crate) fn new(pattern: &Steps, id: impl Into<Bson>, defaults: Document) -> Result<Self> {
         let of = pattern.namespace();
         let namespace = Namespace::new(of.database(), format!("{}{SUFFIX}", of.collection()))?;
         Ok(SettingsRecord { steps: pattern.at(namespace), id: id.into(), defaults })
     }
 
-    /// The collection that the record is in.
+    /// Returns the collection that holds the record.
     pub(crate) fn namespace(&self) -> &Namespace {
         self.steps.namespace()
     }
@@ -115,14 +119,15 @@ impl SettingsRecord {
     /// [`Error::Damaged`] for a document that is not a record.
     pub(crate) async fn read(&self) -> Result<Option<Recorded>> {
         let Some(found) = self.steps.find_one(&doc! { "_id": self.id.clone() }).await? else { return Ok(None) };
-        let damaged = |error| self.steps.damaged(&found, format!("it is no record of settings: {error}"));
+        let damaged = |error| self.steps.damaged(&found, format!("it is not a record of settings: {error}"));
         self.read_document(&found).map(Some).map_err(damaged)
     }
 
     /// Records the settings if none are recorded, and compares them with the record otherwise.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded; as [`SettingsRecord::read`].
+    /// [`Error::OtherSettings`] if the record has other settings; [`Error::Damaged`] for a document that is not a
+    /// record.
     pub(crate) async fn open(&self, ours: &Document) -> Result<Recorded> {
         match self.compare(ours).await? {
             Some(recorded) => Ok(recorded),
@@ -135,7 +140,7 @@ impl SettingsRecord {
         let record = doc! { "_id": self.id.clone(), "revision": 1_i64, "settings": ours.clone() };
         match self.steps.insert(&record).await? {
             Added::New => Ok(Recorded { revision: 1, settings: completed(ours, &self.defaults), earlier: Vec::new() }),
-            // Another process was first, perhaps with other settings; or an attempt of ours whose answer got lost.
+            // Another process has inserted its settings before, or an attempt of this process whose answer was lost.
             Added::There => self.compare(ours).await?.ok_or_else(|| self.removed()),
         }
     }
@@ -157,10 +162,11 @@ impl SettingsRecord {
         )))
     }
 
-    /// Compares the settings with the record, and returns it; none if nothing is recorded.
+    /// Compares the settings with the record and returns it; `None` if nothing is recorded.
     ///
     /// # Errors
-    /// As [`SettingsRecord::open`].
+    /// [`Error::OtherSettings`] if the record has other settings; [`Error::Damaged`] for a document that is not a
+    /// record.
     pub(crate) async fn compare(&self, ours: &Document) -> Result<Option<Recorded>> {
         let Some(recorded) = self.read().await? else { return Ok(None) };
         let differences = differences(&recorded.settings, &completed(ours, &self.defaults));
@@ -170,17 +176,18 @@ impl SettingsRecord {
         Err(Error::OtherSettings { record: self.steps.namespace().to_string(), differences })
     }
 
-    /// Replaces the settings by others. The caller has made sure that no document that is there changes its meaning by that.
+    /// Replaces the recorded settings. The caller has made sure that no existing document changes its meaning.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if another process has changed them since. [`Error::Store`]: call again.
+    /// [`Error::OtherSettings`] if another process has changed the record since; [`Error::Store`] if the store fails:
+    /// call again.
     pub(crate) async fn change(&self, from: &Recorded, to: &Document) -> Result<Recorded> {
         if differences(&from.settings, &completed(to, &self.defaults)).is_empty() {
             return Ok(from.clone());
         }
         if from.earlier.len() >= CHANGES_MAX {
             return Err(Error::invalid(format!(
-                "the settings have been changed {CHANGES_MAX} times, and cannot be again"
+                "the settings have been changed {CHANGES_MAX} times, and cannot be changed again"
             )));
         }
         let before = doc! { "revision": from.revision, "settings": from.settings.clone() };
@@ -189,7 +196,7 @@ impl SettingsRecord {
             "$push": { "earlier": before },
         };
         let as_it_was = doc! { "_id": self.id.clone(), "revision": from.revision };
-        // A second attempt matches nothing if the first one was carried out: what is there now counts.
+        // A second attempt matches nothing if the first one was carried out, so the current record decides.
         self.steps.update_one(&as_it_was, &update).await?;
         self.compare(to).await?.ok_or_else(|| self.removed())
     }
@@ -210,8 +217,9 @@ impl SettingsRecord {
     }
 }
 
-/// Writes the name of a collection, for a pattern in `home`. A collection of the same database has no other name when the database is
-/// restored under another one.
+/// Returns the name of a collection as the record of a pattern in `home` stores it. The name of a collection in the
+/// same database is stored without the database, so that it stays right when the database is restored under another
+/// name.
 pub(crate) fn written_namespace(namespace: &Namespace, home: &Namespace) -> Document {
     let mut written = doc! { "collection": namespace.collection() };
     if namespace.database() != home.database() {
@@ -220,7 +228,7 @@ pub(crate) fn written_namespace(namespace: &Namespace, home: &Namespace) -> Docu
     written
 }
 
-/// Reads what [`written_namespace`] has written.
+/// Reads a name that [`written_namespace`] has written.
 pub(crate) fn read_namespace(
     written: &Document,
     home: &Namespace,
@@ -229,7 +237,7 @@ pub(crate) fn read_namespace(
     Ok(Namespace::new(database, written.get_str("collection")?)?)
 }
 
-/// Settings with the defaults of those that they lack.
+/// Returns the settings with the defaults of those that are missing.
 fn completed(settings: &Document, defaults: &Document) -> Document {
     let mut completed = settings.clone();
     for (name, default) in defaults {
@@ -246,7 +254,8 @@ fn completed(settings: &Document, defaults: &Document) -> Document {
     completed
 }
 
-/// The settings that differ, by path. Numbers are compared by value: a shell or a dump may have written another type.
+/// Returns the settings that differ, by path. Numbers are compared by value, because a shell or a dump may have
+/// written another type.
 fn differences(recorded: &Document, given: &Document) -> Vec<SettingsDifference> {
     let (recorded, given) = (by_path(recorded), by_path(given));
     let paths: BTreeSet<_> = recorded.keys().chain(given.keys()).collect();
@@ -262,7 +271,7 @@ fn differences(recorded: &Document, given: &Document) -> Vec<SettingsDifference>
     paths.into_iter().filter(differs).map(difference).collect()
 }
 
-/// The values of a document that are no documents, or empty ones, by their paths.
+/// Returns the values of a document by their paths. A document on the way counts as a value only if it is empty.
 fn by_path(document: &Document) -> BTreeMap<String, Bson> {
     let mut values = BTreeMap::new();
     let mut open: Vec<_> = document.iter().map(|(name, value)| (name.clone(), value)).collect();

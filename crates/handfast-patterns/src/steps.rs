@@ -1,15 +1,16 @@
 //! The steps that patterns are made of: operations on one document that are safe to repeat.
 //!
-//! A pattern writes each step so that doing it again changes nothing more: its filter carries the state that it expects,
-//! or the change is one that can be made twice. So a step whose answer got lost is sent once more, and only once: if the
-//! second attempt fails as well it is no hiccup, and each further one would wait for the full server selection again
-//! (seed 4; spec: resilience).
+//! Repeating a step changes nothing more: its filter has the state that it expects, or the change has the same result
+//! if it is made twice. So a step whose answer was lost is sent a second time, but not a third time: if both attempts
+//! fail the error is not transient, and each further one would wait for the full server selection again (seed 4; spec:
+//! resilience).
 //!
-//! The steps own their second attempts, whatever store they are on: a pattern knows of its guarded `$inc` that it may be sent again, and
-//! a store could not tell. So a [`Resilient`](handfast_store::decorator::Resilient) store sends a step's requests once (decision 18).
+//! The steps repeat requests themselves, on every store: a pattern knows that its guarded `$inc` may be sent again,
+//! which a store cannot know. So a [`Resilient`](handfast_store::decorator::Resilient) store sends the request of a
+//! step once (decision 18).
 //!
-//! The answer to a second attempt may differ from that to the first one: the first was perhaps carried out, and
-//! the second matches nothing. Who asks therefore never takes "nothing matched" for "it was not done", but reads.
+//! The answer to a second attempt may differ from that to the first one: if the first was carried out the second
+//! matches nothing. So "nothing matched" does not mean that the step was not made, and the caller reads the document.
 
 #[cfg(test)]
 mod tests;
@@ -28,25 +29,33 @@ use handfast_store::{
 
 use crate::{Error, Result};
 
-/// Documents of one insert: what a store takes at once, if they are not large.
+/// Limit on the documents of one insert, which a store takes at once if they are not large.
 const INSERT_MAX: usize = 500;
 
-/// The codes of a store that cannot have an index, or has it in another form.
+/// The codes of a store that does not support an index, or has it in another form.
 const LACKING: [Code; 3] = [Code::CommandNotSupported, Code::IndexOptionsConflict, Code::IndexKeySpecsConflict];
 
-/// A collection of a store, for steps.
+/// The steps on a collection of a store.
 #[derive(Clone)]
 pub(crate) struct Steps {
     store: Arc<dyn DocumentStore>,
     namespace: Namespace,
 }
 
+/// The filter and the update of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) filter: Document,
+    pub(crate) update: Document,
+}
+
 /// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is in.
+    /// The document was inserted.
     New,
-    /// A document with its `_id` is there: this one, by an attempt whose answer got lost, or an earlier one.
+    /// A document with its `_id` exists: an earlier attempt whose answer was lost has inserted it, or it is another
+    /// one.
     There,
 }
 
@@ -69,11 +78,12 @@ impl Steps {
         &self.namespace
     }
 
-    /// Creates indexes. Where a store has no sparse or partial ones, an index that only keeps searches short holds all documents.
+    /// Creates indexes. If a store supports no sparse or partial indexes, an index that only makes searches fast holds
+    /// all documents instead.
     pub(crate) async fn create_indexes(&self, indexes: impl IntoIterator<Item = IndexSpec>) -> Result<()> {
         let indexes: Vec<_> = indexes.into_iter().collect();
         let error = match self.create_indexes_as_they_are(&indexes).await {
-            // Those that were made without it before are in the way now.
+            // Indexes that were made in the other form before are in the way now.
             Err(Error::Store(error)) if LACKING.contains(&error.code()) => error,
             created => return created,
         };
@@ -84,14 +94,15 @@ impl Steps {
         });
         let whole: Vec<_> = whole.collect();
         match self.create_indexes_as_they_are(&whole).await {
-            // A unique one would be another one without it.
+            // A unique index on all documents would have another meaning.
             Err(Error::Store(again)) if again.code() == Code::CommandNotSupported => Err(again.into()),
             Err(Error::Store(again)) if LACKING.contains(&again.code()) => Err(error.into()),
             created => created,
         }
     }
 
-    /// Returns whether an index keeps apart documents with the same values in these fields. A shell writes the numbers of a key in whatever type.
+    /// Returns whether a unique index on these fields exists. The numbers of its key may be of any type, as shells
+    /// write several.
     pub(crate) async fn has_unique_index(&self, key: &Document) -> Result<bool> {
         let indexes = again(|| self.store.list_indexes(&self.namespace)).await?;
         let is_it = |spec: &IndexSpec| {
@@ -110,8 +121,8 @@ impl Steps {
         Ok(again(create).await.map(|_| ())?)
     }
 
-    /// Checks the name that was given for a field: where documents have one that fits by the name of the default, and none has one by the
-    /// given name, that is misspelt.
+    /// Checks the name that was given for a field: if documents have a fitting value under the default name, and none
+    /// has one under the given name, the given name is misspelt.
     pub(crate) async fn check_given_name(&self, default: &str, given: &str, fits: &Document) -> Result<()> {
         let there = async |name: &str| self.find_one(&doc! { name: fits.clone() }).await;
         if default != given && there(default).await?.is_some() && there(given).await?.is_none() {
@@ -133,8 +144,8 @@ impl Steps {
         }
     }
 
-    /// Inserts documents that have an `_id`, all that can be; returns the places of those that a unique index keeps out: by an
-    /// attempt whose answer got lost, perhaps.
+    /// Inserts all of these documents that unique indexes let in; each must have an `_id`. Returns the positions of
+    /// the others, which an attempt whose answer was lost may have inserted.
     pub(crate) async fn insert_all(&self, documents: &[Document]) -> Result<Vec<usize>> {
         let mut taken = Vec::new();
         for (first, documents) in (0..).step_by(INSERT_MAX).zip(documents.chunks(INSERT_MAX)) {
@@ -143,7 +154,7 @@ impl Steps {
             let attempt = || async {
                 let refused = self.store.insert(insert.clone()).await?.errors;
                 match refused.iter().find(|refused| refused.error.code() != Code::DuplicateKey) {
-                    // The others of the request may be in.
+                    // The other documents of the request may have been inserted.
                     Some(refused) => Err(refused.error.clone().in_doubt()),
                     None => Ok(refused),
                 }
@@ -159,12 +170,13 @@ impl Steps {
         found.as_ref().map(|document| self.read(document)).transpose()
     }
 
-    /// The first documents that match, in this order, at most `limit`.
+    /// Returns the first documents that match, in this order, at most `limit`.
     pub(crate) async fn find(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Document>> {
         self.find_after(0, filter, sort, limit).await
     }
 
-    /// Finds those that match one of these filters, of which no document matches two: those of the first filter first, each in this order.
+    /// Returns documents that match one of these filters, which exclude each other: those of the first filter first,
+    /// each group in this order.
     pub(crate) async fn find_any(&self, filters: &[Document], sort: &Document, limit: u32) -> Result<Vec<Document>> {
         let mut found = Vec::new();
         for filter in filters {
@@ -184,7 +196,7 @@ impl Steps {
         Ok(count)
     }
 
-    /// Finds as [`Steps::find`], without the first `skip` documents.
+    /// Returns documents as [`Steps::find`] does, without the first `skip` ones.
     pub(crate) async fn find_after(
         &self,
         skip: u64,
@@ -198,19 +210,20 @@ impl Steps {
         found.iter().map(|document| self.read(document)).collect()
     }
 
-    /// All documents that match, a page at a time.
+    /// Returns all documents that match, a page at a time.
     pub(crate) async fn pages(&self, filter: &Document, documents: u32) -> Result<Pages<'_>> {
         self.pages_in_order(filter, &Document::new(), documents).await
     }
 
-    /// Finds as [`Steps::find`], in this order, which an index must have if there may be many.
+    /// Returns all documents that match, a page at a time, in this order, which an index must have if there may be
+    /// many.
     pub(crate) async fn pages_in_order(&self, filter: &Document, sort: &Document, documents: u32) -> Result<Pages<'_>> {
         let find = Find { sort: raw(sort)?, ..Find::new(self.namespace.clone(), raw(filter)?) };
         let cursor = again(|| self.store.find(find.clone())).await?;
         Ok(self.paged(cursor, documents))
     }
 
-    /// Returns the documents of a pipeline, which the pipeline itself must keep few.
+    /// Returns the documents of a pipeline, which must bound their number itself.
     pub(crate) async fn aggregate(&self, pipeline: &[Document]) -> Result<Vec<Document>> {
         let pipeline = pipeline.iter().map(raw).collect::<Result<Vec<_>>>()?;
         let run = || async {
@@ -232,14 +245,14 @@ impl Steps {
         Pages { steps: self, cursor, limit: BatchLimit { documents, ..BatchLimit::REPLY } }
     }
 
-    /// Changes the document that matches; says whether one did.
+    /// Changes the document that matches; returns whether one did.
     pub(crate) async fn update_one(&self, filter: &Document, change: &Document) -> Result<bool> {
         let (filter, change) = (raw(filter)?, raw(change)?);
         let outcome = again(|| self.store.update_one(&self.namespace, filter.clone(), change.clone())).await?;
         Ok(outcome.matched > 0)
     }
 
-    /// Changes all documents that match, one after the other; says how many did.
+    /// Changes all documents that match, one after the other; returns how many did.
     pub(crate) async fn update_many(&self, filter: &Document, change: &Document) -> Result<u64> {
         let (filter, change) = (raw(filter)?, raw(change)?);
         let outcome = again(|| self.store.update_many(&self.namespace, filter.clone(), change.clone())).await?;
@@ -251,16 +264,16 @@ impl Steps {
         Ok(again(|| self.store.upsert_one(&self.namespace, filter.clone(), change.clone())).await?)
     }
 
-    /// Changes the document that matches, and returns it as it became. The change must be one that can be made twice, or
-    /// one after which the filter matches nothing any more.
+    /// Changes the document that matches, and returns its new state. The change must have the same result if it is
+    /// made twice, or make the filter match nothing any more.
     pub(crate) async fn find_and_update(&self, filter: &Document, change: &Document) -> Result<Option<Document>> {
         let request = self.find_and_update_request(filter, change)?;
         let outcome = again(|| self.store.find_and_modify(request.clone())).await?;
         outcome.value.as_ref().map(|document| self.read(document)).transpose()
     }
 
-    /// Changes the first document that matches, any of them, and returns it as it became. `ours` is the filter of a document
-    /// that this very change was made to: it is looked for before another document is changed.
+    /// Changes the first document that matches, and returns its new state. `ours` is a filter for a document that an
+    /// earlier attempt has changed, which is looked for before another document is changed.
     pub(crate) async fn find_first_and_update(
         &self,
         filter: &Document,
@@ -270,7 +283,7 @@ impl Steps {
     ) -> Result<Option<Document>> {
         let request = FindAndModify { sort: raw(sort)?, ..self.find_and_update_request(filter, change)? };
         let (ours, first) = (raw(ours)?, AtomicBool::new(true));
-        // The second attempt of a step is another one than the first.
+        // The second attempt of a step is a new request.
         let attempt = || async {
             if !first.swap(false, Ordering::Relaxed)
                 && let Some(found) = self.store.find_one(&self.namespace, ours.clone()).await?
@@ -297,13 +310,13 @@ impl Steps {
         Ok(again(|| self.store.count_matching(&self.namespace, filter.clone())).await?)
     }
 
-    /// Deletes the document that matches; says whether one did.
+    /// Deletes the document that matches; returns whether one did.
     pub(crate) async fn delete_one(&self, filter: &Document) -> Result<bool> {
         let filter = raw(filter)?;
         Ok(again(|| self.store.delete_one(&self.namespace, filter.clone())).await?)
     }
 
-    /// Deletes all documents that match, one after the other; says how many did.
+    /// Deletes all documents that match, one after the other; returns how many did.
     pub(crate) async fn delete_many(&self, filter: &Document) -> Result<u64> {
         let filter = raw(filter)?;
         Ok(again(|| self.store.delete_many(&self.namespace, filter.clone())).await?)
@@ -331,7 +344,7 @@ pub(crate) struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// The next page, which is not empty; none at the end.
+    /// Returns the next page, which is not empty; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Document>>> {
         loop {
             let page = self.cursor.next_page(self.limit).await?;
@@ -361,12 +374,12 @@ async fn read_all(mut cursor: Box<dyn Cursor>) -> StoreResult<Vec<RawDocumentBuf
     }
 }
 
-/// Runs a step, and once more if the network hiccuped.
+/// Runs a step, and runs it a second time after a transient failure of the network.
 pub(crate) async fn again<T, F: Future<Output = StoreResult<T>>>(step: impl Fn() -> F) -> StoreResult<T> {
     match repeated_by_caller(step()).await {
         Err(error) if error.class() == ErrorClass::TransientNetwork => {
             tracing::debug!(%error, "a step is sent once more");
-            // The second answer may say that nothing was done while the first attempt did it; so may its failure.
+            // A second attempt that reports no change, or fails, does not show that the first one changed nothing.
             repeated_by_caller(step()).await.map_err(|second| match error.applied() {
                 handfast_store::Applied::Maybe => second.in_doubt(),
                 handfast_store::Applied::No => second,

@@ -1,10 +1,10 @@
-//! The caller's update and the pattern's own, as one update of one document.
+//! Combines the caller's update and the pattern's own into one update of one document.
 
 use bson::{Bson, Document};
 
 use crate::{Error, Result};
 
-/// An update with ours added, operator by operator.
+/// Returns the caller's update with ours added, operator by operator.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a replacement, for a pipeline, and for an update of a field that the pattern writes.
@@ -30,7 +30,7 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     Ok(merged)
 }
 
-/// Returns whether one path is the other one, or leads into it, or through it.
+/// Returns whether two paths are equal, or one of them leads through the other.
 pub(crate) fn is_within(path: &str, ours: &str) -> bool {
     let leads_into = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,4 +1,4 @@
-//! Values of documents, as patterns look at them.
+//! Functions on values of documents.
 
 #[cfg(test)]
 mod tests;
@@ -11,24 +11,25 @@ use handfast_mql::key;
 use crate::steps::raw;
 use crate::{Error, Result};
 
-/// The time that was so long ago.
+/// Returns the time `age` before `now`.
 pub(crate) fn before(now: DateTime, age: Duration) -> DateTime {
     let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     DateTime::from_millis(now.timestamp_millis().saturating_sub(millis))
 }
 
-/// The time that will be so long from then.
+/// Returns the time `age` after `now`.
 pub(crate) fn after(now: DateTime, age: Duration) -> DateTime {
     let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     DateTime::from_millis(now.timestamp_millis().saturating_add(millis))
 }
 
-/// Returns the condition on a date whose writer counts as silent: it is at least `age` old, or further ahead of the clock than that. One
-/// condition each, so that an index on the date serves both; no date matches both, and with an `age` of nothing each date matches one.
+/// Returns two conditions on a date, one of which holds if its writer counts as silent: the date is at least `age`
+/// old, or more than `age` ahead of the clock. They are separate so that an index on the date serves both. No date
+/// matches both, and with an `age` of zero every date matches one.
 ///
-/// A date so far ahead was written under a clock that has been put right since, or the clock here is wrong. It says as little of its
-/// writer as an old one does, and lasts until that time has come. That its writer may live all the same is what each pattern's own
-/// conditions are for: a claim, a state, a version (docs/decisions/0028-clocks.md).
+/// A date that is so far ahead was written under a clock that has been corrected since, or the clock here is wrong. It
+/// says as little about its writer as an old date does, until that time has come. The writer may still be alive, and
+/// each pattern has conditions of its own for that case: a claim, a state, a version (docs/decisions/0028-clocks.md).
 pub(crate) fn lapsed(now: DateTime, age: Duration) -> [Document; 2] {
     [doc! { "$lte": before(now, age) }, doc! { "$gt": after(now, age) }]
 }
@@ -38,7 +39,7 @@ pub(crate) fn is_lapsed(date: DateTime, now: DateTime, age: Duration) -> bool {
     date <= before(now, age) || date > after(now, age)
 }
 
-/// Equal for ids that the store holds for equal (1 and 1.0).
+/// Returns bytes that are equal for ids that the store considers equal (1 and 1.0).
 pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
     let wrapped = raw(&doc! { "": id.clone() })?;
     let mut encoded = Vec::new();
@@ -48,12 +49,13 @@ pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
     Ok(encoded)
 }
 
-/// Returns whether the store holds two ids for equal.
+/// Returns whether the store considers two ids equal.
 pub(crate) fn same_id(one: &Bson, other: &Bson) -> bool {
     one == other || matches!((key_of(one), key_of(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Shells write numbers in whatever type; a field that is not there is 0.
+/// Returns the integer at a path; 0 if the field is missing. Any numeric type will do, because shells write numbers in
+/// several.
 pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {
     match at_path(document, path) {
         None => Ok(0),
@@ -64,7 +66,7 @@ pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {
     }
 }
 
-/// The value at a path of documents, `a.b`; arrays are not walked into.
+/// Returns the value at a path through documents, such as `a.b`. The path does not lead into arrays.
 pub(crate) fn at_path<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
     match path.split_once('.') {
         None => document.get(path),
@@ -72,7 +74,7 @@ pub(crate) fn at_path<'a>(document: &'a Document, path: &str) -> Option<&'a Bson
     }
 }
 
-/// Puts a value at a path of documents, and makes the documents on the way.
+/// Sets the value at a path through documents, and makes those that are missing.
 ///
 /// # Errors
 /// [`Error::Invalid`] if a value on the path is not a document.
@@ -87,7 +89,7 @@ pub(crate) fn set_path(document: &mut Document, path: &str, value: Bson) -> Resu
     }
 }
 
-/// Returns whether two values are the same to the byte: 1 and 1.0 are not, a NaN and itself are.
+/// Returns whether two values have the same bytes: 1 and 1.0 do not, a NaN and itself do.
 pub(crate) fn identical(one: Option<&Bson>, other: Option<&Bson>) -> bool {
     let bytes = |value: Option<&Bson>| value.map(|value| raw(&doc! { "": value.clone() }).ok());
     one == other || bytes(one) == bytes(other)

@@ -34,7 +34,7 @@ pub struct ModelStore {
 struct Shared {
     isolation: Isolation,
     fault: Option<Fault>,
-    /// One in so many commits loses its answer, applied or not.
+    /// The number of commits of which one loses its answer, whether or not it is applied.
     one_lost_in: Option<i64>,
     random: Arc<dyn Random>,
     state: Mutex<State>,

@@ -32,14 +32,29 @@ impl Recorder {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = history.transactions;
         history.transactions += 1;
-        self.add(&mut history, EventKind::Invoke, process, transaction, planned, None);
+        history.events.push(Event {
+            kind: EventKind::Invoke,
+            process,
+            transaction: Some(transaction),
+            operations: planned,
+            nanoseconds: self.nanoseconds(),
+            error: None,
+        });
         transaction
     }
 
     /// Records that a process learns the outcome of its transaction.
     pub fn end(&self, kind: EventKind, process: i64, transaction: u64, done: Vec<MicroOp>, error: Option<String>) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add(&mut history, kind, process, transaction, done, error);
+        let nanoseconds = self.nanoseconds();
+        history.events.push(Event {
+            kind,
+            process,
+            transaction: Some(transaction),
+            operations: done,
+            nanoseconds,
+            error,
+        });
     }
 
     /// Returns the recorded events and removes them.
@@ -47,16 +62,7 @@ impl Recorder {
         std::mem::take(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner).events)
     }
 
-    fn add(
-        &self,
-        history: &mut History,
-        kind: EventKind,
-        process: i64,
-        transaction: u64,
-        operations: Vec<MicroOp>,
-        error: Option<String>,
-    ) {
-        let nanoseconds = i64::try_from(self.sources.clock.elapsed().as_nanos()).ok();
-        history.events.push(Event { kind, process, transaction: Some(transaction), operations, nanoseconds, error });
+    fn nanoseconds(&self) -> Option<i64> {
+        i64::try_from(self.sources.clock.elapsed().as_nanos()).ok()
     }
 }

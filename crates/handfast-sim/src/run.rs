@@ -114,7 +114,7 @@ pub async fn run(
         attempts: AtomicU64::new(0),
     });
     let process = |number: u32| {
-        // Neighbouring seeds give streams that have nothing to do with each other (SplitMix64).
+        // SplitMix64 makes the streams of neighbouring seeds independent.
         let random = SeededRandom::new(seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number)));
         Process::new(Arc::clone(&shared), i64::from(number), random)
     };

@@ -1,7 +1,7 @@
 //! Plans transactions that are likely to conflict.
 //!
-//! The transactions of a workload use a few keys at a time, so that they conflict, but not the same few for ever, as lists
-//! would grow without bound. The keys in use are a window that moves by one key after a number of writes:
+//! The transactions of a workload use a few keys at a time, so that they conflict. The keys change over time, because
+//! otherwise lists would grow without bound. The keys in use are a window that moves by one key after a number of writes:
 //!
 //! ```text
 //! keys     0 1 2 3 4 5 6 7 8 ..
@@ -149,12 +149,12 @@ impl Workload {
                 } else {
                     (first..first + 4).map(Step::Read).collect()
                 };
-                // Some only read: a reader that sees only one of two writes can make the history impossible.
+                // Some transactions only read: a reader that sees one of two writes may contradict every order of the writers.
                 let written = Some(written).filter(|_| !one_in(random, 4));
                 reads.into_iter().chain(written).collect()
             }
             WorkloadKind::LongScan if one_in(random, 8) => {
-                // In pieces, so that writers get in between.
+                // The scan has several steps, so that writers run in between.
                 let pieces = (window.start..window.end).step_by(4);
                 pieces.map(|first| Step::Scan(first..(first + 4).min(window.end))).collect()
             }

@@ -21,7 +21,7 @@ use handfast_store::{
 };
 use handfast_txn::{Database, PercolatorOptions};
 
-/// Transactions that commit over a store at an isolation: how many of each workload.
+/// The number of transactions of each workload that have to commit, for each store and isolation.
 const PLAN: [(WorkloadKind, u64); 5] = [
     (WorkloadKind::ListAppend, 5_000),
     (WorkloadKind::Register, 4_000),
@@ -33,37 +33,37 @@ const PLAN: [(WorkloadKind, u64); 5] = [
 const PROCESSES: u32 = 8;
 
 #[tokio::test]
-async fn snapshots_over_the_store_in_memory() {
+async fn snapshot_histories_over_the_store_in_memory_are_clean() {
     check_memory_store(Isolation::Snapshot).await;
 }
 
 #[tokio::test]
-async fn serializable_over_the_store_in_memory() {
+async fn serializable_histories_over_the_store_in_memory_are_clean() {
     check_memory_store(Isolation::Serializable).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshots_over_the_embedded_store() {
+async fn snapshot_histories_over_the_embedded_store_are_clean() {
     check_embedded_store(Isolation::Snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serializable_over_the_embedded_store() {
+async fn serializable_histories_over_the_embedded_store_are_clean() {
     check_embedded_store(Isolation::Serializable).await;
 }
 
 #[tokio::test]
-async fn snapshots_over_a_store_of_single_documents() {
+async fn snapshot_histories_over_single_documents_are_clean() {
     check_percolator(Isolation::Snapshot).await;
 }
 
 #[tokio::test]
-async fn serializable_over_a_store_of_single_documents() {
+async fn serializable_histories_over_single_documents_are_clean() {
     check_percolator(Isolation::Serializable).await;
 }
 
 #[tokio::test]
-async fn a_seed_replays_its_history() {
+async fn a_seed_determines_the_history() {
     let once = |seed| async move {
         let sources = Sources::seeded(seed);
         let database = database(MemoryStore::new(sources.clone()), &sources);
@@ -86,8 +86,8 @@ async fn check_memory_store(isolation: Isolation) {
     }
 }
 
-/// The engine Percolator: the store in memory is used as one that is atomic one document at a time. A tenth of the
-/// transactions, as those who meet a lock wait for some milliseconds.
+/// Checks the engine Percolator over the store in memory, of which it uses only operations on one document. It runs a tenth of the
+/// transactions, as a transaction that meets a lock waits for some milliseconds.
 async fn check_percolator(isolation: Isolation) {
     for seed in seeds() {
         for (kind, committed) in PLAN {
@@ -125,7 +125,7 @@ fn database(store: impl AtomicStore, sources: &Sources) -> Database {
     Database::local(store, sources.clone())
 }
 
-/// Runs a workload and fails with all that is wrong; the history is then in a file.
+/// Runs a workload. Fails with all problems, and saves the history to a file.
 async fn run_judged(
     database: &Database,
     isolation: Isolation,
@@ -151,19 +151,19 @@ async fn run_judged(
         outcome.save(&path).unwrap();
         panic!("{outcome}\n{}\nthe history is in {}", problems.join("\n"), path.display());
     }
-    // Nothing is left behind, and nothing is counted that did not happen.
+    // No transaction is open, and the counts are right.
     let counts = database.counts();
     assert_eq!(counts.open(), 0, "{counts:?}");
     assert_eq!(counts.committed, outcome.verdict.report.counts.committed, "{counts:?}");
     outcome
 }
 
-/// There are as many records of outcomes as transactions were open at once, and they go when their time comes.
+/// Checks that there are only as many records of outcomes as transactions were open at once, and that they can be forgotten.
 async fn assert_nothing_is_left(store: impl AtomicStore) {
     let database = Database::local(store, Sources::system().unwrap());
     let kept = database.count_matching(&Ticket::namespace().unwrap(), rawdoc! {}).await.unwrap();
     assert!((1..=u64::from(PROCESSES)).contains(&kept), "{kept} records of {PROCESSES} processes");
-    // Until the newest of them is of the past.
+    // The newest record has to be older than the moment that is given.
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert_eq!(database.forget_outcomes(Duration::ZERO).await.unwrap(), kept);
 }

@@ -1,8 +1,8 @@
 //! Judged histories of `Database` on the embedded store with `Journaled` durability, while requests and answers are lost, requests
 //! arrive late, and the process is killed repeatedly.
 //!
-//! A kill is a copy of the directory, made between two requests while the store is open, and opened as the next store:
-//! what the operating system has, and nothing that is only in memory. Transactions that are open are gone with it.
+//! A kill copies the directory between two requests while the store is open, and opens the copy as the next store: it has the bytes
+//! that the operating system has, and nothing that is only in memory. Open transactions are lost.
 //!
 //! Clients that misinterpret lost answers, and a store that acknowledges before it syncs, are caught by name.
 
@@ -29,20 +29,20 @@ use handfast_txn::Database;
 use tempfile::TempDir;
 use tokio::sync::RwLock;
 
-/// Transactions that commit in a run.
+/// The number of transactions that have to commit in a run.
 const COMMITTED: u64 = 1_500;
 const PROCESSES: u32 = 8;
 /// The number of faults per thousand operations.
 const FAULTS_PER_THOUSAND: u16 = 40;
-/// After so many acknowledged commits the process is killed.
+/// The number of acknowledged commits after which the process is killed.
 const COMMITS_PER_PROCESS: u64 = 250;
-/// After so many, what is late arrives.
+/// The number of acknowledged commits after which late requests arrive.
 const COMMITS_PER_DELIVERY: u64 = 2;
 
 /// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// Nothing.
+    /// There is no fault.
     Sound,
     /// The client takes an unknown outcome for a failure.
     UnknownIsFailure,
@@ -52,7 +52,7 @@ enum Mutant {
     Unsynced,
 }
 
-/// A machine on which one process after the other opens the store.
+/// A machine whose processes open the store one after the other.
 struct Machine {
     disk: TempDir,
     isolation: Isolation,
@@ -64,7 +64,7 @@ struct Machine {
     process: RwLock<Process>,
 }
 
-/// One process.
+/// A process with its copy of the store.
 struct Process {
     number: u64,
     store: EmbeddedStore,
@@ -81,9 +81,9 @@ impl Machine {
         Arc::new(Machine { disk, isolation, mutant, seed, commits, lost_commits, process })
     }
 
-    /// Kills the process, and starts the next one.
+    /// Kills the process and starts the next one on a copy of its directory.
     async fn kill(&self) {
-        // Nothing is under way while nobody else has it: the copy is of one moment.
+        // With the lock, no request is running, so the copy is of one moment.
         let mut process = self.process.write().await;
         let next = process.number + 1;
         copy(&process_directory(self.disk.path(), process.number), &process_directory(self.disk.path(), next)).unwrap();
@@ -97,7 +97,7 @@ impl Machine {
             let process = self.process.read().await;
             for _late in process.faulty.deliver_late().await {}
         }
-        // The first process ends at once: it is without faults, so that the accounts can be opened.
+        // The first process has no faults, so that the accounts can be opened, and is killed after that.
         if commits % COMMITS_PER_PROCESS == 1 {
             self.kill().await;
         }
@@ -124,12 +124,12 @@ async fn start_process(disk: &Path, number: u64, isolation: Isolation, mutant: M
     Process { number, store, faulty, database, client }
 }
 
-/// Clients of whichever process is alive.
+/// A client that begins each transaction on the running process.
 struct Reconnecting(Arc<Machine>);
 
 struct OpenTransaction {
     machine: Arc<Machine>,
-    /// In which process it was begun.
+    /// The number of the process that began the transaction.
     process: u64,
     inner: Box<dyn ClientTransaction>,
 }
@@ -143,7 +143,7 @@ impl Client for Reconnecting {
     }
 }
 
-/// Does something with the process that a transaction was begun in, if that is still alive.
+/// Runs a step of a transaction, unless the process that began it was killed.
 macro_rules! in_same_process {
     ($transaction:ident, $step:expr) => {{
         let process = $transaction.machine.process.read().await;
@@ -190,12 +190,12 @@ impl ClientTransaction for OpenTransaction {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshot_histories_with_faults_and_kills() {
+async fn snapshot_histories_with_faults_and_kills_are_clean() {
     check_all_workloads(Isolation::Snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serializable_histories_with_faults_and_kills() {
+async fn serializable_histories_with_faults_and_kills_are_clean() {
     check_all_workloads(Isolation::Serializable).await;
 }
 
@@ -235,16 +235,16 @@ async fn check_all_workloads(isolation: Isolation) {
             outcome.save(&path).unwrap();
             panic!("{outcome}\n{}\nthe history is in {}", problems.join("\n"), path.display());
         }
-        assert!(process.number >= COMMITTED / COMMITS_PER_PROCESS && lost >= 5, "too little went wrong: {outcome}");
+        assert!(process.number >= COMMITTED / COMMITS_PER_PROCESS && lost >= 5, "there were too few faults: {outcome}");
         assert_nothing_is_left(&process).await;
     }
 }
 
-/// No transaction is open, no snapshot in use, and the records of outcomes go when their time comes.
+/// Checks that no transaction is open, that no snapshot is in use, and that the records of outcomes can be forgotten.
 async fn assert_nothing_is_left(process: &Process) {
     assert_eq!(process.database.counts().open(), 0, "{:?}", process.database.counts());
     assert_eq!(process.store.snapshots_in_use(), 0);
-    // The records are of this and of earlier processes; so that all are of the past:
+    // All records, also those of this process, have to be older than the moment that is given.
     tokio::time::sleep(Duration::from_millis(2)).await;
     Database::local(process.store.clone(), Sources::system().unwrap()).forget_outcomes(Duration::ZERO).await.unwrap();
     let of_sessions = rawdoc! { "_id": { "$ne": ticket::forgotten_id() } };

@@ -64,7 +64,7 @@ fn options(isolation: Isolation, seed: u64) -> RunOptions {
     }
 }
 
-/// One thread: the same seed gives the same history.
+/// Runs a workload on one thread, so that a seed determines the history.
 async fn run_model(store: ModelStore, kind: WorkloadKind, options: RunOptions) -> RunReport {
     run(Workload::new(kind), Arc::new(store), Sources::seeded(options.seed), options).await.unwrap()
 }
@@ -74,7 +74,7 @@ fn random(seed: u64) -> Arc<SeededRandom> {
 }
 
 #[tokio::test]
-async fn an_engine_without_faults_passes() {
+async fn histories_of_an_engine_without_faults_are_clean() {
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
         for (seed, kind) in (1u64..).zip(ALL_KINDS) {
             for store in
@@ -118,9 +118,9 @@ fn every_fault_has_a_test() {
     }
 }
 
-/// The model at snapshot isolation does show write skew, and the judges tell the two levels apart by it.
+/// The model at snapshot isolation allows write skew, which serializability forbids.
 #[tokio::test]
-async fn snapshot_isolation_is_not_serializable() {
+async fn the_judges_find_write_skew_at_serializable_isolation_only() {
     let seed = 3;
     let serializable = options(Isolation::Serializable, seed);
     let store = ModelStore::new(Isolation::Snapshot, random(seed));
@@ -130,7 +130,7 @@ async fn snapshot_isolation_is_not_serializable() {
 }
 
 #[tokio::test]
-async fn a_seed_replays_its_history() {
+async fn a_seed_determines_the_history() {
     let once = |seed| {
         run_model(
             ModelStore::new(Isolation::Snapshot, random(seed)),
@@ -150,7 +150,7 @@ async fn a_run_with_few_conflicts_fails() {
     let problems = outcome.problems().join("\n");
     assert!(outcome.verdict.is_clean());
     assert!(problems.contains("0 reads of old versions, where at least 20 were due"), "{problems}");
-    // What a process gave up on purpose is no conflict, however often it does so.
+    // A rollback on purpose does not count as a conflict.
     assert!(outcome.verdict.report.counts.given_up >= 20, "{outcome}");
     assert!(problems.contains("0 failed transactions, where at least 20 were due"), "{problems}");
 }

@@ -23,21 +23,21 @@ use handfast_txn::{Catalog, Claims, Database, Engine, EngineTraits, Local, Outco
 enum Mutant {
     /// The real engine without a fault.
     Sound,
-    /// Claims are always granted, and the commit does not look who has written since the snapshot.
+    /// Claims are always granted, and the commit does not check for writes since the snapshot.
     NoWriteCheck,
-    /// Reads see what is newest, not the snapshot.
+    /// Reads return the newest documents, not those of the snapshot.
     ReadsLatest,
-    /// Half of a batch is committed, now and then.
+    /// Some commits apply half of their batch.
     HalfCommit,
-    /// Half of a batch is committed, and its outcome stays unknown.
+    /// Some commits apply half of their batch and return an unknown outcome.
     HalfUnknown,
-    /// A commit is acknowledged and forgotten, now and then.
+    /// Some commits are acknowledged and not applied.
     ForgottenCommit,
-    /// A commit whose record was lost is applied once more, a while later.
+    /// Some commits are applied a second time later, as by a retry without a record of the first attempt.
     LostRetryRecord,
-    /// Serializable in name: reads are not looked at again.
+    /// A serializable commit does not check its reads.
     NoReadCheck,
-    /// Serializable but for ranges: only documents that were read by their `_id` are looked at again.
+    /// A serializable commit checks only the documents that were read by their `_id`.
     NoRangeCheck,
 }
 
@@ -59,9 +59,9 @@ const CATCHES: &[(Mutant, WorkloadKind, Isolation, &str)] = &[
 ];
 
 const COMMITTED: u64 = 500;
-/// Intermittent mutants affect one in so many commits.
+/// The number of commits of which an intermittent mutant affects one.
 const WRONG_ONE_IN: u64 = 8;
-/// Turns of the others before a retry comes.
+/// The number of yields before the second application.
 const LATER: u32 = 20;
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn every_mutant_is_caught_by_name() {
             escaped.push(format!("{mutant:?} by {outcome}: no {name} among {kinds:?}"));
         }
         escaped.extend(outcome.verdict.disagreement().map(|text| format!("{mutant:?} by {outcome}: {text}")));
-        // The same without the mutation: it is that which is caught, and not the engine around it.
+        // The same run without the mutant passes.
         let sound = run_judged(Mutant::Sound, kind, isolation).await;
         assert!(sound.verdict.is_clean(), "{sound}");
     }
@@ -148,24 +148,24 @@ impl Engine for MutantEngine {
     }
 
     async fn commit(&self, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
-        let is_now = self.random.next_u64().is_multiple_of(WRONG_ONE_IN);
+        let is_affected = self.random.next_u64().is_multiple_of(WRONG_ONE_IN);
         match self.mutant {
             Mutant::NoWriteCheck => writes.read_at = self.newest().await?,
-            Mutant::HalfCommit | Mutant::HalfUnknown if is_now => {
+            Mutant::HalfCommit | Mutant::HalfUnknown if is_affected => {
                 writes.writes.truncate(writes.writes.len().div_ceil(2));
             }
-            Mutant::ForgottenCommit if is_now => return self.newest().await,
+            Mutant::ForgottenCommit if is_affected => return self.newest().await,
             Mutant::NoReadCheck => writes.reads.clear(),
             Mutant::NoRangeCheck => writes.reads.retain(|read| matches!(read, Read::Document { .. })),
             _ => {}
         }
-        let again = (self.mutant == Mutant::LostRetryRecord && is_now).then(|| writes.clone());
+        let again = (self.mutant == Mutant::LostRetryRecord && is_affected).then(|| writes.clone());
         let committed = self.inner.commit(writes).await?;
         if let Some(again) = again {
-            // On its own: as long as the transaction is not over, its claims keep others off.
+            // A task applies it later, because the claims of the transaction keep others off until it has ended.
             tokio::spawn(apply_again(self.inner.clone(), again));
         }
-        if self.mutant == Mutant::HalfUnknown && is_now {
+        if self.mutant == Mutant::HalfUnknown && is_affected {
             return Err(lost().in_doubt());
         }
         Ok(committed)
@@ -193,7 +193,7 @@ async fn newest(engine: &Local) -> StoreResult<CommitTimestamp> {
     Ok(engine.begin(Duration::MAX).await?.snapshot.timestamp())
 }
 
-/// Commits once more, as a retry does without a record of the first attempt.
+/// Commits the writes again, as a retry does without a record of the first attempt.
 async fn apply_again(engine: Arc<Local>, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
     for _ in 0..LATER {
         tokio::task::yield_now().await;

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorClass {
     /// A network failure or a change of the primary: retry once if the operation is idempotent.
     TransientNetwork,
-    /// No server answers: do not retry, as each attempt would wait for the full server selection again.
+    /// An outage: no server answers. Do not retry, as each attempt would wait for the full server selection again.
     Outage,
     /// The store refused the request: never retry.
     Command,

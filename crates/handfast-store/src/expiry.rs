@@ -20,7 +20,7 @@ pub async fn expire(store: &dyn DocumentStore, now: DateTime) -> Result<u64> {
         for info in store.list_collections(&database).await? {
             let namespace = Namespace::new(database.clone(), info.name)?;
             let indexes = match store.list_indexes(&namespace).await {
-                // Dropped meanwhile.
+                // The collection was dropped meanwhile.
                 Err(error) if error.code() == Code::NamespaceNotFound => continue,
                 indexes => indexes?,
             };
@@ -34,7 +34,7 @@ pub async fn expire(store: &dyn DocumentStore, now: DateTime) -> Result<u64> {
 
 async fn delete(store: &dyn DocumentStore, namespace: &Namespace, filter: RawDocumentBuf) -> Result<u64> {
     let statement = DeleteStatement { filter, multi: true, hint: None };
-    // A deletion that a crash takes back is made again.
+    // The next run repeats deletions that a crash undoes.
     let delete = Delete { durability: Durability::Memory, ..Delete::new(namespace.clone(), vec![statement]) };
     let outcome = store.delete(delete).await?;
     match outcome.errors.into_iter().next() {

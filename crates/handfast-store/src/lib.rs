@@ -14,7 +14,7 @@
 //! let accounts = Namespace::new("bank", "accounts")?;
 //! store.insert_one(&accounts, rawdoc! { "_id": "alice", "balance": 100 }).await?;
 //!
-//! // Atomic: the balance is looked at and changed in one step.
+//! // The balance is checked and changed in one atomic step.
 //! let enough = rawdoc! { "_id": "alice", "balance": { "$gte": 30 } };
 //! let outcome = store.update_one(&accounts, enough, rawdoc! { "$inc": { "balance": -30 } }).await?;
 //! assert_eq!(outcome.modified, 1);

@@ -33,13 +33,13 @@ pub struct Deleted(pub bool);
 /// The effect of an update statement on one document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
-    /// No document matched.
+    /// The filter matched no document.
     Nothing,
     /// The document matched and did not change.
     Same,
     /// The document was changed.
     Modified,
-    /// No document matched, and one with this `_id` was inserted.
+    /// The filter matched no document, and one with this `_id` was inserted.
     Upserted(RawBson),
 }
 
@@ -58,7 +58,7 @@ pub struct UpdateOutcome {
 
 impl UpdateOutcome {
     /// Adds the effect on one document of the statement at this index.
-    pub fn count(&mut self, place: usize, changed: Changed) {
+    pub fn count(&mut self, index: usize, changed: Changed) {
         match changed {
             Changed::Nothing => {}
             Changed::Same => self.matched += 1,
@@ -66,7 +66,7 @@ impl UpdateOutcome {
                 self.matched += 1;
                 self.modified += 1;
             }
-            Changed::Upserted(id) => self.upserted.push((place, id)),
+            Changed::Upserted(id) => self.upserted.push((index, id)),
         }
     }
 }

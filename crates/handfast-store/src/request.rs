@@ -25,7 +25,7 @@ pub enum Durability {
 pub struct Insert {
     /// The collection.
     pub namespace: Namespace,
-    /// The documents or statements, in order.
+    /// The documents, in order.
     pub documents: Vec<RawDocumentBuf>,
     /// Whether the request stops at its first error.
     pub ordered: bool,
@@ -124,7 +124,7 @@ pub enum UpdateSpec {
     Pipeline(Vec<RawDocumentBuf>),
 }
 
-/// One update statement.
+/// An update statement.
 #[derive(Clone, Debug)]
 pub struct UpdateStatement {
     /// The filter.
@@ -166,7 +166,7 @@ impl UpdateStatement {
 pub struct Update {
     /// The collection.
     pub namespace: Namespace,
-    /// The documents or statements, in order.
+    /// The statements, in order.
     pub statements: Vec<UpdateStatement>,
     /// Whether the request stops at its first error.
     pub ordered: bool,
@@ -262,7 +262,7 @@ impl FindAndModify {
     }
 }
 
-/// One delete statement.
+/// A delete statement.
 #[derive(Clone, Debug)]
 pub struct DeleteStatement {
     /// The filter.
@@ -278,7 +278,7 @@ pub struct DeleteStatement {
 pub struct Delete {
     /// The collection.
     pub namespace: Namespace,
-    /// The documents or statements, in order.
+    /// The statements, in order.
     pub statements: Vec<DeleteStatement>,
     /// Whether the request stops at its first error.
     pub ordered: bool,
@@ -347,7 +347,7 @@ impl Aggregate {
 pub struct Count {
     /// The collection.
     pub namespace: Namespace,
-    /// The selected items.
+    /// The filter; empty for all documents.
     pub filter: RawDocumentBuf,
     /// The number of documents to skip.
     pub skip: u64,
@@ -465,7 +465,7 @@ pub fn default_index_name(key: &bson::RawDocument) -> String {
 pub struct CreateIndexes {
     /// The collection.
     pub namespace: Namespace,
-    /// The selected items.
+    /// The definitions of the indexes.
     pub indexes: Vec<IndexSpec>,
 }
 
@@ -485,7 +485,7 @@ pub enum IndexSelector {
 pub struct DropIndexes {
     /// The collection.
     pub namespace: Namespace,
-    /// The selected items.
+    /// The indexes to drop.
     pub selector: IndexSelector,
 }
 

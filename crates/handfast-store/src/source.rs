@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
-use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX, StageTotal};
+use handfast_mql::context::QueryMemory;
 use handfast_mql::expression::may_take_long;
 use handfast_mql::{CompileOptions, Context, Expression};
 
@@ -54,7 +54,7 @@ pub trait IdSource: Send + Sync + 'static {
     fn object_id(&self) -> ObjectId;
 }
 
-/// The sources of time, randomness and ids of a store, and the memory limits of its evaluations.
+/// The sources of time, randomness and ids of a store, and the memory limits of its queries.
 #[derive(Clone)]
 pub struct Sources {
     /// The clock.
@@ -63,10 +63,8 @@ pub struct Sources {
     pub random: Arc<dyn Random>,
     /// The generator of new document ids.
     pub ids: Arc<dyn IdSource>,
-    /// The memory limit of one stage of a query (a sort, a group, the results of a lookup), in bytes.
-    pub stage_bytes_max: usize,
-    /// The memory limit of the stages of all queries together, which clones of these sources share.
-    pub stage_total: StageTotal,
+    /// The memory limits of queries, which clones of these sources share.
+    pub query_memory: QueryMemory,
     /// The time of day at the start of the clock, as these sources assumed it when they were created, for
     /// [`Sources::steady_now`].
     pub start: DateTime,
@@ -86,14 +84,7 @@ impl Sources {
 
     fn of(clock: Arc<dyn Clock>, random: Arc<dyn Random>, ids: Arc<dyn IdSource>) -> Self {
         let start = moved(clock.now(), -millis(clock.elapsed()));
-        Sources {
-            clock,
-            random,
-            ids,
-            stage_bytes_max: STAGE_BYTES_MAX,
-            stage_total: StageTotal::new(STAGE_TOTAL_BYTES_MAX),
-            start,
-        }
+        Sources { clock, random, ids, query_memory: QueryMemory::default(), start }
     }
 
     /// Creates sources with a clock that stands at [`ManualClock::START`], and random numbers and ids that depend on the seed
@@ -134,24 +125,11 @@ impl Sources {
         blocking_if(may_take_long(&variables), move || evaluate(&variables, &context)).await
     }
 
-    /// Sets the memory limit of one stage of a query, in bytes.
-    #[must_use]
-    pub fn with_stage_bytes(self, stage_bytes_max: usize) -> Self {
-        Sources { stage_bytes_max, ..self }
-    }
-
-    /// Sets the memory limit of the stages of all queries together, in bytes.
-    #[must_use]
-    pub fn with_stage_total_bytes(self, bytes_max: usize) -> Self {
-        Sources { stage_total: StageTotal::new(bytes_max), ..self }
-    }
-
     /// Creates the evaluation context of one request: time, randomness, memory limit and variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
         Context::new(now, cluster_time(now), self.random.next_u64())
-            .with_stage_bytes(self.stage_bytes_max)
-            .with_stage_total(self.stage_total.clone())
+            .with_memory(self.query_memory.clone())
             .with_variables(variables.to_owned())
     }
 

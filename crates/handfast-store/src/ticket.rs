@@ -70,7 +70,7 @@ pub struct Ticket {
 /// The document that a request with a ticket returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RequestedDocument {
-    /// No document: the result of a write or a commit fits every request of its kind.
+    /// The request returns no document, so its result fits every request of its kind.
     #[default]
     Nothing,
     /// The document that a find-and-modify removes.
@@ -98,7 +98,7 @@ impl RequestedDocument {
     /// Refuses a repetition that asks for another document than the recorded one, with the codes of MongoDB, which compares
     /// nothing else.
     fn check(self, entry: &RawDocument, result: &RawDocument) -> Result<()> {
-        // Nothing is there if another kind of request was first: then its result is of another kind.
+        // There is no `asked` if the first request was of another kind: its result does not fit either.
         let Ok(first) = entry.get_str("asked") else { return Ok(()) };
         let is_insert = result.get_document("found").is_ok_and(|found| matches!(found.get("upserted"), Ok(Some(_))));
         let (code, why) = match (first, self) {
@@ -224,8 +224,8 @@ pub fn tells_more(record: &RawDocument, than: &RawDocument) -> Result<bool> {
     Ok(extent(record)? > extent(than)?)
 }
 
-/// The `_id` of the record that says how far the outcomes of transactions were forgotten: no session's, as it has no UUID. It stays,
-/// and it tells more than another with a lower number, as records do.
+/// Returns the `_id` of the record of forgotten outcomes, which has no UUID of a session. The record is never deleted, and the one
+/// with the higher number is the newer one, as with other records.
 ///
 /// ```text
 /// {_id: {session: "forgotten", part: 0}, number: <the newest commit whose outcome was forgotten>, results: []}

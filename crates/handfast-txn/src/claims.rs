@@ -151,7 +151,7 @@ fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError 
     StoreError::command(Code::WriteConflict, text)
 }
 
-/// No code that holds one of these locks can panic half way, so a poisoned lock is usable.
+/// Locks a mutex, also a poisoned one: no code that holds it can panic in the middle of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -217,7 +217,7 @@ pub type Indexes = Arc<[Arc<Index>]>;
 pub enum Holder {
     /// The document with this `_id`.
     Document(RawBson),
-    /// No document.
+    /// There is no document.
     Nobody,
     /// The engine does not know without a search.
     ToBeFound,

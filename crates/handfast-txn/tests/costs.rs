@@ -1,4 +1,4 @@
-//! What transactions cost on the embedded store, counted: batches and syncs, which no machine's mood changes.
+//! Transactions on the embedded store cost a fixed number of batches and syncs, however fast the machine is.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -55,8 +55,8 @@ async fn a_transfer_is_one_batch_and_one_sync_and_reads_nothing_again() {
     assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
 }
 
-/// What the transaction has read it says to the store, so that the turn of the writes reads nothing: documents that are changed, put
-/// in a new place, removed.
+/// A transaction passes the documents that it has read to the store, so that the committer reads nothing, whether documents are changed,
+/// inserted or removed.
 #[tokio::test]
 async fn a_commit_reads_nothing_again_whatever_it_writes() {
     let (_directory, store, database) = open().await;

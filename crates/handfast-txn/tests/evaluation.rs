@@ -68,7 +68,7 @@ async fn run(tx: Transaction, what: &str) {
 }
 
 #[tokio::test]
-async fn an_endless_request_holds_up_nobody_and_ends_when_it_is_given_up() {
+async fn an_endless_request_delays_no_other_and_ends_when_it_is_cancelled() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::default()).await.unwrap();
     let database = Database::local(store, Sources::seeded(2));

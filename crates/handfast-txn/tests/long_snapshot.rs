@@ -12,13 +12,13 @@ use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt, Up
 use handfast_txn::{Database, Error};
 
 const MIB: u64 = 1024 * 1024;
-/// One document is written so often, with as many bytes: more than all the bounds together.
+/// The number of writes of one document: together they have more bytes than all the bounds.
 const WRITES: u64 = 4_000;
 const DOCUMENT_BYTES: usize = 64 * 1024;
-/// Of data files and what waits to be merged.
+/// The most bytes of data files, those that wait to be merged included.
 const FILES_BYTES_MAX: u64 = 64 * MIB;
-/// What the snapshot may keep in memory, beside what the store has in use without one: its cache and write buffers. What an
-/// allocator does not give back at once is in it too, so it is generous, and still a quarter of what is written.
+/// The most bytes that the snapshot may keep in memory, besides those that the store uses without one for its cache and write buffers. An
+/// allocator does not give memory back at once, so the bound is generous, and still a quarter of what is written.
 const RESIDENT_BYTES_MAX: u64 = 64 * MIB;
 
 fn namespace() -> Namespace {
@@ -30,7 +30,7 @@ fn bytes_of(directory: &Path) -> u64 {
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
-            // A journal file is laid out long before it is full: what counts is what it takes of the disk.
+            // A journal file is laid out long before it is full, so its blocks on the disk count.
             Ok(metadata) => std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
             // It was removed meanwhile.
             Err(_) => 0,
@@ -38,7 +38,7 @@ fn bytes_of(directory: &Path) -> u64 {
         .sum()
 }
 
-/// What the process has in memory now.
+/// Returns the bytes that the process has in memory now.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

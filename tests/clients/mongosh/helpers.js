@@ -1,10 +1,10 @@
-// What people type first into mongosh: helpers, printing, errors, iteration.
+// Frequent statements of mongosh: helpers, printing, errors, iteration.
 
 const assert = require("assert");
 db = db.getSiblingDB("mongosh_helpers");
 db.dropDatabase();
 
-// What a statement is refused with. (The shell makes statements wait by itself, but not inside `assert.throws`.)
+// Returns the error of a statement. (The shell awaits statements by itself, but not inside `assert.throws`.)
 const refusal = (statement) => {
   try {
     statement();

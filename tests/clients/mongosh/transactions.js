@@ -26,7 +26,7 @@ assert.deepEqual(balances(), { Bob: 10, Joe: 2 });
 session.commitTransaction();
 assert.deepEqual(balances(), { Bob: 3, Joe: 9 });
 
-// From A to B 100, with the transfer's document in the same step; the second time there is too little.
+// A transfer of 100 from A to B, with the document of the transfer in the same transaction. The second transfer exceeds the balance.
 mine.accounts.drop();
 mine.accounts.insertMany([{ _id: "A", balance: 1000 }, { _id: "B", balance: 1000 }]);
 mine.createCollection("transfers");
@@ -43,14 +43,14 @@ assert.equal(tooLittle.message, "A has too little");
 assert.deepEqual(balances(), { A: 900, B: 1100 });
 assert.equal(mine.transfers.countDocuments(), 1);
 
-// What is rolled back has not been.
+// A transaction that is rolled back has no effect.
 session.startTransaction();
 within(session).accounts.deleteMany({});
 assert.equal(within(session).accounts.countDocuments({}), 0);
 session.abortTransaction();
 assert.deepEqual(balances(), { A: 900, B: 1100 });
 
-// The second writer of a document is told at once.
+// The second writer of a document gets a conflict at once.
 const other = db.getMongo().startSession();
 session.startTransaction();
 other.startTransaction();

@@ -30,7 +30,7 @@ test("single writes report what they did", async () => {
   assert.equal((await c.deleteMany({})).deletedCount, 3);
 });
 
-test("types survive the way there and back", async () => {
+test("values keep their types", async () => {
   const document = {
     _id: new ObjectId(),
     long: Long.fromString("9223372036854775807"),
@@ -72,7 +72,7 @@ test("a bulk write tells which writes failed", async () => {
   );
 });
 
-test("the client-level bulkWrite or a clear word that there is none", async () => {
+test("the client-level bulkWrite works or is refused by name", async () => {
   await c.insertOne({ _id: 1 });
   const hello = await database.admin().command({ hello: 1 });
   if (hello.maxWireVersion < 25) return;
@@ -137,7 +137,7 @@ test("errors carry code and name", async () => {
   await assert.rejects(c.aggregate([{ $what: 1 }]).toArray(), (error) => error.code === 40324);
 });
 
-test("large documents", async () => {
+test("large documents are stored", async () => {
   const big = "x".repeat(15 * 1024 * 1024);
   await c.insertOne({ _id: 1, big });
   assert.equal((await c.findOne({ _id: 1 })).big.length, big.length);

@@ -27,14 +27,14 @@ const KNOWN = [
     holds: (what) => /"t\.1":(null|\{[^}]*\bnull\b)/.test(JSON.stringify(what)),
   },
   {
-    // As documented, $count of no document gives no document.
+    // MongoDB documents that $count of no documents returns no document.
     name: "mingo's $count of nothing is a document with 0",
     kinds: ["pipelines"],
     holds: (what, ours, theirs) => JSON.stringify(what).includes("$count") && theirs.replaceAll('[{"n":0}]', "[]") === ours,
   },
 ];
 
-// mulberry32: small, good enough, and the same on every machine.
+// The generator mulberry32, which is small and gives the same numbers on every machine.
 let state = seed >>> 0;
 const random = () => {
   state = (state + 0x6d2b79f5) >>> 0;
@@ -178,7 +178,7 @@ const update = () =>
     () => ({ $inc: { n: 1 }, $set: { s: "both" }, $push: { t: 1 } }),
   ])();
 
-// Values as comparable text; the order of an object's fields counts for nothing, for mingo keeps its own.
+// Returns values as comparable text. The order of fields is ignored, because mingo has an order of its own.
 const canonical = (x) => {
   if (x instanceof Date) return { date: x.getTime() };
   if (Array.isArray(x)) return x.map(canonical);

@@ -1,4 +1,4 @@
-// Transactions through the official Node driver: the transfers of the seed documents, a conflict, what the driver is told.
+// Transactions through the official Node driver: the transfers of the seed documents, a conflict, and the errors that the driver gets.
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
@@ -32,7 +32,7 @@ test("Bob pays Joe 7", async () => {
   assert.deepEqual(await balances(), { Bob: 3, Joe: 9 });
 });
 
-test("a transfer from A to B happens with all that belongs to it, or not at all", async () => {
+test("a transfer changes both accounts and its own document, or nothing", async () => {
   await accounts.insertMany([{ _id: "A", balance: 1000 }, { _id: "B", balance: 1000 }]);
   const transfer = (value) =>
     client.withSession((session) =>
@@ -69,7 +69,7 @@ test("withTransaction runs again after a conflict", async () => {
   assert.ok(attempts > 80, "nobody met anybody: the test shows nothing");
 });
 
-test("the second writer of a document is told at once", async () => {
+test("the second writer of a document gets a conflict at once", async () => {
   await accounts.insertOne({ _id: 1, balance: 0 });
   await client.withSession((first) =>
     client.withSession(async (second) => {
@@ -87,7 +87,7 @@ test("the second writer of a document is told at once", async () => {
   assert.deepEqual(await balances(), { 1: 1 });
 });
 
-test("a snapshot session reads one moment", async () => {
+test("a snapshot session reads one snapshot", async () => {
   await accounts.insertMany([{ _id: 1, balance: 1 }, { _id: 2, balance: 1 }]);
   await client.withSession({ snapshot: true }, async (session) => {
     assert.equal((await accounts.find({}, { session }).toArray()).length, 2);

@@ -69,7 +69,7 @@ def test_ordered_bulk_write_stops_at_the_error(database):
     assert list(c.find()) == [{"_id": 1, "a": 1}]
 
 
-def test_unordered_bulk_write_does_what_it_can(database):
+def test_unordered_bulk_write_continues_after_errors(database):
     c = database.c
     c.insert_one({"_id": 1, "s": "text"})
     with pytest.raises(BulkWriteError) as caught:

@@ -35,7 +35,7 @@ def test_a_closed_cursor_is_gone_on_the_server(database):
         database.command("getMore", cursor_id, collection="c")
 
 
-def test_many_cursors_side_by_side(database):
+def test_many_cursors_are_open_at_once(database):
     fill(database.c, 30)
     cursors = [database.c.find({"mod": i % 7}, batch_size=1).sort("_id") for i in range(40)]
     for i, cursor in enumerate(cursors):
@@ -56,7 +56,7 @@ def test_a_session_is_accepted_and_ends(client, database):
 
 
 @pytest.mark.parametrize("compressor", ["zlib", "snappy", "zstd"])
-def test_compressed_messages(uri, database, compressor):
+def test_messages_are_compressed(uri, database, compressor):
     events = []
 
     class Seen(monitoring.CommandListener):

@@ -23,8 +23,8 @@ def bulk(c):
     return result.inserted_count, result.modified_count, result.deleted_count
 
 
-# The command whose answers get lost, what the program does, what it gets, what the same command is answered, what is there afterwards.
-# What is done a second time would change, add or remove another one of those three: they are all alike.
+# Each case has the command whose answers get lost, the operation of the program, its result, the answer to the same command, and the
+# documents afterwards. A second application would change, add or remove another one of the three documents, which are all alike.
 KINDS = {
     "insert_one": (
         "insert", lambda c: c.insert_one({"_id": 4, "n": 4}).inserted_id, 4,
@@ -76,7 +76,7 @@ KINDS = {
         "delete", bulk, (1, 2, 1), {"n": 1, "retriedStmtIds": [0]}, {1: 1, 4: 4, 3: 7},
     ),
 }
-# What is there when the program gives up in the middle of its ordered writes, and repeats the one that was under way.
+# The documents if the program stops in the middle of its ordered writes and repeats the one that was being sent.
 UNTIL = {
     "bulk_write, its insert": BEFORE | {4: 4},
     "bulk_write, its update": BEFORE | {1: 1, 4: 4},
@@ -110,7 +110,7 @@ def c(database):
 
 @pytest.fixture
 def losing(uri, c):
-    """A client through a proxy that loses so many answers to a command, the proxy, and what the client sent of that command."""
+    """Returns a client behind a proxy that loses a number of answers to a command, the proxy, and the sent commands of this kind."""
     open_ones = []
 
     def start(command, lost):
@@ -141,7 +141,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(c, losing, kind):
     client, cutter, sent = losing(command, 1)
     assert write(client[c.database.name].c) == result
     assert cutter.cut == 1
-    # An ordered bulk sends another one of the same kind later.
+    # An ordered bulk write sends another command of this kind later.
     assert sent.commands[0]["txnNumber"] == sent.commands[1]["txnNumber"]
     assert contents(c) == after
 
@@ -151,7 +151,7 @@ def test_a_write_whose_answers_are_lost_twice_is_done_once(c, losing, kind):
     command, write, _, reply, after = KINDS[kind]
     client, cutter, sent = losing(command, 2)
     with client.start_session() as session:
-        # What the program calls is the same, in a session that it keeps.
+        # The program calls the same method again, in the same session.
         with pytest.raises((AutoReconnect, BulkWriteError)):
             write(InSession(client[c.database.name].c, session))
         again = {name: value for name, value in sent.commands[0].items() if name not in ("lsid", "$db", "$clusterTime")}
@@ -176,7 +176,7 @@ class InSession:
 
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_commit_whose_answers_are_lost_is_done_once(c, losing, lost):
-    """The driver repeats a commit once by itself; then the program is told that nobody knows, and asks again."""
+    """The driver repeats a commit once by itself; then the program gets an unknown outcome, and commits again."""
     client, cutter, sent = losing("commitTransaction", lost)
     through = client[c.database.name].c
     with client.start_session() as session:

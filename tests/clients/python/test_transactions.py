@@ -28,8 +28,8 @@ def test_bob_pays_joe_7(client, accounts):
     assert balances(accounts) == {"Bob": 3, "Joe": 9}
 
 
-def test_a_transfer_that_cannot_be_is_not(client, accounts):
-    """Seed 1: from A to B, both or none, with the state of the transfer in the same step."""
+def test_a_transfer_of_too_much_is_rolled_back(client, accounts):
+    """Seed 1: a transfer from A to B changes both accounts or none, with the state of the transfer in the same step."""
     transfers = accounts.database.transfers
     accounts.insert_many([{"_id": "A", "balance": 1000}, {"_id": "B", "balance": 1000}])
 
@@ -69,10 +69,10 @@ def test_with_transaction_runs_again_after_a_conflict(client, accounts):
     for thread in threads:
         thread.join()
     assert balances(accounts) == {"hot": 80}
-    assert len(attempts) > 80, "nobody met anybody: the test shows nothing"
+    assert len(attempts) > 80, "there was no conflict, so the test proves nothing"
 
 
-def test_what_the_driver_is_told(client, accounts):
+def test_a_conflict_has_its_label_and_a_repeated_commit_succeeds(client, accounts):
     accounts.insert_one({"_id": 1, "balance": 0})
     with client.start_session() as first, client.start_session() as second:
         first.start_transaction()

@@ -1,4 +1,4 @@
-"""Sessions and cursors of others that are killed at moments that chance chooses.
+"""Kills sessions and cursors of other clients at random moments.
 
     SessionKiller   killSessions of one of those that announce themselves, most often of one that commits
     Scanner         reads many documents in batches, again and again, while the cursor is killed
@@ -21,7 +21,7 @@ INTO_COMMIT_SECONDS_MAX = 0.003
 # How long a commit takes at least, so that it can be killed and asked for again before it is settled. The server is told.
 COMMIT_PAUSE_MS = 10
 INTO_GET_MORE_SECONDS_MAX = 0.01
-# Of so many kills one is aimed at a session whatever it does; the others are aimed at commits.
+# Of so many kills, one hits any session; the others hit sessions that commit.
 UNAIMED_ONE_IN = 4
 
 # What is scanned: keys below those of the workload, of a size that makes a batch take a while.
@@ -31,7 +31,7 @@ PAGE_BYTES = 30_000
 
 
 def is_killed(error):
-    """Whether a request of a transaction failed because its session was killed: it has had no effect then."""
+    """Returns whether a request of a transaction failed because its session was killed, which has no effect."""
     return isinstance(error, OperationFailure) and error.code in (INTERRUPTED, NO_SUCH_SESSION)
 
 
@@ -47,7 +47,7 @@ class SessionKiller:
         self.changed = threading.Condition(self.lock)
         self.stopped = False
         self.killed = 0
-        # Commits that were answered by "interrupted".
+        # The number of commits that were answered by "interrupted".
         self.commits_cut = 0
         self.errors = []
 
@@ -71,7 +71,7 @@ class SessionKiller:
             self.open.pop(id(session), None)
 
     def slow_down(self, mode):
-        """Lets commits of the server take longer, or no longer: "alwaysOn", "off"."""
+        """Slows down the commits of the server ("alwaysOn") or stops that ("off")."""
         self.admin.command("configureFailPoint", "pauseBeforeCommit", mode=mode, data={"blockTimeMS": COMMIT_PAUSE_MS})
 
     def run(self):
@@ -108,7 +108,7 @@ class Scanner:
         self.recorder = recorder
         self.process = process
         self.chance = chance
-        # A lie: a killed cursor is taken for one that is at its end.
+        # The lie: a killed cursor counts as one at its end.
         self.reads_short = reads_short
         self.stopped = False
         self.whole = 0
@@ -156,7 +156,7 @@ class Scanner:
         self.recorder.end("ok", self.process, number, seen)
 
     def kill_soon(self, cursor):
-        """Kills the cursor while its next batch is on the way, or after it; every other time not at all."""
+        """Kills the cursor while its next batch is being fetched, or after it, in half of all cases."""
         if self.chance.randrange(2) == 0:
             return
         pause = self.chance.random() * INTO_GET_MORE_SECONDS_MAX

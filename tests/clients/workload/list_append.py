@@ -37,7 +37,7 @@ COMMITTED_MAX_PER_MIN = 4
 
 
 class Recorder:
-    """One event a line, in the order in which they happen."""
+    """Writes events to a file, one a line, in the order in which they happen."""
 
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")
@@ -101,7 +101,7 @@ class Run:
         return step
 
     def commit(self, session):
-        """How it ended: ok, fail, or info if nobody knows; and the error, if it did not commit."""
+        """Commits and returns the outcome (ok, fail, or info if it is unknown) and the error, if it did not commit."""
         unknown = None
         for _ in range(COMMITS_MAX):
             try:
@@ -129,7 +129,7 @@ class Run:
                 self.killer.committed(session, error)
 
     def carry_out(self, process, steps):
-        """Whether the transaction has committed for certain."""
+        """Runs a transaction, and returns whether it has certainly committed."""
         number = self.recorder.begin(process, steps)
         done = []
         with self.client.start_session() as session:
@@ -155,7 +155,7 @@ class Run:
         return ending == "ok"
 
     def too_few(self):
-        """What has not happened often enough for the run to show anything."""
+        """Returns the counts that are too small for the run to prove anything."""
         if not self.killer:
             return {}
         met = {"commits cut": self.killer.commits_cut, "scans cut": self.scanner.cut, "scans whole": self.scanner.whole}
@@ -206,7 +206,7 @@ def main(seed, committed, path, word=None):
         for errors in [run.errors, *(other.errors for other in others)]:
             if errors:
                 raise errors[0]
-        # Every key once more.
+        # All keys are read once more.
         last = run.values // WRITES_PER_KEY + KEYS
         if not run.carry_out(0, [["r", key, None] for key in range(last)]):
             sys.exit("the last read failed although nobody else was there")

@@ -7,7 +7,7 @@ use handfast_store::{DocumentStore as _, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use serde_json::{Value, json};
 
-use super::{Access, ConnectedServer, Location, OpenedStore, checked, with_stage_bounds};
+use super::{Access, ConnectedServer, Location, OpenedStore, checked, with_query_memory};
 use crate::backups::Backups;
 use crate::configuration::Configuration;
 
@@ -23,7 +23,7 @@ impl OpenedDatabase {
     pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
         let settings = &configuration.settings;
         let location = Location::of(configuration)?;
-        let sources = with_stage_bounds(sources, settings);
+        let sources = with_query_memory(sources, settings);
         let store = OpenedStore::open(&location, Access::Transactions, sources.clone()).await?;
         if !settings.part {
             store.ensure_whole("; --part serves it to those who do").await?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, ensure};
 use handfast_embedded::EmbeddedStore;
+use handfast_mql::context::{QueryMemory, StageTotal};
 use handfast_store::decorator::{Checked, Resilient};
 use handfast_store::routed::{Routing, ensure_alone};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Sources};
@@ -147,7 +148,7 @@ impl SingleDocumentStore {
     /// Opens the store that the settings name.
     pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
         let location = Location::of(configuration)?;
-        let sources = with_stage_bounds(sources, &configuration.settings);
+        let sources = with_query_memory(sources, &configuration.settings);
         let opened = OpenedStore::open(&location, Access::SingleDocuments, sources.clone()).await?;
         opened.ensure_whole("").await?;
         let store: Arc<dyn DocumentStore> = match &opened {
@@ -171,7 +172,7 @@ impl SingleDocumentStore {
 
 /// Opens the data directory of the settings, and creates it if it is missing.
 pub(crate) async fn open_directory(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {
-    Directory::of(settings).open(with_stage_bounds(sources, settings)).await
+    Directory::of(settings).open(with_query_memory(sources, settings)).await
 }
 
 /// Returns the store, in a debug build with a check that each answer keeps the contract.
@@ -182,10 +183,14 @@ fn checked(store: &EmbeddedStore, sources: &Sources) -> Arc<dyn AtomicStore> {
     }
 }
 
-/// Returns the sources with the memory bounds of the settings: of one stage of a query, and of all stages together.
-fn with_stage_bounds(sources: Sources, settings: &Settings) -> Sources {
+/// Returns the sources with the memory limits of the settings: of one stage of a query, and of all stages together.
+fn with_query_memory(sources: Sources, settings: &Settings) -> Sources {
     let bytes = |bytes: Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
-    sources.with_stage_bytes(bytes(settings.sort_bytes)).with_stage_total_bytes(bytes(settings.stage_bytes_total))
+    let query_memory = QueryMemory {
+        stage_bytes_max: bytes(settings.sort_bytes),
+        total: StageTotal::new(bytes(settings.stage_bytes_total)),
+    };
+    Sources { query_memory, ..sources }
 }
 
 /// Refuses a setting that has no effect on the store that the settings name.

@@ -40,7 +40,8 @@ impl Tool {
             Self::Python => tools.join("venv/bin/python"),
             Self::Node => tools.join("venv/bin/node"),
             Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
-            Self::RustDriver => tools.join("rust/debug/handfast-client-tests"),
+            // An example of handfast-sim, which every build of the whole workspace's tests puts beside the program.
+            Self::RustDriver => Path::new(env!("CARGO_BIN_EXE_handfast")).with_file_name("examples/rust_driver"),
             Self::FerretDb => tools.join("ferretdb"),
             Self::SecantusDb => tools.join("venv/bin/secantusd-py"),
             Self::Strace => PathBuf::from("/usr/bin/strace"),
@@ -54,7 +55,11 @@ impl Tool {
         if path.exists() {
             return Some(path.to_string_lossy().into_owned());
         }
-        skipped_unless_ci(&format!("{self:?} is not installed at {}: scripts/install-test-tools", path.display()));
+        let command = match self {
+            Self::RustDriver => "cargo build --workspace --examples",
+            _ => "scripts/install-test-tools",
+        };
+        skipped_unless_ci(&format!("{self:?} is not installed at {}: run {command}", path.display()));
         None
     }
 }

@@ -380,13 +380,17 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
     }
 
     check(&both, 2, "store (from flag --store): several stores need routes")?;
-    check(&[&both[..], &["--route", "shop=side"]].concat(), 2, "no route says where the rest is: *=main")?;
+    check(
+        &[&both[..], &["--route", "shop=side"]].concat(),
+        2,
+        "no route names the store of all other collections: add one such as *=main",
+    )?;
     check(
         &[&both[..], &["--route", "*=main", "--route", "shop=x"]].concat(),
         2,
-        "to a store that is not there; there are main, side",
+        "the route shop=x names an unknown store; the stores are main, side",
     )?;
-    check(&[&both[..], &["--route", "*=main", "--route", "shop"]].concat(), 2, "'shop' is no route")?;
+    check(&[&both[..], &["--route", "*=main", "--route", "shop"]].concat(), 2, "'shop' is not a route")?;
     check(&["--store", &main.uri(), "--store", &b, "--route", "*=side"], 2, "of several stores each needs a name")?;
     check(&["--route", "*=main"], 2, "route (from flag --route): it is about a server, which `store` names")?;
     check(&["--store-timeout", "1s"], 2, "it is about a server, which `store` names")?;

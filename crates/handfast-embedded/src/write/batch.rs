@@ -219,7 +219,7 @@ fn check_read(
 fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
     let namespace = &creation.namespace;
     if writer.collection(namespace).is_some() {
-        let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
+        let text = format!("write conflict: the collection {namespace} was created by another client meanwhile");
         return Err(StoreError::command(Code::WriteConflict, text));
     }
     let indexes = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;

@@ -11,7 +11,7 @@ struct Case {
     isolation: Isolation,
     order: Order,
     history: &'static str,
-    /// The kinds that have to be found, and nothing else.
+    /// The kinds of all anomalies that have to be found.
     kinds: &'static [&'static str],
 }
 
@@ -161,7 +161,7 @@ impl Case {
 }
 
 #[test]
-fn each_anomaly_is_found_by_name_and_nothing_else_is() {
+fn exactly_the_expected_anomalies_are_found() {
     let mut wrong = Vec::new();
     for case in CASES {
         let expectation = Expectation { isolation: case.isolation, order: case.order };
@@ -190,7 +190,7 @@ fn planned_writes_may_be_visible() {
         let verdict = judges.finish(Expectation::default()).unwrap();
         assert_eq!(verdict.report.kinds(), kinds);
         assert_eq!(verdict.disagreement(), None);
-        // Without its end.
+        // The transaction has no end event.
         let mut judges = Judges::new(&Header::default());
         let others = seen.iter().enumerate().filter(|(position, _)| *position != 2);
         others.for_each(|(_, event)| judges.observe(event.clone()).unwrap());
@@ -260,7 +260,7 @@ fn a_long_chain_of_transactions_is_checked_without_recursion() {
     let expectation = Expectation { order: Order::None, ..Expectation::default() };
     let report = checker.finish(expectation).unwrap();
     assert_eq!(report.kinds(), ["G0", "lost-write"]);
-    // All of them are in the one cycle, and the explanation is short.
+    // One cycle has all transactions, and its explanation is short.
     assert_eq!(report.anomalies[0].transactions.len(), LENGTH as usize);
     assert!(report.anomalies[0].explanation.lines().count() < 50);
 }

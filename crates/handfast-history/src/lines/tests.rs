@@ -46,7 +46,7 @@ fn a_written_history_is_read_again() {
 }
 
 #[test]
-fn a_history_of_jepsen_is_read() {
+fn a_history_in_jepsens_format_is_read() {
     let text = r#"
         {"type":"invoke","f":"txn","value":[["append","x",1],["r","x",null]],"process":0,"index":0}
         {"type":"info","f":"start-partition","process":"nemesis","value":{"any":"thing"},"index":1}
@@ -94,7 +94,7 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn a_line_has_a_bound() {
+fn a_line_that_is_too_long_is_refused() {
     let endless = std::io::BufReader::new(std::io::repeat(b'x'));
     let error = HistoryReader::new(endless).next_item().unwrap_err().to_string();
     assert!(error.contains("longer than"), "{error}");

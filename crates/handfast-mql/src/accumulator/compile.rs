@@ -44,10 +44,10 @@ pub(crate) enum Selection {
 }
 
 impl Accumulator {
-    /// Compiles `{$sum: ..}` and its like, given by name and argument.
+    /// Compiles an accumulator such as `{$sum: ..}` from its name and argument.
     ///
     /// # Errors
-    /// 15952 for an accumulator that does not exist, 40237 for several arguments, and those of expressions.
+    /// 15952 for an accumulator that does not exist, 40237 for several arguments, and the errors of expressions.
     pub(crate) fn compile(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Accumulator> {
         let input = || one_argument(name, argument, options);
         let kind = match name {

@@ -4,7 +4,7 @@
 //! same arithmetic serves the expression forms (`{$sum: "$array"}`).
 //!
 //! Sums are exact as long as all numbers are whole: longs are added in 128 bits. Doubles are added with the rounding
-//! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
+//! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents has hardly any effect.
 
 mod compile;
 mod deviation;
@@ -29,7 +29,7 @@ use crate::{
     expression::{Value, value},
 };
 
-/// Visits the values of an array; anything else is one value.
+/// Calls a function with each value of an array, or with a value that is no array.
 pub(crate) fn each<'v>(value: &'v Value<'_>, mut visit: impl FnMut(RawBsonRef<'v>) -> Result<()>) -> Result<()> {
     match value.get() {
         None => Ok(()),

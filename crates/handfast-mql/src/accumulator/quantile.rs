@@ -16,7 +16,7 @@ pub(crate) enum Quantiles {
     List(Vec<f64>),
 }
 
-/// Reads `{input, p, method}`; gives the input's source.
+/// Reads `{input, p, method}`; returns the source of the input.
 pub(crate) fn read_quantiles<'s>(name: &str, argument: RawBsonRef<'s>) -> Result<(RawBsonRef<'s>, Quantiles)> {
     let errors = NamedErrors { no_object: Code(7_436_100), unknown: Code(40_415) };
     let needed = |source: Option<RawBsonRef<'s>>, field: &str| {

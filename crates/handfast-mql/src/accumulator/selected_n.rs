@@ -31,7 +31,7 @@ impl SelectedN {
         !matches!(self, SelectedN::Arrived { n, last: false, kept } if kept.len() >= *n)
     }
 
-    /// Adds a value; gives the one that had to go.
+    /// Adds a value; returns the one that was dropped.
     pub(crate) fn add(&mut self, value: RawBson) -> Option<RawBson> {
         match self {
             SelectedN::Arrived { n, kept, .. } => {
@@ -64,7 +64,7 @@ pub(crate) struct TopN {
     kept: BinaryHeap<Entry>,
 }
 
-/// Ordered so that the one to drop next is the greatest.
+/// An entry of the heap. The greatest entry is dropped first.
 #[derive(Debug)]
 struct Entry {
     key: Vec<u8>,
@@ -114,7 +114,7 @@ impl TopN {
         }
     }
 
-    /// Adds an output; gives key and output of the one that had to go.
+    /// Adds an output; returns the key and output of the one that was dropped.
     pub(crate) fn add(&mut self, key: Vec<u8>, output: RawBson) -> Option<(Vec<u8>, RawBson)> {
         self.arrivals += 1;
         self.kept.push(Entry { key, arrival: self.arrivals, bottom: self.bottom, output });

@@ -185,7 +185,7 @@ fn number(value: &Value<'_>) -> Option<Number> {
     value.get().and_then(Number::of)
 }
 
-/// Keeps the value that is further in a direction; null and missing do not count.
+/// Keeps the smaller or greater of two values, depending on the direction; ignores null and missing values.
 fn extreme(best: &mut Option<RawBson>, value: Value<'_>, direction: std::cmp::Ordering, bytes: &mut usize) {
     if value.is_nullish() {
         return;

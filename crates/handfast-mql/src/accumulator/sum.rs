@@ -6,7 +6,7 @@ use crate::{decimal::Decimal, number::Number};
 #[derive(Clone, Debug)]
 pub(crate) struct Sum {
     whole: i128,
-    /// The doubles: their sum, and what rounding took from it.
+    /// The sum of the doubles, without the rounding error in `lost`.
     double: f64,
     lost: f64,
     decimal: Decimal,

@@ -1,8 +1,8 @@
-//! The bytes that the stages of all queries hold together.
+//! The memory limits of queries: of one stage, and of the stages of all queries together.
 //!
-//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that no client reads on
-//! from holds its documents for as long as it is open. So there is one more bound for all of them. A stage
-//! reserves memory as it grows, and releases it as it returns documents, or when it is dropped, for whatever reason.
+//! A stage that has to hold its input (a sort, a group) has a limit of its own. Many small requests can open many stages: an open
+//! cursor over a sort holds its documents even if its client never reads on. So there is a second limit for all of them. A stage
+//! reserves memory as it grows, and releases it as it returns documents and when it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Context;
 use crate::{Code, Error, Result};
 
-/// The bound that the stages of all queries share. Copies are one bound; the default is no bound.
+/// MongoDB's limit for a stage that has to hold its input: 100 MB. There is no disk to spill to.
+pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// The default limit on the bytes that all stages of all queries hold together: 512 MB, five of the largest stages.
+pub const STAGE_TOTAL_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// The memory limits of the stages of queries.
+#[derive(Clone, Debug)]
+pub struct QueryMemory {
+    /// The most bytes that one stage (a sort, a group, the results of a lookup) may hold.
+    pub stage_bytes_max: usize,
+    /// The limit on the bytes that the stages of all queries hold together, which clones share.
+    pub total: StageTotal,
+}
+
+impl Default for QueryMemory {
+    fn default() -> Self {
+        QueryMemory { stage_bytes_max: STAGE_BYTES_MAX, total: StageTotal::new(STAGE_TOTAL_BYTES_MAX) }
+    }
+}
+
+/// The limit on the bytes that the stages of all queries hold together. Clones share one limit.
 #[derive(Clone, Debug)]
 pub struct StageTotal(Arc<Total>);
 
@@ -21,7 +42,7 @@ struct Total {
 }
 
 impl StageTotal {
-    /// Creates a bound of so many bytes.
+    /// Creates a limit of `bytes_max` bytes, of which none is reserved.
     pub fn new(bytes_max: usize) -> Self {
         StageTotal(Arc::new(Total { held: AtomicUsize::new(0), bytes_max }))
     }
@@ -32,13 +53,7 @@ impl StageTotal {
     }
 }
 
-impl Default for StageTotal {
-    fn default() -> Self {
-        StageTotal::new(usize::MAX)
-    }
-}
-
-/// The reservation of one stage; it is released when this is dropped.
+/// The bytes that one stage has reserved. They are released when this is dropped.
 #[derive(Debug)]
 pub struct MemoryReservation {
     total: StageTotal,
@@ -48,7 +63,7 @@ pub struct MemoryReservation {
 impl MemoryReservation {
     /// Creates an empty reservation.
     pub fn new(context: &Context) -> Self {
-        MemoryReservation { total: context.stage_total.clone(), bytes: 0 }
+        MemoryReservation { total: context.memory.total.clone(), bytes: 0 }
     }
 
     /// Returns the bytes of this reservation.
@@ -59,7 +74,8 @@ impl MemoryReservation {
     /// Reserves more bytes.
     ///
     /// # Errors
-    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if all together would be too much; then nothing is counted.
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if the stages of all queries would hold too much; then no byte of the
+    /// request is reserved.
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         let Total { held, bytes_max } = &*self.total.0;
         let grown = |held: usize| held.checked_add(bytes).filter(|sum| sum <= bytes_max);

@@ -135,7 +135,7 @@ impl FromStr for Decimal {
             return Err(invalid());
         }
         let mut coefficient = 0_u128;
-        // Powers of ten that the digits left out stand for.
+        // The power of ten of the digits that are left out.
         let mut left_out = 0_i64;
         let mut sticky = false;
         for byte in whole.bytes().chain(fraction.bytes()) {
@@ -143,7 +143,7 @@ impl FromStr for Decimal {
                 return Err(invalid());
             }
             let digit = u128::from(byte - b'0');
-            // 36 digits are enough to round by; of the rest it matters only whether it is zero.
+            // 36 digits are enough for rounding; of the others it matters only whether they are zero.
             if coefficient < 10_u128.pow(36) {
                 coefficient = coefficient * 10 + digit;
             } else {

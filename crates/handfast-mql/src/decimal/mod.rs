@@ -4,9 +4,9 @@
 //! 6111. `1`, `1.0` and `1.00` are the same number in different forms (a *cohort*); arithmetic keeps the form as
 //! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
 //!
-//! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
-//! then one function (`finish`) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
-//! comes up: a product has at most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
+//! Every operation first computes its exact result as a coefficient, an exponent and a flag for a smaller remainder; then
+//! the function `finish` rounds it, half to even, to the format. 256 bits hold every exact coefficient: a product has at
+//! most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
 //!
 //! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not
 //! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
@@ -20,7 +20,7 @@ use bson::Decimal128;
 
 use wide::U256;
 
-/// Digits of a coefficient.
+/// The largest number of digits of a coefficient.
 pub const DIGITS_MAX: u32 = 34;
 /// The largest coefficient: 34 nines.
 pub const COEFFICIENT_MAX: u128 = 10_u128.pow(DIGITS_MAX) - 1;
@@ -33,30 +33,30 @@ const SIGN_BIT: u128 = 1 << 127;
 const INFINITY_BITS: u128 = 0b11110 << 122;
 const NAN_BITS: u128 = 0b11111 << 122;
 
-/// A decimal number, taken apart.
+/// The parts of a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
     /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which keeps the bounds.
     #[non_exhaustive]
     Finite {
-        /// Less than zero, or negative zero.
+        /// Whether the number is less than zero, or negative zero.
         negative: bool,
         /// The digits, at most [`COEFFICIENT_MAX`].
         coefficient: u128,
         /// The power of ten, from [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
         exponent: i32,
     },
-    /// Beyond all finite numbers.
+    /// Plus or minus infinity.
     Infinity {
-        /// Minus infinity.
+        /// Whether it is minus infinity.
         negative: bool,
     },
-    /// Not a number. Sign, payload and signalling of a stored NaN are not kept.
+    /// NaN: not a number. Sign, payload and signalling of a stored NaN are not kept.
     NaN,
 }
 
 impl Decimal {
-    /// Zero with exponent 0.
+    /// The number zero with exponent 0.
     pub const ZERO: Decimal = Decimal::finite(false, 0, 0);
     /// The number one with exponent 0.
     pub const ONE: Decimal = Decimal::finite(false, 1, 0);
@@ -369,7 +369,7 @@ fn add_finite(a: Finite, b: Finite) -> Decimal {
     }
 }
 
-/// Rounds an exact result into the format. `sticky`: the true value is a little more than the coefficient says.
+/// Rounds an exact result into the format. `sticky` tells whether the true value is slightly larger than the coefficient.
 fn finish(negative: bool, coefficient: U256, exponent: i32, sticky: bool) -> Decimal {
     let excess = coefficient.digits() as i32 - DIGITS_MAX as i32;
     let drop = excess.max(EXPONENT_MIN - exponent).max(0);
@@ -402,7 +402,7 @@ fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, neg
     const CHUNK: u32 = 19;
     let mut digit = 0;
     if count > 0 {
-        // All but the last of the digits that go matter only by being there or not.
+        // Of the dropped digits before the last one it matters only whether they are all zero.
         let mut left = count - 1;
         while left > 0 && !value.is_zero() {
             let step = left.min(CHUNK);
@@ -414,7 +414,7 @@ fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, neg
         (value, digit) = value.div_rem(10);
     }
     let up = match rounding {
-        // Without dropped digits, what `sticky` stands for is less than half a unit.
+        // Without dropped digits, the excess that `sticky` marks is less than half a unit.
         Rounding::HalfEven => digit > 5 || digit == 5 && (sticky || value.is_odd()),
         Rounding::Truncate => false,
         Rounding::Floor => negative && (digit > 0 || sticky),

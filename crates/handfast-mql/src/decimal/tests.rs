@@ -124,7 +124,7 @@ fn arithmetic_keeps_the_exponent_that_ieee_754_prefers() {
 }
 
 #[test]
-fn doubles_convert_to_fifteen_digits() {
+fn doubles_are_converted_with_fifteen_digits() {
     for (double, expected) in [
         (1000.55, "1000.55000000000"),
         (9_999_999.5, "9999999.50000000"),
@@ -150,7 +150,7 @@ fn coefficients_beyond_the_format_count_as_zero() {
 }
 
 #[test]
-fn integers_come_back() {
+fn integers_survive_the_conversion() {
     for integer in [0, 1, -1, i64::MAX, i64::MIN, 1_000_000] {
         assert_eq!(Decimal::from(integer).to_i64_exact(), Some(integer));
     }
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bits_are_handled(a in any::<u128>(), b in any::<u128>()) {
+    fn no_bits_panic(a in any::<u128>(), b in any::<u128>()) {
         let (a, b) = (Decimal::decode(Decimal128::from_bytes(a.to_le_bytes())), Decimal::decode(Decimal128::from_bytes(b.to_le_bytes())));
         for result in [a.add(b), a.subtract(b), a.multiply(b), a.divide(b), a.remainder(b), a.round(3, Rounding::Floor)] {
             prop_assert_eq!(Decimal::decode(result.encode()), result);
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn order_is_total(a in any_decimal(), b in any_decimal(), c in any_decimal()) {
+    fn the_order_of_decimals_is_total(a in any_decimal(), b in any_decimal(), c in any_decimal()) {
         prop_assert_eq!(a.compare(b), b.compare(a).reverse());
         if a.compare(b).is_le() && b.compare(c).is_le() {
             prop_assert!(a.compare(c).is_le());

@@ -16,7 +16,7 @@ fn nested(levels: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nesting_is_bounded_without_recursion() {
+fn deep_nesting_is_refused_without_recursion() {
     assert_eq!(check(&nested(100), Limits::default()), Ok(()));
     assert_eq!(check(&nested(101), Limits::default()).unwrap_err().code(), Code::Overflow);
     assert_eq!(check(&nested(10_000), Limits::default()).unwrap_err().code(), Code::Overflow);
@@ -25,7 +25,7 @@ fn nesting_is_bounded_without_recursion() {
 }
 
 #[test]
-fn size_is_bounded() {
+fn documents_that_are_too_large_are_refused() {
     let document = rawdoc! { "a": "x".repeat(100) };
     let limits = Limits { bytes_max: document.as_bytes().len(), ..Limits::default() };
     assert_eq!(check(document.as_bytes(), limits), Ok(()));
@@ -33,7 +33,7 @@ fn size_is_bounded() {
     assert_eq!(check(document.as_bytes(), limits).unwrap_err().code(), Code::BSONObjectTooLarge);
 }
 
-/// One element's bytes, wrapped into a document of the right length.
+/// Returns a document that consists of the bytes of an element.
 fn document(element: &[u8]) -> Vec<u8> {
     let mut bytes = ((element.len() + 5) as i32).to_le_bytes().to_vec();
     bytes.extend(element);
@@ -42,7 +42,7 @@ fn document(element: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_type_is_known() {
+fn every_type_is_accepted() {
     for element in [
         &b"\x01a\0\0\0\0\0\0\0\0\0"[..],
         b"\x02a\0\x02\0\0\0x\0",
@@ -70,7 +70,7 @@ fn every_type_is_known() {
     ] {
         let bytes = document(element);
         assert_eq!(check(&bytes, Limits::default()), Ok(()), "{element:?}");
-        // Cut or stretched by one byte it is something else.
+        // With one byte less or more it is malformed.
         if element.len() > 3 {
             assert!(check(&document(&element[..element.len() - 1]), Limits::default()).is_err(), "{element:?}");
         }
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Well-formed bytes with a few of them changed: close enough to pass now and then.
+    /// Changes a few bytes of a well-formed document, so that some results pass the check.
     #[test]
     fn mutations_do_not_panic(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
         let code = bson::RawJavaScriptCodeWithScope { code: "f".into(), scope: rawdoc! { "x": 1 } };

@@ -45,13 +45,13 @@ fn an_element_reads_what_the_library_reads() {
 }
 
 #[test]
-fn null_is_null() {
+fn the_null_element_is_null() {
     assert!(identical(Element::null().unwrap(), OwnedElement::new(RawBsonRef::Null).element()));
 }
 
 #[test]
-fn broken_bytes_are_an_error() {
-    // A string that says it is longer than the document.
+fn malformed_bytes_are_refused() {
+    // The length of this string exceeds the document.
     let mut bytes = rawdoc! { "a": "text" }.into_bytes();
     bytes[7] = 200;
     let document = RawDocumentBuf::from_bytes(bytes).unwrap();
@@ -59,7 +59,7 @@ fn broken_bytes_are_an_error() {
 }
 
 proptest::proptest! {
-    /// Whatever the bytes, the elements lie in the document, one behind the other, and reading them does not panic.
+    /// For any bytes, the elements lie in the document, one after the other, and reading them does not panic.
     #[test]
     fn no_bytes_panic(mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 5..80)) {
         let length = bytes.len();

@@ -42,7 +42,7 @@ impl<'o> Compiler<'o> {
         Compiler { options, frames: Vec::new(), depth: 0, system: &[] }
     }
 
-    /// Declares names (`KEEP`, `PRUNE`, `DESCEND`) that stand for themselves.
+    /// Declares names (`KEEP`, `PRUNE`, `DESCEND`) whose values are the names themselves.
     pub(crate) fn with_system(mut self, names: &'o [&'static str]) -> Self {
         self.system = names;
         self
@@ -235,7 +235,7 @@ pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
     }
 }
 
-/// Makes an array of literals a literal, so that it is not built per document.
+/// Turns an array of literals into a literal, so that it is not built for each document.
 fn folded_array(nodes: Vec<Node>) -> Result<Node> {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(_))) {
         return Ok(Node::Array(nodes));

@@ -306,7 +306,7 @@ pub(crate) fn integer_of(value: RawBsonRef<'_>) -> Option<i64> {
     Number::of(value)?.to_i64_exact()
 }
 
-/// Returns a number cut to 64 bits: the fraction dropped, what is beyond the range at its end.
+/// Converts a number to 64 bits: drops the fraction, and returns the nearest bound for a number out of range.
 pub(crate) fn saturating_i64(value: RawBsonRef<'_>) -> i64 {
     match Number::of(value) {
         None => 0,

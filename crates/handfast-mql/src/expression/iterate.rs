@@ -23,7 +23,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     }))
 }
 
-/// Returns the name that `as` gives to the item.
+/// Returns the name of the item, from `as`.
 fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
     match source {
         None => Ok("this".to_owned()),
@@ -39,7 +39,7 @@ fn no_array(code: i32, operator: &str, input: &Value<'_>) -> Error {
     Error::new(Code(code), format!("input to {operator} must be an array not {}", input.type_name()))
 }
 
-/// Evaluates the body for each item, and collects what `take` makes of item and result, until it breaks off.
+/// Evaluates the body for each item, and calls `take` with the item and the result, until it breaks.
 fn each<'a>(
     body: &'a Node,
     scope: Scope<'a>,
@@ -191,7 +191,7 @@ impl LazyOperator for Reduce {
             let frame = Frame { values: &values, outer: scope.frame };
             let inner = scope.holding(&input)?.holding(&values[1])?;
             let next = self.body.evaluate(Scope { frame: Some(&frame), ..inner })?;
-            // Each round may put the value of the round before inside a new one: the only loop that can nest without bound.
+            // Each iteration may nest the previous value in a new one; no other loop can nest without bound.
             limits::check_depth(next.or_null())?;
             result = next.detach();
         }

@@ -1,7 +1,7 @@
 //! Aggregation expressions: `{$add: ["$price", "$fee"]}` compiled once, evaluated per document.
 //!
 //! [`Expression::compile`] reads the BSON form into a tree whose leaves are literals, field paths and variables;
-//! [`Expression::evaluate`] walks the tree over a raw document. What lives in the document is borrowed from it
+//! [`Expression::evaluate`] walks the tree over a raw document. Values of the document are borrowed from it
 //! ([`Value`]); unneeded arguments (the other branch of `$cond`) are not evaluated. An evaluation cannot
 //! recurse deeper than the expression nests, nor make a value beyond the bounds in `limits`.
 //!
@@ -87,7 +87,7 @@ fn holds_loop(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// Tells whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
+/// Tells whether the result of a filter depends on the time or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
 /// `$sampleRate`, or text that looks like one of them. The caller has checked the depth of the filter.
 pub fn may_vary(written: &RawDocument) -> bool {
     written
@@ -121,12 +121,12 @@ impl Expression {
     ///
     /// # Errors
     /// With MongoDB's codes: 168 for an operator that does not exist, 16020 and 28667 for a wrong number of arguments,
-    /// 17276 for an unbound variable, and those of the single operators.
+    /// 17276 for an unbound variable, and the errors of the single operators.
     pub fn compile(source: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {
         Ok(Expression { node: Compiler::new(options).expression(source)? })
     }
 
-    /// Compiles for `$redact`: with variables that stand for its decisions.
+    /// Compiles an expression of `$redact`, with variables for its decisions.
     pub(crate) fn compile_for_levels(
         source: RawBsonRef<'_>,
         options: &CompileOptions,
@@ -135,7 +135,7 @@ impl Expression {
         Ok(Expression { node: Compiler::new(options).with_system(names).expression(source)? })
     }
 
-    /// Returns an expression that always gives this value.
+    /// Returns an expression that always has this value.
     pub fn literal(value: RawBsonRef<'_>) -> Expression {
         Expression { node: Node::Constant(Some(value::to_owned(value))) }
     }

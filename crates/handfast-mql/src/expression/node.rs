@@ -1,7 +1,7 @@
 //! The compiled expression: a tree that is walked once per document.
 //!
 //! Most operators are functions of their evaluated arguments ([`Function`]): a row in a table with name, arity and a
-//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`LazyOperator`].
+//! plain function. Operators that choose which arguments to evaluate, or bind variables, are a [`LazyOperator`].
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) root: &'a RawDocument,
     /// `$$CURRENT`: the root, but for `$redact`.
     pub(crate) current: &'a RawDocument,
-    /// Time, chance and the command's variables.
+    /// The time, the random numbers and the variables of the command.
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
@@ -48,7 +48,7 @@ impl<'a> Scope<'a> {
     /// Returns the scope for the next argument, while so many bytes of made values are kept.
     ///
     /// # Errors
-    /// As [`Scope::holding`].
+    /// The errors of [`Scope::holding`].
     pub(crate) fn holding_bytes(self, bytes: usize) -> Result<Self> {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         limits::check_bytes(held_bytes)?;
@@ -101,7 +101,7 @@ impl Node {
             Node::Call(function, arguments) => function.call(arguments, scope)?,
             Node::Lazy(operator) => operator.evaluate(scope)?,
         };
-        // One value is bounded where it grows; a large number of large ones is bounded here.
+        // A single value is limited where it grows; the sum of many large ones is limited here.
         if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
             scope.context.count_made(bytes)?;
         }
@@ -156,7 +156,7 @@ type UnaryFn = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
 type BinaryFn = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
 type VariadicFn = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
 
-/// The function behind an operator, by the number of arguments (so that the common ones allocate nothing).
+/// The function of an operator, by its number of arguments (so that common ones allocate nothing).
 #[derive(Clone, Copy)]
 pub(crate) enum Apply {
     One(UnaryFn),

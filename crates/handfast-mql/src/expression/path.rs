@@ -1,6 +1,6 @@
 //! Field paths: `"$a.b"`, `"$$ROOT.a"`, `"$$variable.a.b"`.
 //!
-//! A path that meets an array continues in each of its documents and gives the array of the values there (an item that is no
+//! A path that meets an array continues in each of its documents and returns the array of their values (an item that is no
 //! document, or lacks the field, is left out): `"$a.b"` over `{a: [{b: 1}, {}, 5, {b: 2}]}` is `[1, 2]`.
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
@@ -15,11 +15,11 @@ use crate::error::{Code, Error, Result};
 pub(crate) enum Base {
     /// `$$ROOT`.
     Root,
-    /// `$$CURRENT`, unless `$let` binds it anew; what `"$a"` starts at.
+    /// `$$CURRENT`, from which `"$a"` starts, unless `$let` binds it to another value.
     Current,
     /// A local variable: so many frames up, at this index.
     Local { up: usize, index: usize },
-    /// A variable whose value the context gives, by name.
+    /// A variable whose value is in the context, by name.
     Context(String),
     /// `$$NOW`.
     Now,
@@ -91,7 +91,7 @@ pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<
 /// Checks `a.b.c`, and returns its parts.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub(crate) fn split(path: &str) -> Result<Vec<String>> {
     check(path)?;
     Ok(path.split('.').map(str::to_owned).collect())

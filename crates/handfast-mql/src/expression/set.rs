@@ -125,7 +125,7 @@ fn is_subset<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
     Ok(left.iter().all(|item| holds(&right, *item)).into())
 }
 
-/// Tells whether the array has an item that decides: a true one (`any`), a false one (`all`).
+/// Tells whether the array has an item that decides the result: a true one (`any`) or a false one (`all`).
 fn elements_true<'a>(value: &Value<'_>, operator: &str, code: i32, any: bool) -> Result<Value<'a>> {
     let Some(array) = value.as_array() else {
         return Err(Error::new(

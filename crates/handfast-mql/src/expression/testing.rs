@@ -20,20 +20,20 @@ pub(crate) fn evaluate(expression: impl Into<Bson>, document: Document) -> Resul
     Ok(value.into_owned().map(|value| Bson::try_from(value).unwrap()))
 }
 
-/// The expression gives exactly this value, type included.
+/// Checks that the value of the expression is this one, type included.
 #[track_caller]
 pub(crate) fn check(expression: impl Into<Bson>, document: Document, expected: impl Into<Bson>) {
     let expression = expression.into();
     assert_eq!(evaluate(expression.clone(), document), Ok(Some(expected.into())), "{expression}");
 }
 
-/// The expression without a document gives exactly this value.
+/// Checks that the value of the expression without a document is this one.
 #[track_caller]
 pub(crate) fn gives(expression: impl Into<Bson>, expected: impl Into<Bson>) {
     check(expression, doc! {}, expected);
 }
 
-/// The expression gives no value.
+/// Checks that the value of the expression is missing.
 #[track_caller]
 pub(crate) fn check_missing(expression: impl Into<Bson>, document: Document) {
     let expression = expression.into();

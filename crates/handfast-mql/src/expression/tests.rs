@@ -8,7 +8,7 @@ use super::{
 use crate::{Code, CompileOptions, context::Interrupt};
 
 #[test]
-fn literals_are_themselves() {
+fn literals_evaluate_to_themselves() {
     gives(5, 5);
     gives("text", "text");
     gives(bson!([1, "a", null]), bson!([1, "a", null]));
@@ -31,7 +31,7 @@ fn paths_follow_documents_and_map_over_arrays() {
 }
 
 #[test]
-fn system_variables() {
+fn system_variables_have_their_values() {
     check("$$ROOT", doc! { "a": 1 }, doc! { "a": 1 });
     check("$$ROOT.a", doc! { "a": 1 }, 1);
     check("$$CURRENT.a", doc! { "a": 1 }, 1);
@@ -50,7 +50,7 @@ fn objects_leave_missing_fields_out() {
 }
 
 #[test]
-fn let_binds_and_shadows() {
+fn let_binds_variables_and_shadows_outer_ones() {
     check(
         doc! { "$let": { "vars": { "low": 1, "high": "$high" }, "in": { "$gt": ["$$high", "$$low"] } } },
         doc! { "high": 5 },
@@ -60,14 +60,14 @@ fn let_binds_and_shadows() {
         doc! { "$let": { "vars": { "a": 1 }, "in": { "$let": { "vars": { "a": 2, "b": "$$a" }, "in": ["$$a", "$$b"] } } } },
         bson!([2, 1]),
     );
-    // CURRENT bound anew is what "$x" starts at.
+    // A new value of CURRENT changes the start of "$x".
     check(doc! { "$let": { "vars": { "CURRENT": "$inner" }, "in": "$x" } }, doc! { "inner": { "x": 3 }, "x": 1 }, 3);
     check_missing(doc! { "$let": { "vars": { "a": "$none" }, "in": "$$a" } }, doc! {});
     check(doc! { "$let": { "vars": { "a": "$d" }, "in": "$$a.b.c" } }, doc! { "d": { "b": { "c": "x" } } }, "x");
 }
 
 #[test]
-fn unknown_things_are_refused_with_their_codes() {
+fn unknown_operators_and_variables_are_refused_with_their_codes() {
     fails(doc! { "$foo": 1 }, 168, "Unrecognized expression '$foo'");
     fails("$$nobody", 17276, "Use of undefined variable: nobody");
     fails("$", 16872, "'$' by itself is not a valid FieldPath");
@@ -86,7 +86,7 @@ fn unknown_things_are_refused_with_their_codes() {
 }
 
 #[test]
-fn arity_is_checked() {
+fn a_wrong_number_of_arguments_is_refused() {
     fails(doc! { "$divide": [1] }, 16020, "Expression $divide takes exactly 2 arguments. 1 were passed in.");
     fails(
         doc! { "$slice": [1] },
@@ -94,7 +94,7 @@ fn arity_is_checked() {
         "Expression $slice takes at least 2 arguments, and at most 3, but 1 were passed in.",
     );
     check_error(doc! { "$abs": [1, 2] }, doc! {}, 16020);
-    // One argument needs no array, and an array of one is taken apart.
+    // A single argument needs no array, and an array of one item is the argument.
     gives(doc! { "$abs": -1 }, 1);
     gives(doc! { "$abs": [-1] }, 1);
 }
@@ -128,7 +128,7 @@ fn boolean_operators_stop_early() {
 }
 
 #[test]
-fn conditionals_evaluate_the_branch_taken() {
+fn conditionals_evaluate_only_the_selected_branch() {
     gives(doc! { "$cond": [true, 1, { "$divide": [1, 0] }] }, 1);
     gives(doc! { "$cond": { "if": 0, "then": 1, "else": 2 } }, 2);
     check(doc! { "$ifNull": ["$x", "$y", "z"] }, doc! {}, "z");
@@ -155,7 +155,7 @@ fn conditionals_evaluate_the_branch_taken() {
 }
 
 #[test]
-fn sets_ignore_order_and_repeats() {
+fn sets_ignore_order_and_duplicates() {
     gives(doc! { "$setUnion": [["b", "a", "b"], ["c", "a"]] }, bson!(["a", "b", "c"]));
     gives(doc! { "$setUnion": [[1], null] }, Bson::Null);
     gives(doc! { "$setIntersection": [["a", "b", "b"], ["b", "a", "c"]] }, bson!(["a", "b"]));
@@ -183,7 +183,7 @@ fn sets_ignore_order_and_repeats() {
 }
 
 #[test]
-fn types_and_sizes() {
+fn types_and_sizes_of_values_are_returned() {
     gives(doc! { "$type": 1 }, "int");
     gives(doc! { "$type": 1_i64 }, "long");
     gives(doc! { "$type": [bson!([1])] }, "array");
@@ -201,7 +201,7 @@ fn types_and_sizes() {
 }
 
 #[test]
-fn chance_comes_from_the_seed() {
+fn random_values_depend_on_the_seed() {
     let first = evaluate(doc! { "$rand": {} }, doc! {}).unwrap().unwrap();
     assert_eq!(Some(first.clone()), evaluate(doc! { "$rand": {} }, doc! {}).unwrap());
     assert!((0.0..1.0).contains(&first.as_f64().unwrap()));
@@ -210,7 +210,7 @@ fn chance_comes_from_the_seed() {
 }
 
 #[test]
-fn accumulators_as_expressions() {
+fn accumulators_work_as_expressions() {
     check(doc! { "$sum": "$a" }, doc! { "a": [1, 2.5, "x", null] }, 3.5);
     gives(doc! { "$sum": [1, 2, [3]] }, 3);
     gives(doc! { "$sum": "x" }, 0);
@@ -234,7 +234,7 @@ fn accumulators_as_expressions() {
 }
 
 #[test]
-fn deep_expressions_are_evaluated() {
+fn deep_expressions_do_not_overflow_the_stack() {
     type Wrap = fn(Bson) -> bson::Document;
     let wraps: [(Wrap, usize); 5] = [
         (|inner| doc! { "$abs": inner }, 95),
@@ -243,7 +243,7 @@ fn deep_expressions_are_evaluated() {
         (|inner| doc! { "$arrayElemAt": [{ "$map": { "input": [1], "in": inner } }, 0] }, 30),
         (|inner| doc! { "$reduce": { "input": [1], "initialValue": 0, "in": inner } }, 95),
     ];
-    // In half the stack that a thread of a server has, and without the compiler's help.
+    // This is half the stack of a server's thread, in a build without optimisation.
     const STACK_BYTES: usize = 1024 * 1024;
     for (wrap, depth) in wraps {
         let mut expression = Bson::from(7);
@@ -257,7 +257,7 @@ fn deep_expressions_are_evaluated() {
 }
 
 #[test]
-fn an_endless_evaluation_can_be_ended() {
+fn a_long_evaluation_can_be_interrupted() {
     use std::{sync::mpsc, time::Duration};
     let loops = doc! { "$map": { "input": { "$range": [0, 1_000_000] }, "in": { "$size": { "$filter": { "input": { "$range": [0, 1_000_000] }, "cond": false } } } } };
     let loops = RawDocumentBuf::try_from(loops).unwrap();
@@ -305,7 +305,7 @@ fn may_take_long_finds_nested_loops_and_long_expressions() {
 }
 
 #[test]
-fn items_can_be_bounded() {
+fn evaluations_end_at_the_limit_of_steps() {
     let items = |count: i32| {
         let written = doc! { "$map": { "input": { "$range": [0, count] }, "in": 1 } };
         let written = RawDocumentBuf::try_from(written).unwrap();
@@ -321,7 +321,7 @@ fn items_can_be_bounded() {
 }
 
 #[test]
-fn dropping_the_guard_ends_the_work() {
+fn dropping_the_guard_interrupts_the_evaluation() {
     let context = context();
     let stop = context.interrupt.stop_on_drop();
     assert!(context.interrupt.check().is_ok());
@@ -330,7 +330,7 @@ fn dropping_the_guard_ends_the_work() {
 }
 
 #[test]
-fn many_large_values_have_a_bound() {
+fn too_many_large_values_are_refused() {
     let large = doc! { "$reduce": { "input": { "$range": [0, 22] }, "initialValue": "0123456789", "in": { "$concat": ["$$value", "$$value"] } } };
     let lengths = |count: i32| doc! { "$size": { "$map": { "input": { "$range": [0, count] }, "in": { "$strLenBytes": large.clone() } } } };
     gives(lengths(3), 3);
@@ -338,19 +338,19 @@ fn many_large_values_have_a_bound() {
 }
 
 #[test]
-fn nesting_has_a_bound() {
+fn values_that_nest_too_deeply_are_refused() {
     let mut expression = Bson::from(1);
     for _ in 0..300 {
         expression = Bson::from(doc! { "$abs": expression });
     }
     check_error(expression, doc! {}, 15);
-    // A value that wraps itself in each round of $reduce.
+    // Each iteration of $reduce nests the value once more.
     check_error(
         doc! { "$reduce": { "input": { "$range": [0, 1000] }, "initialValue": [], "in": ["$$value"] } },
         doc! {},
         15,
     );
-    // A value that doubles in each round.
+    // Each iteration doubles the value.
     check_error(
         doc! { "$reduce": { "input": { "$range": [0, 60] }, "initialValue": "0123456789", "in": { "$concat": ["$$value", "$$value"] } } },
         doc! {},
@@ -358,7 +358,7 @@ fn nesting_has_a_bound() {
     );
 }
 
-/// Any operator over any arguments: an answer or an error, never a panic.
+/// Generates expressions with any operator and any arguments.
 fn any_expression() -> impl Strategy<Value = Bson> {
     const OPERATORS: &[&str] = &[
         "$abs",
@@ -550,8 +550,8 @@ proptest! {
 }
 
 #[test]
-fn values_that_wait_for_each_other_are_bounded_together() {
-    // 500 values of 900 kB: each too small to be counted among the large ones.
+fn the_values_held_by_an_expression_are_limited_together() {
+    // There are 500 values of 900 kB, each of which is too small to count as a large one.
     let document = doc! { "s": "x".repeat(900_000), "big": vec!["x".repeat(900_000); 10] };
     let made = |count: usize| vec![bson!({ "$toLower": "$s" }); count];
     for expression in [
@@ -569,7 +569,7 @@ fn values_that_wait_for_each_other_are_bounded_together() {
     ] {
         check_error(expression, document.clone(), 146);
     }
-    // What waits is given back when it is used.
+    // The memory of waiting values is released when they are used.
     let lengths = vec![bson!({ "$strLenBytes": { "$toLower": "$s" } }); 500];
     check(doc! { "$add": lengths }, document, 450_000_000);
 }

@@ -1,4 +1,4 @@
-//! The result of an expression: no value, a value that lives in the input, or a value that an operator made.
+//! The result of an expression: no value, a value that is borrowed from the input, or a value that an operator made.
 //!
 //! Scalars are copied, strings, documents and arrays of the input are borrowed; only a value that an operator makes is
 //! owned. `Missing` is no BSON value: an absent field, `$$REMOVE` and an index out of range give it. In the
@@ -21,7 +21,7 @@ use crate::{
 /// The result of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// There is no value: an absent field.
+    /// No value, as of an absent field.
     Missing,
     /// A value that lives in the input, in the expression, or fits in the reference itself.
     Ref(RawBsonRef<'a>),
@@ -80,7 +80,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::Missing)
     }
 
-    /// Tells whether the value is missing, null or undefined: what most operators answer with null.
+    /// Tells whether the value is missing, null or undefined, for which most operators return null.
     pub fn is_nullish(&self) -> bool {
         matches!(self.get(), None | Some(RawBsonRef::Null | RawBsonRef::Undefined))
     }
@@ -90,7 +90,7 @@ impl<'a> Value<'a> {
         self.get().is_some_and(is_true)
     }
 
-    /// Returns the name `$type` gives: `missing` or one of MongoDB's aliases.
+    /// Returns the result of `$type`: `missing` or one of MongoDB's aliases.
     pub fn type_name(&self) -> &'static str {
         self.get().map_or("missing", type_name)
     }
@@ -110,7 +110,7 @@ impl<'a> Value<'a> {
         self.get()?.as_array()
     }
 
-    /// Returns the array that an operator asks for; none for null and what is missing, of which it makes null.
+    /// Returns the array argument of an operator; `None` for null and missing values, for which the operator returns null.
     pub(crate) fn array_or_null(&self, no_array: impl FnOnce(&Self) -> Error) -> Result<Option<&RawArray>> {
         match self.as_array() {
             Some(array) => Ok(Some(array)),

@@ -39,7 +39,7 @@ fn bind(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     for field in value::fields(vars) {
         let (name, source) = field?;
         check_own_name(name.as_str())?;
-        // The values see the variables outside, not each other.
+        // The values may use outer variables, but not each other.
         values.push(compiler.expression(source)?);
         names.push(name.as_str().to_owned());
     }
@@ -57,7 +57,7 @@ impl LazyOperator for Let {
     }
 }
 
-/// Checks a name that stands behind `$$`.
+/// Checks a name after `$$`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     check(name, |first| first.is_ascii_alphabetic() || !first.is_ascii(), "variable name")
 }
@@ -86,7 +86,7 @@ fn check(name: &str, first_fits: impl Fn(char) -> bool, what: &str) -> Result<()
     }
 }
 
-/// Returns a variable that the command or the stage around gives.
+/// Returns a variable of the command or of the surrounding stage.
 pub(crate) fn outer(options: &CompileOptions, name: &str) -> Option<Base> {
     options.declares(name).then(|| Base::Context(name.to_owned()))
 }

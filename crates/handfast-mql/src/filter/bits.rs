@@ -67,7 +67,7 @@ impl BitTest {
                 self.ask(|at| byte_bit(binary.bytes, at))
             }
             value => match Number::of(value).and_then(Number::to_i64_exact) {
-                // Shifting by 63 leaves the sign, which all higher bits repeat.
+                // All bits above bit 63 are equal to the sign.
                 Some(number) => self.ask(|at| number >> at.min(63) & 1 == 1),
                 None => false,
             },

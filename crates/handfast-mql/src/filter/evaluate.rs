@@ -34,9 +34,9 @@ impl<'c> Evaluation<'c> {
         Evaluation { context, position: None }
     }
 
-    /// Tells whether a condition holds. The position stays what it was if it does not, and across negations.
+    /// Tells whether a condition holds. The position does not change if it does not hold, nor within a negation.
     pub(super) fn node(&mut self, node: &Node, document: &RawDocument) -> Result<bool> {
-        // To find a field, the names before it are read.
+        // To find a field, the names before it have to be read.
         self.context.step()?;
         self.context.read(document.as_bytes().len())?;
         let position = self.position;
@@ -165,7 +165,7 @@ impl<'c> Evaluation<'c> {
         Ok(MatchResult::No)
     }
 
-    /// Tells whether one value fulfils everything by itself, without being looked into.
+    /// Tells whether a value itself fulfils all conditions; if it is an array, its elements are not considered.
     fn element(&mut self, all: &[ElementNode], value: RawBsonRef<'_>) -> Result<bool> {
         for node in all {
             self.context.step()?;

@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn in_is_equality_with_one_of_them(values in vec(value(), 0..4), path in path(), document in document()) {
         let each: Option<Vec<bool>> = values.iter().map(|value| {
-            // Documents of operators and regular expressions are something else.
+            // Documents of operators and regular expressions are not compared as literals.
             let literal = !matches!(value, RawBson::RegularExpression(_) | RawBson::Undefined);
             let filter = literal.then(|| compiled(&single(&path, single("$eq", value.clone())))).flatten();
             filter.map(|filter| filter.matches(&document, &context()).unwrap())
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// Bytes that pass the check make nothing panic.
+    /// Damaged documents that pass the depth check do not make a filter panic.
     #[test]
     fn damaged_documents_do_not_panic(
         document in document(),

@@ -3,9 +3,9 @@
 //! A filter is compiled once into a tree of [`Node`]s and then applied to any number of documents. It reads their bytes
 //! in place and allocates nothing.
 //!
-//! The rules that make MongoDB's filters what they are:
+//! The main rules of MongoDB's filters:
 //!
-//! - **Arrays.** A path looks into the arrays on its way (see [`path`](crate::path)), and a comparison holds if it holds
+//! - **Arrays.** A path continues in the elements of arrays (see [`path`](crate::path)), and a comparison holds if it holds
 //!   for *one* of the values there: an element, or the whole array. `{a: {$gt: 1, $lt: 3}}` therefore finds
 //!   `{a: [0, 5]}`: 5 fulfils the first condition, 0 the second. With `$elemMatch` one element must fulfil both.
 //! - **Types.** A range compares only within the operand's group of types: `{a: {$lt: 5}}` finds no strings. MinKey and
@@ -61,7 +61,7 @@ impl Filter {
     /// Compiles a filter document.
     ///
     /// # Errors
-    /// MongoDB's code and message for what the language does not allow, mostly `BadValue` (2).
+    /// MongoDB's code and message for an invalid filter, mostly `BadValue` (2).
     pub fn compile(filter: &RawDocument, options: &CompileOptions) -> Result<Self> {
         Ok(Filter { root: compile::document(filter, &compile::Scope { options, top: true })? })
     }
@@ -77,7 +77,7 @@ impl Filter {
     /// Returns the position in its arrays where a document matches; none if it does not match.
     ///
     /// # Errors
-    /// As [`Filter::matches`].
+    /// The errors of [`Filter::matches`].
     pub fn matches_position(&self, document: &RawDocument, context: &Context) -> Result<Option<MatchPosition>> {
         let mut evaluation = evaluate::Evaluation::new(context);
         let matched = evaluation.node(&self.root, document)?;
@@ -108,7 +108,7 @@ impl Filter {
         })
     }
 
-    /// Returns the field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
+    /// Returns the field conditions that hold for every matching document: the root, and those within `$and` (and an `$or` of one).
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         self.root.conjuncts()
     }

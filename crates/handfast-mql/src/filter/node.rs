@@ -10,22 +10,22 @@ use crate::{Context, Path, Result, expression::Expression, order};
 /// A condition on a document.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// All of the conditions hold; an empty list always does.
+    /// Holds if all of the conditions hold; an empty list always holds.
     And(Vec<Node>),
-    /// At least one of the conditions holds; an empty list never does.
+    /// Holds if at least one of the conditions holds; an empty list never holds.
     Or(Vec<Node>),
-    /// None of the conditions holds.
+    /// Holds if none of the conditions holds.
     Nor(Vec<Node>),
-    /// It does not hold (`$ne`, `$nin`, `$not`, `$exists: false`).
+    /// Holds if the condition does not hold (`$ne`, `$nin`, `$not`, `$exists: false`).
     Not(Box<Node>),
-    /// At least one of the values that the path leads to fulfils the predicate.
+    /// Holds if at least one of the values at a path fulfils a predicate.
     Field(FieldNode),
-    /// The aggregation expression is true (`$expr`).
+    /// Holds if the aggregation expression is true (`$expr`).
     Expression(Arc<Expression>),
 }
 
 impl Node {
-    /// Returns the field conditions that hold wherever this one does: itself, and what `$and` (and an `$or` of one) nests.
+    /// Returns the field conditions that hold wherever this one does: itself, and those within `$and` (and an `$or` of one).
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         let mut pending = vec![self];
         std::iter::from_fn(move || {
@@ -79,28 +79,28 @@ pub enum Comparison {
 /// A predicate on one value.
 #[derive(Clone, Debug)]
 pub enum Predicate {
-    /// It compares so with the operand, and (but for MinKey and MaxKey) is of the operand's group of types.
+    /// The value compares in this way with the operand, and (but for MinKey and MaxKey) is of the operand's group of types.
     Compare(Comparison, Operand),
-    /// It equals one of the values or matches one of the regular expressions.
+    /// The value equals one of these values or matches one of the regular expressions.
     In(Choices),
-    /// It is a string that matches, or the same regular expression.
+    /// The value is a string that matches, or the same regular expression.
     Regex(RegexTest),
-    /// There is a value.
+    /// The value is not missing.
     Exists,
-    /// It is of one of the types.
+    /// The value is of one of the types.
     Type(TypeSet),
-    /// It is a number that leaves this remainder.
+    /// The value is a number that leaves this remainder.
     Modulo {
-        /// Never 0.
+        /// The divisor, which is not 0.
         divisor: i64,
-        /// The size as written, so that one out of range matches nothing.
+        /// The remainder as written, so that one out of range matches no number.
         remainder: i64,
     },
-    /// It is an array of so many elements.
+    /// The value is an array of so many elements.
     Size(i64),
-    /// It is an array with a document (or array) that fulfils all conditions at once.
+    /// The value is an array with a document (or array) that fulfils all conditions at once.
     ElementDocument(Box<Node>),
-    /// It is an array with an element that fulfils all predicates at once.
+    /// The value is an array with an element that fulfils all predicates at once.
     ElementValue(Vec<ElementNode>),
     /// The bits of the value pass the test.
     Bits(BitTest),
@@ -109,13 +109,13 @@ pub enum Predicate {
 /// A condition on one element of an array.
 #[derive(Clone, Debug)]
 pub enum ElementNode {
-    /// It fulfils the predicate.
+    /// The element fulfils the predicate.
     Is(Predicate),
-    /// It does not fulfil all of these.
+    /// The element does not fulfil all of these conditions.
     Not(Vec<ElementNode>),
-    /// All of these hold (`$all`): of an array's values, each may fulfil another one.
+    /// All of these conditions hold (`$all`). If the element is an array, each may be fulfilled by another value of it.
     Every(Vec<ElementNode>),
-    /// It cannot hold.
+    /// The condition never holds.
     Never,
 }
 
@@ -131,7 +131,7 @@ impl ElementNode {
     }
 }
 
-/// Returns all of the conditions on the values of a path; one alone stays alone.
+/// Returns the conjunction of conditions on the values of a path; a single condition is returned as it is.
 pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
     let mut all: Vec<Node> = all.into_iter().map(|node| node.at(path)).collect();
     match (all.pop(), all.is_empty()) {
@@ -175,12 +175,12 @@ pub(super) fn disjunction(branches: Vec<Node>) -> Node {
 /// Tells whether a condition compares the values of a path. `$in` would search by a regular expression instead of comparing it.
 fn compares_values_at(node: &Node, path: &Path) -> bool {
     let Node::Field(field) = node else { return false };
-    let asks = match &field.predicate {
+    let compares = match &field.predicate {
         Predicate::Compare(Comparison::Equal, operand) => !matches!(operand.value(), RawBsonRef::RegularExpression(_)),
         Predicate::In(_) => true,
         _ => false,
     };
-    asks && field.path == *path
+    compares && field.path == *path
 }
 
 /// A value to compare with.
@@ -201,7 +201,7 @@ impl Operand {
 /// The operand of `$in`.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// In ascending order, without duplicates.
+    /// The values in ascending order, without duplicates.
     values: Vec<Operand>,
     patterns: Vec<RegexTest>,
 }

@@ -52,7 +52,7 @@ impl RegexTest {
         &self.options
     }
 
-    /// Returns the text that every matching string begins with: the literal text behind a leading `^`. None if the pattern does not say,
+    /// Returns the text that every matching string begins with: the literal text behind a leading `^`. `None` if the pattern has no such text,
     /// or if case does not matter. For index bounds; a regular expression stored as a value is found only by itself.
     pub fn prefix(&self) -> Option<String> {
         // `m` lets ^ match inside the text, `x` ignores blanks, `i` matches several texts.

@@ -21,7 +21,7 @@ fn matches(filter: &RawDocumentBuf, document: &RawDocumentBuf) -> bool {
     compile(filter).unwrap().matches(document, &context()).unwrap()
 }
 
-/// What a filter finds, and what it does not.
+/// Checks which documents a filter matches and which it does not match.
 #[track_caller]
 fn check<const N: usize, const M: usize>(
     filter: RawDocumentBuf,
@@ -54,7 +54,7 @@ fn binary(bytes: &[u8]) -> RawBson {
 const NULL: RawBson = RawBson::Null;
 
 #[test]
-fn equality() {
+fn equality_compares_values_and_array_elements() {
     check(rawdoc! {}, [rawdoc! {}, rawdoc! { "a": 1 }], []);
     check(
         rawdoc! { "a": 1 },
@@ -109,7 +109,7 @@ fn null_means_null_or_missing() {
         [rawdoc! { "a": 0 }, rawdoc! { "a": [] }],
         [rawdoc! {}, rawdoc! { "a": NULL }],
     );
-    // Nested: a scalar has no fields; an array without documents shows nothing to compare.
+    // A nested scalar has no fields; an array without documents has no value to compare.
     check(
         rawdoc! { "a.b": NULL },
         [
@@ -163,7 +163,7 @@ fn ranges_stay_within_their_type() {
         [rawdoc! { "a": "c" }, rawdoc! { "a": "b" }],
         [rawdoc! { "a": "d" }, rawdoc! { "a": 3 }],
     );
-    // Each bound may be met by another element.
+    // Each bound may be met by a different element.
     check(
         rawdoc! { "a": { "$gt": 1, "$lt": 3 } },
         [rawdoc! { "a": [0, 5] }, rawdoc! { "a": 2 }],
@@ -206,7 +206,7 @@ fn ranges_stay_within_their_type() {
 }
 
 #[test]
-fn choices_and_negations() {
+fn in_and_nin_and_negations_match() {
     check(
         rawdoc! { "a": { "$in": [1, "x", [7]] } },
         [rawdoc! { "a": 1.0 }, rawdoc! { "a": ["y", "x"] }, rawdoc! { "a": [7] }, rawdoc! { "a": [[7]] }],
@@ -234,7 +234,7 @@ fn choices_and_negations() {
         [rawdoc! { "a": 5 }, rawdoc! {}, rawdoc! { "a": "x" }],
         [rawdoc! { "a": 6 }, rawdoc! { "a": [1, 6] }],
     );
-    // All of them at once, not each.
+    // The negation is of the conjunction of both conditions.
     check(
         rawdoc! { "a": { "$not": { "$gt": 1, "$lt": 3 } } },
         [rawdoc! { "a": 5 }, rawdoc! { "a": 1 }],
@@ -245,7 +245,7 @@ fn choices_and_negations() {
 }
 
 #[test]
-fn logic() {
+fn and_or_and_nor_combine_conditions() {
     check(rawdoc! { "$and": [{ "a": 1 }, { "b": 2 }] }, [rawdoc! { "a": 1, "b": 2 }], [rawdoc! { "a": 1 }]);
     check(rawdoc! { "$or": [{ "a": 1 }, { "b": 2 }] }, [rawdoc! { "a": 1 }, rawdoc! { "b": 2 }], [rawdoc! { "a": 2 }]);
     check(
@@ -263,7 +263,7 @@ fn logic() {
 }
 
 #[test]
-fn existence_and_type() {
+fn existence_and_type_are_tested() {
     check(rawdoc! { "a": { "$exists": true } }, [rawdoc! { "a": NULL }, rawdoc! { "a": [] }], [rawdoc! {}]);
     check(rawdoc! { "a": { "$exists": false } }, [rawdoc! {}], [rawdoc! { "a": NULL }]);
     check(rawdoc! { "a": { "$exists": 0.0 } }, [rawdoc! {}], [rawdoc! { "a": 1 }]);
@@ -306,7 +306,7 @@ fn existence_and_type() {
 }
 
 #[test]
-fn regular_expressions() {
+fn regular_expressions_match_strings() {
     check(
         rawdoc! { "a": regex("^ab+c$", "") },
         [rawdoc! { "a": "abbc" }, rawdoc! { "a": [1, "abc"] }],
@@ -336,7 +336,7 @@ fn regular_expressions() {
 }
 
 #[test]
-fn prefixes_of_regular_expressions() {
+fn regular_expressions_have_literal_prefixes() {
     let prefix = |pattern: &str, options: &str| RegexTest::compile(pattern, options).unwrap().prefix();
     for (pattern, expected) in [
         ("^abc", Some("abc")),
@@ -364,7 +364,7 @@ fn prefixes_of_regular_expressions() {
 }
 
 #[test]
-fn remainders() {
+fn mod_matches_numbers_by_remainder() {
     check(
         rawdoc! { "a": { "$mod": [4, 1] } },
         [rawdoc! { "a": 5 }, rawdoc! { "a": 5.9 }, rawdoc! { "a": decimal("9.5") }, rawdoc! { "a": [0, 1] }],
@@ -384,7 +384,7 @@ fn remainders() {
 }
 
 #[test]
-fn bits() {
+fn bits_of_numbers_and_binaries_are_tested() {
     let name = |condition| ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"][condition as usize];
     let ask = |condition: BitCondition, operand: RawBson, value: RawBson| {
         let mut inner = RawDocumentBuf::new();
@@ -429,7 +429,7 @@ fn bits() {
 }
 
 #[test]
-fn expressions() {
+fn expr_evaluates_an_expression_for_each_document() {
     check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, [rawdoc! { "a": 2, "b": 1 }], [rawdoc! { "a": 1, "b": 2 }]);
     check(rawdoc! { "c": 1, "$expr": { "$eq": ["$$ROOT.a", 5] } }, [rawdoc! { "c": 1, "a": 5 }], [rawdoc! { "a": 5 }]);
     let options = CompileOptions { variables: vec!["least".into()] };
@@ -445,7 +445,7 @@ fn expressions() {
 }
 
 #[test]
-fn documents_that_are_no_filters_are_refused() {
+fn invalid_filters_are_refused() {
     let error = |filter: RawDocumentBuf| -> Error { compile(&filter).unwrap_err() };
     for (filter, code, message) in [
         (rawdoc! { "a": { "$foo": 1 } }, 2, "unknown operator: $foo"),
@@ -529,7 +529,7 @@ fn documents_that_are_no_filters_are_refused() {
 }
 
 #[test]
-fn or_of_values_of_one_path_is_one_search() {
+fn or_of_values_of_one_path_becomes_in() {
     let values = |filter: RawDocumentBuf| match compile(&filter).unwrap().predicates("a").next() {
         Some(Predicate::In(choices)) => choices.values().iter().map(|choice| format!("{:?}", choice.value())).collect(),
         _ => Vec::new(),
@@ -550,7 +550,7 @@ fn or_of_values_of_one_path_is_one_search() {
 }
 
 #[test]
-fn predicates_and_equalities_of_a_filter() {
+fn a_filter_returns_its_predicates_and_equalities() {
     let filter = compile(&rawdoc! {
         "a": { "$gte": 1, "$lt": 5 }, "b": 2, "$and": [{ "c": "x" }, { "a": { "$ne": 3 } }], "$or": [{ "d": 1 }],
         "e": { "$all": [7] }, "$nor": [{ "f": 1 }], "g": { "$in": [3, 1, 1.0] },

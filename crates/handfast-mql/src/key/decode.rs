@@ -1,6 +1,6 @@
 //! Decodes keys to values.
 //!
-//! Keys come from disk. Bytes that no encoder wrote give an error, never a panic; nesting is bounded.
+//! Keys come from disk. Bytes that no encoder wrote are an error and never a panic; the depth of nesting is limited.
 
 use bson::{
     Binary, DateTime, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, Regex, Timestamp, oid::ObjectId, raw::CString,
@@ -10,15 +10,15 @@ use super::{Direction, END, TypeBits, kind, number, subtype, tag};
 use crate::element::db_pointer;
 use crate::error::{Code, Error, Result};
 
-/// The most levels of a key: those of a document within MongoDB's limits, and a reserve.
+/// The largest number of levels of a key: those of a document within MongoDB's limits, and a reserve.
 const DEPTH_MAX: usize = 200;
 
-/// Takes values off a key, component by component.
+/// Decodes the values of a key, component by component.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     key: &'a [u8],
     bits: &'a [u8],
-    /// All bits of a byte of the current component, for inverting it.
+    /// The mask that inverts the bytes of a descending component.
     mask: u8,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Decoder<'a> {
         Decoder { key, bits, mask: 0 }
     }
 
-    /// Returns the bytes behind the values taken so far.
+    /// Returns the bytes after the values that were decoded so far.
     pub fn rest(&self) -> &'a [u8] {
         self.key
     }

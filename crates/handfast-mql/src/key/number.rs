@@ -11,13 +11,13 @@ use bson::RawBsonRef;
 use super::{TypeBitsSink, invert, kind, tag};
 use crate::{decimal::Decimal, number::Number};
 
-/// The double is the number.
+/// The double is exactly the number.
 pub(super) const EXACT: u8 = 0;
-/// Exponent and digits follow.
+/// An exponent and digits follow.
 pub(super) const DIGITS: u8 = 1;
-/// Longs up to this one, and down to its negative, are doubles: 53 bits are what a double has.
+/// The largest long up to which all longs, positive and negative, are exact as doubles, which have 53 bits.
 const EXACT_LONG_MAX: u64 = 1 << 53;
-/// Added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
+/// The number that is added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
 const EXPONENT_BIAS: i32 = 8192;
 
 pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {

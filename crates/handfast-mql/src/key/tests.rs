@@ -15,7 +15,7 @@ fn key_of(value: &RawBson, direction: Direction) -> (Vec<u8>, TypeBits) {
     (key, bits)
 }
 
-/// Equal to the bit: the comparison of `RawBson` knows no NaN.
+/// Returns the bytes of a value, because `RawBson` compares a NaN as different from itself.
 fn bytes_of(value: &RawBson) -> Vec<u8> {
     let mut holder = RawDocumentBuf::new();
     holder.append(bson::raw::cstr!("v"), value.clone());
@@ -26,7 +26,7 @@ fn decimal(text: &str) -> RawBson {
     RawBson::Decimal128(text.parse().unwrap())
 }
 
-/// Numbers that meet, touch or nearly touch across types.
+/// Returns numbers that are equal or almost equal across types.
 fn edge_numbers() -> Vec<RawBson> {
     let mut numbers = vec![
         RawBson::Double(f64::NAN),
@@ -122,7 +122,7 @@ fn any_number() -> impl Strategy<Value = RawBson> {
 }
 
 fn any_text() -> impl Strategy<Value = String> {
-    // Few letters, so that prefixes and zeros come up.
+    // The letters are few, so that there are common prefixes and zeros.
     proptest::collection::vec(proptest::sample::select(vec!['\0', '\u{1}', 'a', 'b', '\u{ff}', '\u{10ffff}']), 0..5)
         .prop_map(|letters| letters.into_iter().collect())
 }
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_gives_the_value_back(a in any_value(), b in any_value(), up in any_direction(), down in any_direction()) {
+    fn decoding_returns_the_encoded_value(a in any_value(), b in any_value(), up in any_direction(), down in any_direction()) {
         let (mut key, mut bits) = key_of(&a, up);
         encode_typed(b.as_raw_bson_ref(), down, &mut key, &mut bits);
         let values = decode(&key, &bits, &[up, down]).unwrap();
@@ -255,7 +255,7 @@ fn an_empty_array_is_below_null_and_above_the_smallest_key() {
 }
 
 #[test]
-fn a_deep_key_is_refused_and_not_followed() {
+fn a_deep_key_is_refused_without_recursion() {
     let key = vec![tag::ARRAY; 100_000];
     let error = Decoder::new(&key, &[]).next(Direction::Ascending).unwrap_err();
     assert_eq!(error.code(), crate::Code::DataCorruptionDetected);

@@ -54,7 +54,7 @@ pub(super) fn compare_double_decimal(a: f64, b: Decimal) -> Ordering {
 /// Compares a positive double with a positive decimal.
 fn compare_magnitudes(a: f64, coefficient: u128, exponent: i32) -> Ordering {
     let (mantissa, power) = decompose(a);
-    // log10 of both, each known to less than one: far apart, they decide. This bounds the integers below.
+    // If the logarithms of both, each known to less than one, are far apart, they decide. This limits the integers below.
     let a_log10 = f64::from(power) * std::f64::consts::LOG10_2 + (mantissa as f64).log10();
     let b_log10 = f64::from(exponent) + (coefficient as f64).log10();
     if (a_log10 - b_log10).abs() > 1.0 {

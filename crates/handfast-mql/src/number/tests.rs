@@ -6,7 +6,7 @@ fn d(text: &str) -> Number {
 }
 
 #[test]
-fn types_are_promoted() {
+fn results_have_the_wider_type() {
     let max = N::Int(i32::MAX);
     assert_eq!(max.add(N::Int(1)), N::Long(2_147_483_648));
     assert_eq!(N::Int(1).add(N::Long(1)), N::Long(2));
@@ -78,7 +78,7 @@ fn integers_are_recognised() {
     assert_eq!(d("5.9").to_i64_truncated(), Some(5));
 }
 
-/// Numbers that meet: integers, their doubles and decimals, and what lies right beside them.
+/// Generates integers, their doubles and decimals, and their neighbours.
 pub(crate) fn any_number() -> impl Strategy<Value = Number> {
     let seed = prop_oneof![
         -20..20_i64,
@@ -111,7 +111,7 @@ pub(crate) fn any_number() -> impl Strategy<Value = Number> {
 
 proptest! {
     #[test]
-    fn order_is_total(a in any_number(), b in any_number(), c in any_number()) {
+    fn the_order_of_numbers_is_total(a in any_number(), b in any_number(), c in any_number()) {
         prop_assert_eq!(a.compare(&b), b.compare(&a).reverse());
         prop_assert!(a.compare(&a).is_eq());
         if a.compare(&b).is_le() && b.compare(&c).is_le() {

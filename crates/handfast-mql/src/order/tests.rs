@@ -15,7 +15,7 @@ fn binary(subtype: BinarySubtype, bytes: &[u8]) -> Bson {
     Bson::Binary(Binary { subtype, bytes: bytes.to_vec() })
 }
 
-/// Groups of equal values, in the order of the manual.
+/// Returns groups of equal values, in the order of MongoDB's manual.
 fn ladder() -> Vec<Vec<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().unwrap());
     vec![
@@ -92,7 +92,7 @@ fn all_types_are_ordered_as_documented() {
 
 #[test]
 fn pointers_compare_by_namespace_and_id() {
-    // {p: DBPointer("db.c", id)} by hand: the type cannot be made otherwise.
+    // The bytes of {p: DBPointer("db.c", id)}, as `bson` cannot build the type.
     let holder = |namespace: &str, id: u8| {
         let mut bytes = vec![0, 0, 0, 0, 0x0c, b'p', 0];
         bytes.extend((namespace.len() as i32 + 1).to_le_bytes());

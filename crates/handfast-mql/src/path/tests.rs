@@ -1,7 +1,7 @@
 use super::*;
 use bson::{RawDocumentBuf, rawdoc};
 
-/// What a path shows, as text: `value@index`, `missing`.
+/// Returns the values at a path as text: `value@index`, `missing`.
 fn shown(path: &str, document: &RawDocumentBuf, trailing_array: TrailingArray) -> Vec<String> {
     let mut shown = Vec::new();
     let _: ControlFlow<()> = Path::new(path).visit(document, trailing_array, &mut |visited| {
@@ -18,7 +18,7 @@ fn shown(path: &str, document: &RawDocumentBuf, trailing_array: TrailingArray) -
 }
 
 #[test]
-fn paths_walk_through_arrays() {
+fn paths_visit_the_elements_of_arrays() {
     let cases: &[(&str, RawDocumentBuf, &[&str])] = &[
         ("a", rawdoc! { "a": 1 }, &["1"]),
         ("a", rawdoc! { "b": 1 }, &["missing"]),
@@ -50,7 +50,7 @@ fn paths_walk_through_arrays() {
 }
 
 #[test]
-fn whole_arrays_are_shown_once() {
+fn whole_arrays_are_visited_once() {
     assert_eq!(shown("a", &rawdoc! { "a": [1, 2] }, TrailingArray::Whole), ["[1,2]"]);
     assert_eq!(shown("a.b", &rawdoc! { "a": [{ "b": [1, 2] }] }, TrailingArray::Whole), ["[1,2]@0"]);
 }
@@ -64,7 +64,7 @@ fn resolving_takes_numbers_as_indexes() {
 }
 
 #[test]
-fn indexes_are_plain_numbers() {
+fn an_index_has_no_sign_and_no_leading_zero() {
     for (name, index) in
         [("0", Some(0)), ("10", Some(10)), ("01", None), ("", None), ("-1", None), ("+1", None), ("1a", None)]
     {

@@ -4,13 +4,13 @@
 //!
 //! - `\d`, `\w`, `\s` and their negations mean ASCII in PCRE, all of Unicode in the engine; `\h` and `\v` are blanks and
 //!   line ends in PCRE, something else or nothing in the engine.
-//! - In a class, `[` is a letter like others in PCRE and opens a nested class in the engine; `&&` and `~~` calculate with
-//!   sets there; a `-` beside `\d` is a letter; blanks count even in extended mode.
+//! - In a class, `[` is a letter like others in PCRE and opens a nested class in the engine; `&&` and `~~` are operators
+//!   on sets there; a `-` beside `\d` is a letter; blanks count even in extended mode.
 //! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
 //! Differences remain: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
-//! The engine would take `(?R)` for one of its flags, and answer something else.
+//! The engine would read `(?R)` as one of its flags.
 
 use std::{borrow::Cow, fmt::Write, iter::Peekable, str::Chars};
 
@@ -20,10 +20,10 @@ const SPACE: &str = r"\x09-\x0D\x20";
 const BLANK: &str = r"\x09\x20\xA0\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const LINE_END: &str = r"\x0A-\x0D\x{85}\x{2028}\x{2029}";
 
-/// Prefixes of a pattern that choose options which are always on here.
+/// The prefixes of a pattern that set options which are always set here.
 const VERBS: [&str; 3] = ["(*UTF8)", "(*UTF)", "(*UCP)"];
 
-/// Translates a pattern to the engine's dialect; none if it calls itself by `(?R)`.
+/// Translates a pattern to the engine's dialect; returns `None` for a recursive pattern (`(?R)`).
 pub(super) fn translate(pattern: &str) -> Option<Cow<'_, str>> {
     let mut rest = pattern;
     while let Some(after) = VERBS.iter().find_map(|verb| rest.strip_prefix(verb)) {
@@ -130,7 +130,7 @@ impl Translator<'_> {
         let _ = write!(self.out, "\\x{{{code:X}}}");
     }
 
-    /// Translates a class, behind its bracket.
+    /// Translates a class after its bracket.
     fn class(&mut self) {
         self.out.push('[');
         if self.letters.peek() == Some(&'^') {
@@ -153,7 +153,7 @@ impl Translator<'_> {
                 }
                 '-' => {
                     self.out.push('-');
-                    // `]` behind it closes the class.
+                    // The `]` after it closes the class.
                     PreviousItem::Letter
                 }
                 ']' | '&' | '~' | '#' | '^' => {
@@ -217,7 +217,7 @@ impl Translator<'_> {
     }
 }
 
-/// Returns the members of `\d` and the like, and whether it is what they are not.
+/// Returns the members of a set such as `\d`, and whether the set is their complement.
 fn set(letter: char) -> Option<(&'static str, bool)> {
     let members = match letter.to_ascii_lowercase() {
         'd' => DIGIT,

@@ -45,7 +45,7 @@ fn brackets_and_dashes_in_classes_are_letters() {
 }
 
 #[test]
-fn escapes() {
+fn escapes_are_translated() {
     check(r"^\Qa.b\E+$", "", &["a.bb"], &["axb"]);
     check(r"^\Qa.b", "", &["a.b"], &["axb"]);
     check(r"^\Qa b\E$", "x", &["a b"], &["ab"]);
@@ -70,7 +70,7 @@ fn a_dollar_matches_before_a_newline_at_the_end() {
 }
 
 #[test]
-fn backtracking_patterns() {
+fn look_around_and_back_references_match() {
     check(r"^(?=.*\d)(?!.*x).+$", "", &["a1"], &["a", "1x"]);
     check(r"(?<=a)b", "", &["ab"], &["cb"]);
     check(r"^(a|b)\1$", "", &["aa"], &["ab"]);

@@ -63,7 +63,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 })?)])
 }
 
-/// Returns the expression that gives a value the lower boundary of its bucket.
+/// Returns the expression whose value is the lower boundary of the bucket of a value.
 fn switch(by: RawBsonRef<'_>, boundaries: &[RawBson], default: Option<&RawBson>) -> RawDocumentBuf {
     let compare = |operator: &'static bson::raw::CStr, boundary: &RawBson| {
         let mut arguments = RawArrayBuf::new();
@@ -259,21 +259,27 @@ struct Bucketing<'p> {
     stage: &'p BucketAuto,
     context: &'p Context,
     memory: StageMemory,
-    held: Vec<(RawBson, RawDocumentBuf)>,
+    held: Vec<HeldDocument>,
+}
+
+/// A document with its value of `groupBy`.
+struct HeldDocument {
+    by: RawBson,
+    document: RawDocumentBuf,
 }
 
 impl Operator for Bucketing<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let by = self.stage.by.evaluate(&document, self.context)?.into_owned().unwrap_or(RawBson::Null);
-        // The value is part of the document, or about as large as what it was made of.
+        // The value is a part of the document, or about as large as the parts that it was computed from.
         self.memory.reserve(2 * document.as_bytes().len() + ENTRY_BYTES)?;
-        self.held.push((by, document));
+        self.held.push(HeldDocument { by, document });
         Ok(Flow::Continue)
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let mut held = std::mem::take(&mut self.held);
-        held.sort_by(|left, right| order::compare(left.0.as_raw_bson_ref(), right.0.as_raw_bson_ref()));
+        held.sort_by(|left, right| order::compare(left.by.as_raw_bson_ref(), right.by.as_raw_bson_ref()));
         let buckets = self.stage.buckets;
         let size = ((held.len() as f64 / buckets as f64).round() as usize).max(1);
         let mut from = 0;
@@ -282,13 +288,13 @@ impl Operator for Bucketing<'_> {
                 break;
             }
             let end = if number == buckets { held.len() } else { bucket_end(&held, from + size) };
-            // A bucket ends where the next begins; the last one with its own greatest value.
+            // The upper bound of a bucket is the lower bound of the next one; that of the last bucket is its greatest value.
             let limit = held.get(end).or_else(|| held.last());
-            let (Some((low, _)), Some((high, _))) = (held.get(from), limit) else { break };
-            let id = id_of(low.as_raw_bson_ref(), high.as_raw_bson_ref());
+            let (Some(low), Some(high)) = (held.get(from), limit) else { break };
+            let id = id_of(low.by.as_raw_bson_ref(), high.by.as_raw_bson_ref());
             let id = RawBsonRef::Document(&id);
             let mut states = start(&self.stage.output, id, self.context)?;
-            for (_, document) in &held[from..end] {
+            for HeldDocument { document, .. } in &held[from..end] {
                 add(&self.stage.output, &mut states, document, self.context)?;
             }
             self.memory.reserve(bytes(&states))?;
@@ -299,12 +305,12 @@ impl Operator for Bucketing<'_> {
     }
 }
 
-/// Returns where a bucket that should end before `end` does end: equal values stay together.
-fn bucket_end(held: &[(RawBson, RawDocumentBuf)], end: usize) -> usize {
+/// Returns the end of a bucket that should end before `end`, moved so that equal values stay together.
+fn bucket_end(held: &[HeldDocument], end: usize) -> usize {
     let mut end = end.min(held.len());
     let Some(last) = end.checked_sub(1).and_then(|last| held.get(last)) else { return end };
     while let Some(next) = held.get(end) {
-        if order::compare(next.0.as_raw_bson_ref(), last.0.as_raw_bson_ref()).is_ne() {
+        if order::compare(next.by.as_raw_bson_ref(), last.by.as_raw_bson_ref()).is_ne() {
             break;
         }
         end += 1;

@@ -1,4 +1,4 @@
-//! Compiles pipelines, and checks where each stage may stand.
+//! Compiles pipelines, and checks the position of each stage.
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 
@@ -102,7 +102,7 @@ fn of_stages<'s>(
     Ok(Pipeline { stages })
 }
 
-/// Sets the limit of a `$sort` to the documents that a `$limit` behind it passes, and those that a `$skip` between leaves out.
+/// Sets the limit of a `$sort` to that of a later `$limit`, plus the documents that a `$skip` between them leaves out.
 fn limit_sort(stages: &mut [Stage], limit: u64) {
     let mut wanted = limit;
     for stage in stages.iter_mut().rev() {

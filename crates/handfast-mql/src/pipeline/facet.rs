@@ -31,10 +31,11 @@ impl Facet {
         self.pipelines.iter().all(|(_, pipeline)| pipeline.is_pure())
     }
 
-    /// Returns the document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that is not pure.
+    /// Returns the output document of a facet from the results of its pipelines, in their order, for a caller that runs the pipelines of
+    /// a facet that is not pure.
     ///
     /// # Errors
-    /// 292 if the results exceed [`Context::stage_bytes_max`].
+    /// 292 if the results exceed the limit of a stage ([`QueryMemory`](crate::context::QueryMemory)).
     pub fn document(
         &self,
         results: impl IntoIterator<Item = Vec<RawDocumentBuf>>,

@@ -23,7 +23,7 @@ pub struct Group {
     accumulations: Vec<Accumulation>,
 }
 
-/// A field of a group: its name, and the accumulator that gives its value.
+/// A field of a group: its name, and the accumulator that computes its value.
 #[derive(Debug)]
 pub struct Accumulation {
     pub(super) name: String,

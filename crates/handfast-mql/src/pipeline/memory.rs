@@ -14,7 +14,7 @@ pub(crate) struct StageMemory {
 
 impl StageMemory {
     pub(crate) fn new(stage: &'static str, context: &Context) -> Self {
-        StageMemory { stage, held: MemoryReservation::new(context), bytes_max: context.stage_bytes_max }
+        StageMemory { stage, held: MemoryReservation::new(context), bytes_max: context.memory.stage_bytes_max }
     }
 
     /// Reserves more bytes.

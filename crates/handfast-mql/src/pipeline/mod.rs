@@ -1,11 +1,11 @@
 //! Aggregation pipelines: an array of stages compiled to operators.
 //!
-//! A stage that needs nothing but the documents that flow through is pure: [`Stage::operator`] gives the operator that
-//! does its work, and [`Pipeline::chain`] joins those of a whole pipeline. `$lookup`, `$unionWith`, `$graphLookup`,
-//! `$out` and `$merge` need other collections: they are compiled into the structs of [`foreign`], which give the queries
-//! and put the answers into the documents. A caller that has a store carries them out.
+//! A stage that needs only its input documents is pure: [`Stage::operator`] returns its operator, and [`Pipeline::chain`] joins the
+//! operators of a whole pipeline. `$lookup`, `$unionWith`, `$graphLookup`,
+//! `$out` and `$merge` need other collections: they are compiled into the structs of [`foreign`], which return the queries
+//! and put the results into the documents. A caller with a store runs the queries.
 //!
-//! A store can do the beginning of many pipelines by itself: [`Pipeline::prefix`] gives the leading `$match`,
+//! A store can run the first stages of many pipelines as a find: [`Pipeline::prefix`] returns the leading `$match`,
 //! `$sort`, `$skip` and `$limit` as one find.
 //!
 //! ```
@@ -74,7 +74,7 @@ pub enum Stage {
     Project(Projection),
     /// `$unwind`.
     Unwind(Unwind),
-    /// `$group`; also what `$sortByCount` and `$bucket` begin with.
+    /// `$group`; also the first stage of `$sortByCount` and `$bucket`.
     Group(Group),
     /// `$sort`.
     Sort(SortStage),
@@ -94,7 +94,7 @@ pub enum Stage {
     Facet(Facet),
     /// `$redact`.
     Redact(Redact),
-    /// `$documents`: the expression that gives the array of documents the pipeline begins with.
+    /// `$documents`: the expression whose value is the array of input documents.
     Documents(Expression),
     /// `$lookup`.
     Lookup(Box<Lookup>),
@@ -113,17 +113,17 @@ impl Pipeline {
     ///
     /// # Errors
     /// With MongoDB's codes: 40323 for a stage that is not one field, 40324 for one that does not exist, 40601 and 40602
-    /// for one at a place where it may not stand, 168 for an unknown expression, and those of the single stages.
+    /// for one at a position where it is not allowed, 168 for an unknown expression, and the errors of the single stages.
     pub fn compile(stages: &[impl AsRef<RawDocument>], options: &CompileOptions) -> Result<Pipeline> {
         compile::pipeline(stages, options)
     }
 
-    /// Returns the stages, in order. `$sortByCount` and `$bucket` stand here as the stages they are short for.
+    /// Returns the stages, in order. `$sortByCount` and `$bucket` are replaced by the stages that they abbreviate.
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Tells whether no stage needs another collection (or source), so that [`Pipeline::chain`] can carry it out.
+    /// Tells whether no stage needs another collection (or source), so that [`Pipeline::chain`] can run the pipeline.
     pub fn is_pure(&self) -> bool {
         self.stages.iter().all(Stage::is_pure)
     }
@@ -139,7 +139,7 @@ impl Pipeline {
     /// Runs a pure pipeline over documents in memory.
     ///
     /// # Errors
-    /// As [`Pipeline::chain`] and the operators.
+    /// The errors of [`Pipeline::chain`] and the operators.
     pub fn run(
         &self,
         documents: impl IntoIterator<Item = RawDocumentBuf>,
@@ -166,10 +166,10 @@ pub fn chain<'p>(stages: &'p [Stage], context: &'p Context) -> Result<Chain<'p>>
     Ok(Chain::new(operators, context.interrupt.clone()))
 }
 
-/// Returns the documents that a `$documents` stage gives.
+/// Returns the documents of a `$documents` stage.
 ///
 /// # Errors
-/// 5858203 if the expression gives anything but an array of documents.
+/// 5858203 if the value of the expression is not an array of documents.
 pub fn literal_documents(source: &Expression, context: &Context) -> Result<Vec<RawDocumentBuf>> {
     simple::documents(source, context)
 }

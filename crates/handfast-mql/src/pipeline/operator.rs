@@ -1,13 +1,13 @@
 //! Push operators, and the chain that joins them.
 //!
-//! A document is pushed into the first operator; the results of the last one are appended to `out`. There are three answers: `Continue`
-//! (push the next one), `More` (this input has more to give: call `resume`), `Done` (no further input changes anything,
-//! as after `$limit`: call `finish`). `More` keeps memory bounded where one document becomes many, as with `$unwind`.
+//! A document is pushed into the first operator; the results of the last one are appended to `out`. An operator returns
+//! `Continue` (push the next document), `More` (this input has more output: call `resume`) or `Done` (further input changes nothing, as
+//! after `$limit`: call `finish`). `More` limits the memory where one document becomes many, as with `$unwind`.
 //!
 //! ```text
 //! source -> $match -> $unwind -> $limit -> out
-//!              |         |          `-- Done: the source need not be read on
-//!              |         `-- More: one document gives many, a portion at a time
+//!              |         |          `-- Done: the source need not be read further
+//!              |         `-- More: one document becomes many, a portion at a time
 //!              `-- Continue, with or without an output
 //! ```
 
@@ -21,17 +21,17 @@ use crate::{context::Interrupt, error::Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {
-    /// Ready for the next document.
+    /// The operator is ready for the next document.
     Continue,
-    /// There is more output of what was pushed: call `resume` before anything else.
+    /// The pushed documents have more output: call `resume` before anything else.
     More,
-    /// No further input changes the result: call `finish`.
+    /// Further input cannot change the result: call `finish`.
     Done,
 }
 
 /// A running stage.
 pub trait Operator: Send {
-    /// Takes a document; what comes of it is appended to `out`.
+    /// Processes a document and appends its output to `out`.
     ///
     /// # Errors
     /// An expression that fails, or a bound of memory (292).
@@ -40,16 +40,16 @@ pub trait Operator: Send {
     /// Continues after `More`.
     ///
     /// # Errors
-    /// As `push`.
+    /// The errors of `push`.
     fn resume(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let _ = out;
         Ok(Flow::Continue)
     }
 
-    /// Ends the input: appends the results that were held back to `out`, and answers `More` or `Done`.
+    /// Ends the input: appends held results to `out`, and returns `More` or `Done`.
     ///
     /// # Errors
-    /// As `push`.
+    /// The errors of `push`.
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let _ = out;
         Ok(Flow::Done)
@@ -58,10 +58,10 @@ pub trait Operator: Send {
 
 /// A chain answers `More` when it has appended this many bytes, so that a reader can return a batch.
 const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
-/// It also answers `More` after so many steps of its links, so that a reader can let others have the thread.
+/// The number of steps after which a chain returns `More`, so that its reader can yield the thread.
 const STEPS_MAX: usize = 1000;
 
-/// Operators one behind the other; itself an operator.
+/// A chain of operators, which is itself an operator.
 pub struct Chain<'p> {
     interrupt: Interrupt,
     links: Vec<Link<'p>>,
@@ -78,11 +78,11 @@ struct Link<'p> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LinkState {
     Ready,
-    /// It answered `More` to an input.
+    /// The link returned `More` for an input.
     HasMore,
-    /// It answered `More` to the end of its input.
+    /// The link returned `More` for the end of its input.
     HasMoreAtEnd,
-    /// It wants no input.
+    /// The link needs no more input.
     Done,
 }
 
@@ -93,7 +93,7 @@ impl<'p> Chain<'p> {
         Chain { interrupt, links: operators.into_iter().map(link).collect(), finished: 0 }
     }
 
-    /// Runs the pending work, the last link first, so that little accumulates; stops when there is enough output.
+    /// Runs pending work, that of the last link first, so that few documents accumulate; stops when there is enough output.
     fn work(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let (mut made_bytes, mut steps) = (0, 0);
         while let Some(index) = self.links.iter().rposition(Link::has_work) {
@@ -128,7 +128,7 @@ impl<'p> Chain<'p> {
     /// Pushes every document, finishes, and returns all results.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// The errors of the operators.
     pub fn run(mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
         let mut out = Vec::new();
         for document in documents {

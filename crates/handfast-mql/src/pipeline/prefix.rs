@@ -1,4 +1,4 @@
-//! The beginning of a pipeline that a find can do.
+//! The first stages of a pipeline, which a find can replace.
 
 use super::Stage;
 use crate::{filter::Filter, sort::Sort};
@@ -6,17 +6,17 @@ use crate::{filter::Filter, sort::Sort};
 /// The leading `$match` stages, `$sort`, `$skip` and `$limit` of a pipeline, as far as they stand in an order that one
 /// find means: filter, then sort, then skip, then limit.
 ///
-/// A runner asks its store for them and goes on with the stages from [`Prefix::stages`]; or takes over only the filters
-/// and goes on from [`Prefix::filter_stages`].
+/// A caller lets its store run them and continues with the stages from [`Prefix::stages`]; or it uses only the filters, and continues
+/// from [`Prefix::filter_stages`].
 #[derive(Debug)]
 pub struct Prefix<'p> {
-    /// All of them have to match.
+    /// The filters, all of which have to match.
     pub filters: Vec<&'p Filter>,
     /// The order.
     pub sort: Option<&'p Sort>,
     /// The number of documents to leave out.
     pub skip: u64,
-    /// The most documents, after those left out.
+    /// The largest number of documents after the skipped ones.
     pub limit: Option<u64>,
     /// The number of stages in the prefix.
     pub stages: usize,

@@ -28,7 +28,7 @@ impl Redact {
     /// Returns the part of a document that `$redact` keeps, if any.
     ///
     /// # Errors
-    /// 17053 if the expression gives anything but a decision.
+    /// 17053 if the value of the expression is not a decision.
     pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<Option<RawDocumentBuf>> {
         self.level(document, document, context)
     }

@@ -45,7 +45,7 @@ impl Operator for Sampling<'_> {
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        // Fisher and Yates: the reservoir still leans towards the order of the input.
+        // A shuffle (Fisher and Yates), because the order of the reservoir depends on that of the input.
         for last in (1..self.reservoir.len()).rev() {
             let other = self.context.random.next_below(last as u64 + 1) as usize;
             self.reservoir.swap(last, other);

@@ -1,4 +1,4 @@
-//! The stages of a few lines: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
+//! Short stages: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
 //! `$redact`; and the operator of each stage.
 
 use bson::{RawBsonRef, RawDocumentBuf};
@@ -43,7 +43,7 @@ impl Stage {
         }
     }
 
-    /// Tells whether the stage needs nothing but the documents that flow in. A `$facet` is pure if its pipelines are.
+    /// Tells whether the stage needs only its input documents. A `$facet` is pure if its pipelines are.
     pub fn is_pure(&self) -> bool {
         match self {
             Stage::Lookup(_)
@@ -169,7 +169,7 @@ impl Operator for Counting<'_> {
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        // No document at all gives no document, not a count of 0.
+        // Without input there is no output, not a count of 0.
         if self.count > 0 {
             let mut document = RawDocumentBuf::new();
             let count = i32::try_from(self.count).map_or(RawBsonRef::Int64(self.count), RawBsonRef::Int32);

@@ -1,4 +1,4 @@
-//! `$sort`, which keeps only the documents that a `$limit` behind it passes.
+//! `$sort`, which keeps only as many documents as a later `$limit` needs.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub struct SortStage {
     sort: Sort,
-    /// The most documents that a `$limit` behind the sort passes.
+    /// The largest number of documents that a later `$limit` needs.
     limit: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ impl SortStage {
     /// Compiles `{<field>: 1 or -1, ..}`.
     ///
     /// # Errors
-    /// As [`Sort::compile`], and 15976 for no field at all.
+    /// The errors of [`Sort::compile`], and 15976 for no field at all.
     pub fn compile(document: &RawDocument) -> Result<SortStage> {
         if document.is_empty() {
             return Err(crate::Error::new(crate::Code(15_976), "$sort stage must have at least one sort key"));

@@ -120,7 +120,7 @@ impl Unwind {
     }
 }
 
-/// Returns the value at the path; arrays on the way are not entered.
+/// Returns the value at the path; arrays on the path are not entered.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<RawBsonRef<'a>>> {
     let mut current = Some(RawBsonRef::Document(document));
     for part in path {
@@ -134,7 +134,7 @@ fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<Raw
 
 struct Unwinding<'p> {
     stage: &'p Unwind,
-    /// The document being taken apart.
+    /// The document whose array is unwound.
     current: Option<UnwoundArray>,
 }
 
@@ -145,7 +145,7 @@ struct UnwoundArray {
     index: i64,
 }
 
-/// The bytes of one portion of output: a large array in a large document gives far more than both.
+/// The bytes of one portion of output, which is limited because a large array in a large document makes far more bytes than both.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Unwinding<'_> {

@@ -33,7 +33,7 @@ pub(super) fn apply(
     walk.fields(&projection.root, Some(document), &mut writer, PositionalState::Pending)?;
     writer.finish()?;
     if projection.syntax == Syntax::Stage && bytes.capacity() / 2 > bytes.len() {
-        // Later stages hold the document, and count its bytes: a small part must not keep the memory of the whole.
+        // Later stages hold the document and count its bytes, so a small result must not keep the memory of the whole document.
         bytes.shrink_to_fit();
     }
     let shown = RawDocumentBuf::from_bytes(bytes)?;
@@ -46,12 +46,12 @@ pub(super) fn apply(
 struct Walk<'a> {
     syntax: Syntax,
     kind: Kind,
-    /// The document that expressions see, at whatever depth they stand.
+    /// The whole document, which expressions at any depth see.
     root: &'a RawDocument,
     position: Option<usize>,
     context: &'a Context,
-    /// The bytes of all computed fields. A field is computed anew in each element of the arrays on its path: a few bytes
-    /// can ask for terabytes.
+    /// The bytes of all computed fields. A field is computed again in each element of the arrays on its path, so a
+    /// projection of a few bytes could make terabytes.
     computed_bytes: Cell<usize>,
 }
 
@@ -72,7 +72,7 @@ impl Walk<'_> {
         writer: &mut RawWriter<'_>,
         state: PositionalState,
     ) -> Result<()> {
-        // For each node of the tree, the first element of its name.
+        // The first element of the document for each node of the tree.
         let mut present: Vec<Option<Element<'_>>> = vec![None; if tree.adds_fields() { tree.len() } else { 0 }];
         let id_first =
             self.syntax == Syntax::Find && document.is_some_and(|document| std::ptr::eq(document, self.root));
@@ -117,7 +117,7 @@ impl Walk<'_> {
                         one_element(name, element, writer)?;
                     }
                 }
-                // Those that the document has are written where they stand.
+                // Fields that the document has are written at their positions.
                 Node::Fields(inner) if present.is_none() && inner.adds_fields() => {
                     let mut nested = writer.nested(ElementType::EmbeddedDocument, name);
                     self.fields(inner, None, &mut nested, state)?;
@@ -130,7 +130,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Writes a computed field, unless its expression gives no value.
+    /// Writes a computed field, unless its value is missing.
     ///
     /// # Errors
     /// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be; in a stage,
@@ -155,7 +155,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Refuses a document or array that a stage makes larger than an expression may.
+    /// Refuses a document or array that is larger than the value of an expression may be.
     fn check_bytes(&self, writer: &RawWriter<'_>) -> Result<()> {
         match self.syntax {
             Syntax::Find => Ok(()),
@@ -229,7 +229,7 @@ impl Walk<'_> {
             }
             nested.finish()
         } else if tree.adds_fields() {
-            // A scalar gives way to a document with the computed fields.
+            // A document with the computed fields replaces a scalar.
             let mut nested = writer.nested(ElementType::EmbeddedDocument, name);
             self.fields(tree, None, &mut nested, state)?;
             nested.finish()

@@ -21,9 +21,9 @@ struct Compiler<'o> {
     syntax: Syntax,
     options: &'o CompileOptions,
     root: FieldTree,
-    /// The kind that the fields so far ask for.
+    /// The kind of projection, by the fields so far.
     kind: Option<Kind>,
-    /// Whether `_id` itself is shown, if the projection says so: that goes with both kinds.
+    /// Whether `_id` itself is shown, if the projection has it, which both kinds allow.
     id: Option<bool>,
     has_element_match: bool,
 }
@@ -46,7 +46,7 @@ impl Compiler<'_> {
             (Kind::Inclusion, Some(true)) => self.root.insert("_id", Node::Include)?,
             (Kind::Inclusion, None) if !self.root.contains("_id") => self.root.insert("_id", Node::Include)?,
             (Kind::Exclusion, Some(false)) => self.root.insert("_id", Node::Exclude)?,
-            // The kind treats `_id` so anyway.
+            // This is the default of the kind.
             _ => {}
         }
         Ok(Projection { syntax: self.syntax, kind, root: self.root })
@@ -65,7 +65,7 @@ impl Compiler<'_> {
             let (name, value) = field?;
             let path = path::join(parent, name.as_str());
             if self.syntax == Syntax::Stage {
-                // The name for its parts, and the path for its depth: the tree has a level for each part, and its functions recurse.
+                // Both are checked: the parts of the name, and the depth of the path, as functions recurse for each part.
                 path::check(name.as_str())?;
                 path::check(&path)?;
             }
@@ -189,7 +189,7 @@ impl Compiler<'_> {
         self.root.insert(path, Node::Compute(expression))
     }
 
-    /// Gives MongoDB's code for an unknown operator that is the projection of a field, and not inside an expression.
+    /// Returns the error with MongoDB's code for an unknown operator that is the projection of a field, not inside an expression.
     fn unknown_expression(&self, operator: &str, error: Error) -> Error {
         if error.message() == format!("Unrecognized expression '{operator}'") {
             return self.error(31325, format!("Unknown expression {operator}"));

@@ -1,4 +1,4 @@
-//! Projections: which fields of a document an answer of `find` shows, and the stages `$project`, `$addFields` (`$set`)
+//! Projections: the fields of a document that `find` returns, and the stages `$project`, `$addFields` (`$set`)
 //! and `$unset` of pipelines.
 //!
 //! A projection is compiled to a tree of field names (`compile`, `stage`); applying it walks the document along the tree
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The order of fields: those of the document in the document's order, then what is computed (and `$elemMatch`) in the
-//! projection's order. Arrays on a path are transparent: the tree applies to each of their documents. A scalar where a
-//! computed path needs a document gives way to one.
+//! projection's order. Arrays on a path are transparent: the tree applies to each of their documents. A scalar at a
+//! place where a computed path needs a document is replaced by one.
 //!
 //! `find` and `$project` share the tree, but not all of its rules; [`Syntax`] marks each place where they differ. Source:
 //! MongoDB's documentation, "Projection Restrictions" and "Consistency with $project" (4.4).
@@ -51,11 +51,11 @@ enum Syntax {
 /// The treatment of fields that the projection does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// They are left out, except `_id`.
+    /// Other fields are left out, except `_id`.
     Inclusion,
-    /// They are shown.
+    /// Other fields are shown.
     Exclusion,
-    /// They are shown, and computed fields take the places of those that exist: `$addFields`.
+    /// Other fields are shown, and computed fields replace existing ones: `$addFields`.
     Addition,
 }
 
@@ -64,7 +64,7 @@ impl Projection {
     ///
     /// # Errors
     /// MongoDB's codes: 31253 and 31254 for inclusions among exclusions and the other way round, 31249 and 31250 for
-    /// paths that lead to each other, those of `$slice`, `$elemMatch` and `$`; those of paths and of expressions.
+    /// paths that lead to each other, those of `$slice`, `$elemMatch` and `$`; the errors of paths and of expressions.
     pub fn compile(projection: &RawDocument, options: &CompileOptions) -> Result<Self> {
         compile::compile(projection, Syntax::Find, options)
     }
@@ -72,7 +72,7 @@ impl Projection {
     /// Compiles the argument of `$project`.
     ///
     /// # Errors
-    /// As [`Projection::compile`], and 51272 if there are no fields.
+    /// The errors of [`Projection::compile`], and 51272 if there are no fields.
     pub fn compile_project(document: &RawDocument, options: &CompileOptions) -> Result<Self> {
         stage::project(document, options)
     }
@@ -80,7 +80,7 @@ impl Projection {
     /// Compiles the argument of `$addFields` or `$set`.
     ///
     /// # Errors
-    /// 40177 if there are no fields, 31249 and 31250 for paths that lead to each other; those of paths and of expressions.
+    /// 40177 if there are no fields, 31249 and 31250 for paths that lead to each other; the errors of paths and of expressions.
     pub fn compile_add_fields(stage: &str, document: &RawDocument, options: &CompileOptions) -> Result<Self> {
         stage::add_fields(stage, document, options)
     }
@@ -88,12 +88,12 @@ impl Projection {
     /// Compiles the argument of `$unset`: one path or several.
     ///
     /// # Errors
-    /// 31002, 31119 and 31120 for anything but strings, 31249 and 31250 for paths that lead to each other; those of paths.
+    /// 31002, 31119 and 31120 for anything but strings, 31249 and 31250 for paths that lead to each other; the errors of paths.
     pub fn compile_unset(argument: RawBsonRef<'_>) -> Result<Self> {
         stage::unset(argument)
     }
 
-    /// Tells whether the projection shows documents as they are.
+    /// Tells whether the projection shows whole documents.
     pub fn is_empty(&self) -> bool {
         self.kind == Kind::Exclusion && self.root.is_empty()
     }
@@ -103,10 +103,10 @@ impl Projection {
         self.root.has_positional()
     }
 
-    /// Projects a document. `position` is where the filter matched: the element that `$` stands for.
+    /// Projects a document. `position` is that of the array element that the filter matched, which `$` stands for.
     ///
     /// # Errors
-    /// 51246 if there is a `$` and an array, but the filter went through none; those of expressions. A result that is too
+    /// 51246 if there is a `$` and an array, but the filter went through none; the errors of expressions. A result that is too
     /// large is `BSONObjectTooLarge` (10334) in a `find` and `ExceededMemoryLimit` (146) in a stage.
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<RawDocumentBuf> {
         if self.is_empty() {

@@ -33,7 +33,7 @@ pub(super) fn add_fields(stage: &str, document: &RawDocument, options: &CompileO
 fn insert_computed(root: &mut FieldTree, parent: &str, document: &RawDocument, options: &CompileOptions) -> Result<()> {
     for field in value::fields(document) {
         let (name, value) = field?;
-        // The name for its parts, and the path for its depth: the tree has a level for each part, and its functions recurse.
+        // Both are checked: the parts of the name, and the depth of the path, as functions recurse for each part.
         path::check(name.as_str())?;
         let path = path::join(parent, name.as_str());
         path::check(&path)?;

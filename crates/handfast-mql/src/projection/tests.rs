@@ -21,7 +21,7 @@ fn run(projection: &Document, position: Option<usize>, document: &Document) -> R
 #[track_caller]
 fn check(document: Document, projection: Document, expected: Document) {
     let shown = run(&projection, None, &document).unwrap_or_else(|error| panic!("{projection}: {error:?}"));
-    // `Document` compares as a map: the text tells the order, too.
+    // `Document` compares as a map, so the text checks the order as well.
     assert_eq!(shown.to_string(), expected.to_string(), "{document} {projection}");
 }
 
@@ -38,7 +38,7 @@ fn fails(projection: Document, code: i32, message: &str) {
 }
 
 #[test]
-fn inclusion() {
+fn included_fields_are_shown() {
     let document = || doc! { "_id": 1, "a": 1, "b": { "c": 2, "d": 3 }, "e": [{ "c": 1, "f": 2 }, 5, { "g": 1 }, [{ "c": 9 }, 7]] };
     check(document(), doc! { "a": 1 }, doc! { "_id": 1, "a": 1 });
     check(document(), doc! { "b": true, "a": 5.5 }, doc! { "_id": 1, "a": 1, "b": { "c": 2, "d": 3 } });
@@ -55,7 +55,7 @@ fn inclusion() {
 }
 
 #[test]
-fn exclusion() {
+fn excluded_fields_are_hidden() {
     let document = || doc! { "_id": 1, "a": 1, "b": { "c": 2, "d": 3 }, "e": [{ "c": 1, "f": 2 }, 5, [{ "c": 9 }, 7]] };
     check(
         document(),
@@ -71,7 +71,7 @@ fn exclusion() {
 }
 
 #[test]
-fn slice() {
+fn slice_shows_a_part_of_an_array() {
     let document = || doc! { "_id": 1, "a": [1, 2, 3, 4], "b": 5 };
     for (argument, expected) in [
         (Bson::Int32(2), vec![1, 2]),
@@ -103,12 +103,12 @@ fn slice() {
 }
 
 #[test]
-fn element_match() {
+fn elem_match_shows_the_first_matching_element() {
     let document = || doc! { "_id": 1, "s": [{ "k": 1, "v": 1 }, { "k": 2, "v": 2 }, { "k": 2, "v": 3 }], "b": 5 };
     check(document(), doc! { "s": { "$elemMatch": { "k": 2 } } }, doc! { "_id": 1, "s": [{ "k": 2, "v": 2 }] });
     check(document(), doc! { "s": { "$elemMatch": { "k": 9 } } }, doc! { "_id": 1 });
     check(document(), doc! { "b": { "$elemMatch": { "k": 9 } } }, doc! { "_id": 1 });
-    // After the fields of the document.
+    // Computed fields follow those of the document.
     check(
         document(),
         doc! { "s": { "$elemMatch": { "k": 1 } }, "b": 1 },
@@ -123,7 +123,7 @@ fn element_match() {
 }
 
 #[test]
-fn positional() {
+fn the_positional_operator_shows_the_matched_element() {
     let document = || doc! { "_id": 1, "a": [1, 2, 3], "b": { "c": [{ "x": 1 }, { "x": 2 }] }, "d": 5 };
     check_at(1, document(), doc! { "a.$": 1 }, doc! { "_id": 1, "a": [2] });
     check_at(0, document(), doc! { "a.$": 1, "d": 1 }, doc! { "_id": 1, "a": [1], "d": 5 });
@@ -142,7 +142,7 @@ fn positional() {
 }
 
 #[test]
-fn errors() {
+fn invalid_projections_are_refused() {
     fails(doc! { "a": 0, "b": 1 }, 31253, "Cannot do inclusion on field b in exclusion projection");
     fails(doc! { "a": 1, "b.c": 0 }, 31254, "Cannot do exclusion on field b.c in inclusion projection");
     fails(doc! { "a": 1, "b": { "c": 0 } }, 31254, "Cannot do exclusion on field b.c in inclusion projection");
@@ -176,7 +176,7 @@ fn errors() {
 }
 
 #[test]
-fn errors_of_array_operators() {
+fn invalid_array_operators_are_refused() {
     let slice = |argument: Bson, why: &str| {
         let projection = doc! { "a": { "$slice": argument } };
         let error = run(&projection, None, &doc! {}).expect_err("must fail");
@@ -192,7 +192,7 @@ fn errors_of_array_operators() {
 }
 
 #[test]
-fn errors_of_positional() {
+fn invalid_positional_projections_are_refused() {
     fails(doc! { "a.$": 0 }, 31395, "positional projection cannot be used with exclusion");
     fails(doc! { "a.$": 1, "b.$": 1 }, 31276, "Cannot specify more than one positional projection per query.");
     fails(
@@ -224,7 +224,7 @@ fn errors_of_positional() {
 }
 
 #[test]
-fn slices() {
+fn slice_counts_from_both_ends() {
     use tree::Slice;
     assert_eq!(Slice::count(i64::MIN).range(3), 0..3);
     assert_eq!(Slice { skip: i64::MAX, limit: usize::MAX }.range(3), 3..3);

@@ -19,7 +19,7 @@ pub(super) enum Node {
     Compute(Expression),
 }
 
-/// Fields in the order of the projection.
+/// The fields in the order of the projection.
 #[derive(Debug, Default)]
 pub(super) struct FieldTree {
     fields: Vec<(String, Node)>,
@@ -52,7 +52,7 @@ impl Slice {
 }
 
 impl Node {
-    /// Tells whether the node writes values that do not stand in the field. Such fields follow those of the document,
+    /// Tells whether the node writes values that are not in the field. Such fields follow those of the document,
     /// and appear even if the document lacks them.
     pub(super) fn adds_fields(&self) -> bool {
         match self {

@@ -4,7 +4,7 @@ use super::*;
 use crate::element::{elements, find, tests::every_type};
 
 #[test]
-fn copied_elements_are_the_document_again() {
+fn copied_elements_give_the_same_document() {
     let document = every_type();
     let mut bytes = Vec::new();
     let mut writer = RawWriter::new(&mut bytes);
@@ -17,7 +17,7 @@ fn copied_elements_are_the_document_again() {
 }
 
 #[test]
-fn appended_values_are_what_the_library_writes() {
+fn appended_values_have_the_bytes_of_the_library() {
     let document = every_type();
     let mut bytes = Vec::new();
     let mut writer = RawWriter::new(&mut bytes);
@@ -46,7 +46,7 @@ fn nested_documents_get_their_lengths() {
 }
 
 #[test]
-fn index_names() {
+fn index_names_are_decimal_numbers() {
     let mut name = IndexName::new();
     for index in [0, 9, 10, 1_499_999, usize::MAX] {
         assert_eq!(name.text(index), index.to_string());

@@ -65,7 +65,7 @@ impl Sort {
     /// Compiles `{a: 1, "b.c": -1}`. An empty document sorts nothing: all keys are equal.
     ///
     /// # Errors
-    /// Those of MongoDB for a direction that is not 1 or -1 (15975), for one that is no number (15974), for more than
+    /// MongoDB's codes for a direction that is not 1 or -1 (15975), for one that is no number (15974), for more than
     /// [`SORT_FIELDS_MAX`] fields (13103), for paths that are none; `BadValue` for `$meta`, which Handfast does not have.
     pub fn compile(sort: &RawDocument) -> Result<Self> {
         let mut fields = Vec::new();

@@ -8,9 +8,9 @@ use crate::{Code, Error, Result};
 /// The bytes of a row besides its key and its value: the row itself, and the overhead of two allocations.
 const ROW_BYTES: usize = 96;
 
-/// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order of their arrival.
+/// A stable sort of values by keys ([`Sort::key`](super::Sort::key)).
 ///
-/// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs little memory.
+/// With a limit it holds only so many values, so a `find` with `sort` and `limit` over a large collection needs little memory.
 #[derive(Debug)]
 pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.
@@ -31,22 +31,22 @@ struct Row<T> {
 
 impl<T> Sorter<T> {
     /// Creates a sorter that keeps the first `limit` values, or all, in at most
-    /// [`Context::stage_bytes_max`](crate::Context::stage_bytes_max).
+    /// [`QueryMemory::stage_bytes_max`](crate::context::QueryMemory::stage_bytes_max).
     pub fn new(limit: Option<usize>, context: &Context) -> Self {
-        let (held, bytes_max) = (MemoryReservation::new(context), context.stage_bytes_max);
+        let (held, bytes_max) = (MemoryReservation::new(context), context.memory.stage_bytes_max);
         Sorter { rows: BinaryHeap::new(), limit, held, bytes_max, arrived: 0 }
     }
 
-    /// Tells whether a value with this key would be among those kept. Saves the caller from copying one that would not.
+    /// Tells whether a value with this key would be kept, so that the caller need not copy one that would not.
     pub fn wants(&self, key: &[u8]) -> bool {
         match self.limit {
-            // A later arrival does not push out one with the same key.
+            // A later value does not replace one with the same key.
             Some(limit) if self.rows.len() >= limit => self.rows.peek().is_some_and(|last| key < last.key.as_slice()),
             _ => true,
         }
     }
 
-    /// Takes a value of `bytes` bytes.
+    /// Adds a value of `bytes` bytes.
     ///
     /// # Errors
     /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292), also if the stages of all queries hold too much together.
@@ -80,7 +80,7 @@ impl<T> Sorter<T> {
         self.rows.len()
     }
 
-    /// Tells whether it holds none.
+    /// Tells whether the sorter holds no value.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Context;
-use crate::context::StageTotal;
+use crate::context::{QueryMemory, StageTotal};
 
 fn context() -> Context {
     Context::new(bson::DateTime::from_millis(0), bson::Timestamp { time: 0, increment: 0 }, 0)
@@ -33,7 +33,7 @@ fn fails(sort: Document, code: i32, message: &str) {
 }
 
 #[test]
-fn one_field() {
+fn documents_are_sorted_by_one_field() {
     check(
         doc! { "a": 1 },
         vec![
@@ -52,7 +52,7 @@ fn one_field() {
 }
 
 #[test]
-fn descending() {
+fn documents_are_sorted_in_descending_order() {
     check(
         doc! { "a": -1 },
         vec![
@@ -66,7 +66,7 @@ fn descending() {
 }
 
 #[test]
-fn several_fields() {
+fn documents_are_sorted_by_several_fields() {
     check(
         doc! { "a": 1, "b": -1 },
         vec![
@@ -89,7 +89,7 @@ fn several_fields() {
 }
 
 #[test]
-fn dotted_paths() {
+fn documents_are_sorted_by_dotted_paths() {
     check(
         doc! { "a.b": 1 },
         vec![
@@ -110,7 +110,7 @@ fn dotted_paths() {
 }
 
 #[test]
-fn errors() {
+fn invalid_sorts_are_refused() {
     fails(doc! { "a": 2 }, 15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)");
     fails(doc! { "a": 1.5 }, 15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)");
     fails(doc! { "a": "x" }, 15974, "Illegal key in $sort specification: a: \"x\"");
@@ -147,9 +147,9 @@ fn the_sorter_is_stable_and_keeps_the_first() {
 }
 
 #[test]
-fn all_sorters_share_a_bound_until_their_values_are_returned() {
+fn all_sorters_share_a_memory_limit_until_their_values_are_returned() {
     let total = StageTotal::new(10_000);
-    let context = context().with_stage_total(total.clone());
+    let context = context().with_memory(QueryMemory { total: total.clone(), ..QueryMemory::default() });
     let filled = || {
         let mut sorter = Sorter::new(None, &context);
         (0..4).try_for_each(|key| sorter.push(vec![key], key, 900)).map(|()| sorter)
@@ -158,7 +158,7 @@ fn all_sorters_share_a_bound_until_their_values_are_returned() {
     let error = filled().map(drop).unwrap_err();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
     assert!(error.message().contains("10000 bytes") && error.message().contains("stage-bytes-total"), "{error}");
-    // One that failed gives back what it had.
+    // The sorter that failed has released its memory.
     let both = total.held();
     assert!((7_200..9_000).contains(&both), "{both}");
     let mut shown = first.into_sorted();
@@ -174,22 +174,23 @@ fn all_sorters_share_a_bound_until_their_values_are_returned() {
 }
 
 #[test]
-fn the_sorter_has_a_bound() {
-    let mut sorter = Sorter::new(None, &context().with_stage_bytes(10_000));
+fn a_sorter_that_would_hold_too_much_is_refused() {
+    let context = context().with_memory(QueryMemory { stage_bytes_max: 10_000, ..QueryMemory::default() });
+    let mut sorter = Sorter::new(None, &context);
     let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
     let advice = "sorts are done in memory alone, also with allowDiskUse; add a limit or an index in this order, or raise \
                   the setting sort-bytes";
     assert_eq!(error.message(), format!("Sort exceeded memory limit of 10000 bytes: {advice}"));
-    // The first few of many fit.
-    let mut sorter = Sorter::new(Some(3), &context().with_stage_bytes(10_000));
+    // With a limit the values fit.
+    let mut sorter = Sorter::new(Some(3), &context);
     for key in 0..=255 {
         sorter.push(vec![255 - key], key, 1_000).unwrap();
     }
     assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), [255, 254, 253]);
-    let mut none = Sorter::new(Some(0), &context());
-    none.push(vec![1], 1, 1).unwrap();
-    assert!(none.is_empty());
+    let mut empty = Sorter::new(Some(0), &context);
+    empty.push(vec![1], 1, 1).unwrap();
+    assert!(empty.is_empty());
 }
 
 fn value() -> impl Strategy<Value = Bson> {
@@ -230,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn several_fields_decide_one_after_the_other(
+    fn later_fields_decide_among_equal_earlier_ones(
         documents in proptest::collection::vec((value(), value()), 2),
         directions in (any::<bool>(), any::<bool>()),
     ) {
@@ -254,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn the_sorter_sorts(keys in proptest::collection::vec(0..6_u8, 0..40), limit in proptest::option::of(0..10_usize)) {
+    fn the_sorter_agrees_with_a_stable_sort(keys in proptest::collection::vec(0..6_u8, 0..40), limit in proptest::option::of(0..10_usize)) {
         let mut sorter = Sorter::new(limit, &context());
         for (arrival, key) in keys.iter().enumerate() {
             sorter.push(vec![*key], (*key, arrival), 1).unwrap();
@@ -265,9 +266,8 @@ proptest! {
         prop_assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), expected);
     }
 
-    /// Paths through anything: a key or an error, never a panic.
-    #[test]
-    fn any_document_has_a_key(a in value(), b in value(), path in "[ab01](\\.[ab01]){0,3}") {
+        #[test]
+    fn no_document_and_no_path_panics(a in value(), b in value(), path in "[ab01](\\.[ab01]){0,3}") {
         let sort = Sort::compile(&raw(&doc! { path: 1, "a": -1 })).unwrap();
         let _ = sort.key(&raw(&doc! { "a": a, "b": b }));
     }

@@ -31,7 +31,7 @@ enum Cursor<'d, 'p> {
     Each(&'d RawArray, &'p [Component]),
 }
 
-/// Shows each tuple.
+/// Calls a function with each tuple.
 ///
 /// # Errors
 /// `BadValue` (2) if two paths go through different arrays.
@@ -82,7 +82,7 @@ impl<'d, 'p> Cursor<'d, 'p> {
         match (self, element) {
             (Cursor::Each(_, []), value) => Cursor::Done(SortValue::Value(value)),
             (Cursor::Each(_, rest), RawBsonRef::Document(document)) => Cursor::In(document, rest),
-            // Only an index leads through an array in an array.
+            // Only a numeric name enters an array in an array.
             (Cursor::Each(_, rest), RawBsonRef::Array(array)) => Cursor::At(array, rest),
             (Cursor::Each(..), _) => Cursor::Done(SortValue::Missing),
             (other, _) => other,

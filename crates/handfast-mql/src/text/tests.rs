@@ -8,7 +8,7 @@ fn check(document: bson::Document, expected: &str) {
 }
 
 #[test]
-fn shapes() {
+fn values_are_formatted_as_in_mongodbs_messages() {
     check(doc! {}, "{}");
     check(doc! { "a": 1, "b": 2_i64, "c": 1.0, "d": 1.5 }, "{ a: 1, b: 2, c: 1.0, d: 1.5 }");
     check(doc! { "a": { "b": "x" }, "c": [1, []] }, "{ a: { b: \"x\" }, c: [ 1, [] ] }");
@@ -33,7 +33,7 @@ fn long_texts_are_cut() {
 }
 
 #[test]
-fn a_field_is_name_and_value() {
+fn a_field_is_formatted_with_name_and_value() {
     assert_eq!(field("_id", RawBsonRef::Int32(1)), "_id: 1");
     assert_eq!(value(RawBsonRef::String("x")), "\"x\"");
 }

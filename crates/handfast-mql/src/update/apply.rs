@@ -15,7 +15,7 @@ use super::plan::{self, Children, Key, Node};
 use super::tree::{Container, Value};
 #[derive(Clone, Copy)]
 pub(super) struct ApplyContext<'c> {
-    /// The position where the filter matched: the element that `$` stands for.
+    /// The position of the array element that the filter matched, which `$` stands for.
     pub(super) position: MatchPosition,
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
@@ -62,7 +62,7 @@ struct Step<'a> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Takes the values of all `$rename`s out of the document, before anything else happens to it. That is the same as
+    /// Removes the values of all `$rename`s from the document before any other change. That is the same as
     /// doing it later: no other operator may change those paths.
     fn take_renamed(&mut self, root: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
@@ -160,7 +160,7 @@ impl<'a> Walk<'a, '_> {
                 None => false,
             };
             match now {
-                // Equal, but perhaps of another numeric type: the stored form stays.
+                // The value is equal, perhaps of another numeric type: the stored form stays.
                 Some(at) if same => root.restore(at, old),
                 _ => return Err(immutable_id(&self.first_path(node))),
             }

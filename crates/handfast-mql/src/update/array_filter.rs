@@ -14,7 +14,7 @@ pub(super) struct ArrayFilter {
     filter: Filter,
 }
 
-/// All conditions of an update, with a mark for those that its paths have used so far.
+/// The conditions of an update; those that its paths use are marked.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
     filters: Vec<ArrayFilter>,

@@ -17,13 +17,13 @@ pub(super) struct Operators {
     pub(super) filters: Vec<ArrayFilter>,
     /// The depth that the operators' values can reach in a document.
     pub(super) nesting: usize,
-    /// The names of the operators, for what is to be known about the update as a whole.
+    /// The names of the operators, for properties of the whole update.
     pub(super) names: Vec<String>,
 }
 
 impl Operators {
     /// # Errors
-    /// `FailedToParse` (9) for an unknown operator or one whose operand is no document; those of paths, operands,
+    /// `FailedToParse` (9) for an unknown operator or one whose operand is no document; the errors of paths, operands,
     /// array filters and conflicts.
     pub(super) fn compile(update: &RawDocument, mut filters: ArrayFilters, options: &CompileOptions) -> Result<Self> {
         let mut operators = Operators::default();

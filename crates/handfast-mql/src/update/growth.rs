@@ -1,9 +1,9 @@
 //! The limit on what an update may add to a document, which is checked before anything is written.
 //!
-//! A few bytes of update can ask for terabytes: `{$set: {"a.$[].1500000": 1}}` pads every array in `a`, and `{$set:
+//! An update of a few bytes could make terabytes: `{$set: {"a.$[].1500000": 1}}` pads every array in `a`, and `{$set:
 //! {"a.$[]": <15 MB>}}` copies its operand into every element. What an update adds to the tree is therefore counted
-//! while it is added, and what it writes is counted while it is written. Both counts are at most the bytes of the result,
-//! so that nothing is refused whose result would have been accepted.
+//! while it is added, and what it writes is counted while it is written. Neither count exceeds the bytes of the result, so no
+//! update is refused whose result would be accepted.
 
 use crate::depth::DOCUMENT_BYTES_MAX;
 use crate::element::Element;
@@ -42,7 +42,7 @@ impl GrowthLimit {
     /// Checks the bytes that are written so far.
     ///
     /// # Errors
-    /// As [`check_size`].
+    /// The errors of [`check_size`].
     pub(super) fn check_written(&self, written: usize) -> Result<()> {
         check_size(written, self.inserting)
     }

@@ -1,4 +1,4 @@
-//! Tells which updates may be sent twice.
+//! Decides which updates may be sent twice.
 
 use super::operator::Action;
 use super::path::Component;
@@ -6,7 +6,7 @@ use super::{Kind, Update};
 
 impl Update {
     /// Tells whether applying the update twice in a row leaves the same document as applying it once, so that a caller
-    /// who does not know whether the first try was applied may try again.
+    /// that does not know whether the first attempt was applied may try again.
     ///
     /// | operator | | why |
     /// | --- | --- | --- |
@@ -22,7 +22,7 @@ impl Update {
     /// | any, with `$` | no | the filter may match another element after the first time |
     /// | several, with `$[name]` | no | one may change what the filter of another selects |
     ///
-    /// That other writers come between the two tries is another question, which the filter must answer (a version, a state).
+    /// Other writers may change the document between the two attempts: the filter must exclude that (by a version or a state).
     pub fn is_idempotent(&self) -> bool {
         let operators = match &self.kind {
             Kind::Replacement(_) => return true,

@@ -2,16 +2,16 @@
 //!
 //! An update is compiled once ([`Update::compile`]) and applied to any number of documents. By operators, it is a tree of
 //! paths with an operator at each leaf (`plan`); applying it opens the document along those paths only (`tree`), lets
-//! the operators change the values there (`apply`, `operator`), and puts the document together again from the byte ranges
-//! that no operator touched.
+//! the operators change the values there (`apply`, `operator`), and writes the document, in which unchanged byte ranges are
+//! copied.
 //!
 //! ```text
 //! {$inc: {n: 1}}  --compile-->  Fields { n: Leaf(0) }, [$inc 1]
 //! {_id: 7, big: {..}, n: 1}  --apply-->  [ _id: 7 | big: {..} ] copied, n: 2 written
 //! ```
 //!
-//! A document is `modified` if its bytes differ from those before. An `$inc` by 0, a `$set` of the present value, a `$push`
-//! whose `$slice` cuts it off again modify nothing.
+//! A document is `modified` if its bytes have changed. An `$inc` by 0, a `$set` of the present value and a `$push` whose `$slice`
+//! removes the new elements modify nothing.
 //!
 //! Source: MongoDB's documentation of the update operators; the texts and codes of errors are those that its drivers'
 //! tests and users compare.
@@ -79,7 +79,7 @@ enum Kind {
 pub struct Applied {
     /// The document after the update.
     pub document: RawDocumentBuf,
-    /// Whether its bytes differ from those before.
+    /// Whether the bytes of the document have changed.
     pub modified: bool,
 }
 
@@ -108,15 +108,15 @@ impl Update {
         Ok(Update { kind })
     }
 
-    /// Tells whether it is a whole document: such an update cannot be applied to many.
+    /// Tells whether the update is a replacement, which cannot be applied to many documents.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// Applies the update to a document. `position` is where the filter matched: the element that `$` stands for.
+    /// Applies the update to a document. `position` is that of the array element that the filter matched, which `$` stands for.
     ///
     /// # Errors
-    /// Those of the operators, for a document that they cannot be applied to; `ImmutableField` (66) for a change of
+    /// The errors of operators that cannot be applied to the document; `ImmutableField` (66) for a change of
     /// `_id`; 17419 if the result is too large. The document is then what it was.
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
         let changed = match &self.kind {

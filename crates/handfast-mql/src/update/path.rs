@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::{Code, Error, Result};
 
-/// Components of a path at most: as deep as documents go, so that whatever walks a path may recurse.
+/// The largest number of components of a path: the nesting limit of documents, so that functions may recurse along a path.
 pub(super) const COMPONENTS_MAX: usize = crate::depth::NESTING_MAX + 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Component {
@@ -74,7 +74,7 @@ impl UpdatePath {
         self.text.split('.').take(count).collect::<Vec<_>>().join(".")
     }
 
-    /// Tells whether one of the paths leads to the other.
+    /// Tells whether one of the paths is a prefix of the other.
     pub(super) fn overlaps(&self, other: &UpdatePath) -> bool {
         self.components.iter().zip(&other.components).all(|(a, b)| a == b)
     }

@@ -9,7 +9,7 @@ use crate::{Code, CompileOptions, Context, Error, Result};
 
 use super::replacement::replace;
 
-/// The stages that give one document for one.
+/// The stages, which return one document for each.
 const ALLOWED: [&str; 6] = ["$set", "$addFields", "$unset", "$project", "$replaceRoot", "$replaceWith"];
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct PipelineUpdate(Pipeline);
 
 impl PipelineUpdate {
     /// # Errors
-    /// `InvalidOptions` (72) for a stage that an update may not have; those of stages and expressions.
+    /// `InvalidOptions` (72) for a stage that an update may not have; the errors of stages and expressions.
     pub(super) fn compile(stages: &[RawDocumentBuf], options: &CompileOptions) -> Result<Self> {
         for stage in stages {
             if let Some(stage) = elements(stage).next().transpose()?
@@ -34,7 +34,7 @@ impl PipelineUpdate {
     /// Returns the new document. `_id` stays if the pipeline drops it.
     ///
     /// # Errors
-    /// `ImmutableField` (66) if the pipeline changes `_id`; those of the expressions.
+    /// `ImmutableField` (66) if the pipeline changes `_id`; the errors of the expressions.
     pub(super) fn apply(&self, document: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
         let made = self.0.run([document.to_owned()], context)?;
         let [made] = made.as_slice() else {

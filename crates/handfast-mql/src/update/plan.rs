@@ -118,7 +118,7 @@ fn merge_children(mut into: Children, from: &Children, at: &str) -> Result<Child
     Ok(into)
 }
 
-/// Returns the fields with `$` replaced by the index it stands for.
+/// Returns the fields with `$` replaced by its index.
 pub(super) fn resolve_positional(children: &Children, index: usize, at: &str) -> Result<Children> {
     let mut resolved = children.clone();
     if let Some(positional) = resolved.remove(&Key::Positional) {

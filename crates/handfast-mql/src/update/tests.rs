@@ -18,7 +18,7 @@ struct Case {
     filters: Vec<RawDocumentBuf>,
 }
 
-/// With nothing but the update.
+/// A case without a position, array filters and variables.
 const PLAIN: Case = Case { position: MatchPosition { array_index: None }, filters: Vec::new() };
 
 fn at(position: usize) -> Case {

@@ -6,10 +6,10 @@
 //! Container [ Kept(_id), Changed(a, Open(Container [ Changed(b, Owned(2)), Kept(c) ])), Kept(d) ]
 //! ```
 //!
-//! A kept value is a byte range of the old document. It is copied as it stands; nothing below it is read.
+//! A kept value is a byte range of the old document, which is copied without being parsed.
 //!
-//! The first searches for fields compare name by name. After many in one document, its names are indexed; so that positions stay
-//! valid, a field that is taken out leaves a gap.
+//! The first searches for fields compare one name after the other. After many searches in a document, its names are indexed. A removed
+//! field leaves a gap, so that positions stay valid.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(super) struct Container<'a> {
 }
 #[derive(Debug)]
 enum Slot<'a> {
-    /// An element that exists: in the old document, or (in arrays only) among those that the update put in.
+    /// An existing element: of the old document, or (in arrays only) one that the update inserted.
     Kept(Element<'a>),
     /// A value that is new, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
@@ -140,10 +140,10 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Shows the value there, also if it is opened.
+    /// Calls a function with the value at an index, including one that is opened.
     ///
     /// # Errors
-    /// As [`Container::write`].
+    /// The errors of [`Container::write`].
     pub(super) fn with_value<T>(
         &self,
         at: usize,
@@ -165,7 +165,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Opens the document or array there; none if it is a scalar.
+    /// Opens the document or array at an index; returns `None` for a scalar.
     pub(super) fn child(&mut self, at: usize) -> Result<Option<&mut Container<'a>>> {
         let Some(slot) = self.slots.get_mut(at) else { return Ok(None) };
         if let Slot::Kept(element) = *slot {
@@ -192,7 +192,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Puts the old element back, after a change that changed nothing.
+    /// Restores the old element after a change without effect.
     pub(super) fn restore(&mut self, at: usize, element: Element<'a>) {
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Slot::Kept(element);
@@ -222,7 +222,7 @@ impl<'a> Container<'a> {
         }
         growth.reserve(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
         if self.slots.len() < index {
-            // A million nulls must not be a million allocations.
+            // All nulls share one allocation.
             let null = Element::null()?;
             self.slots.resize_with(index, || Slot::Kept(null));
         }
@@ -230,7 +230,7 @@ impl<'a> Container<'a> {
         Ok(())
     }
 
-    /// Puts values into an array, before the element at an index.
+    /// Inserts values into an array before the element at an index.
     pub(super) fn insert(&mut self, at: usize, values: impl IntoIterator<Item = Value<'a>>) {
         let at = at.min(self.slots.len());
         self.slots.splice(at..at, values.into_iter().map(Slot::item));
@@ -245,7 +245,7 @@ impl<'a> Container<'a> {
         bytes
     }
 
-    /// Keeps the elements of an array for which `keep` is true, and tells whether any is gone.
+    /// Keeps the elements of an array for which `keep` is true, and tells whether any was removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Element<'_>) -> Result<bool>) -> Result<bool> {
         let mut kept = Vec::with_capacity(self.slots.len());
         for at in 0..self.slots.len() {
@@ -260,7 +260,7 @@ impl<'a> Container<'a> {
         Ok(self.slots.len() < before)
     }
 
-    /// Puts the elements of an array in another order: `order` has each of their indexes once.
+    /// Reorders the elements of an array; `order` has each of their indexes once.
     pub(super) fn reorder(&mut self, order: &[usize]) {
         let mut slots: Vec<Option<Slot<'a>>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
         self.slots = order.iter().filter_map(|&at| slots.get_mut(at).and_then(Option::take)).collect();
@@ -277,10 +277,10 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Writes all fields or elements: those that were kept in runs, as long as they stood side by side.
+    /// Writes all fields or elements. Adjacent kept ones are copied together.
     ///
     /// # Errors
-    /// 17419 or 17420 as soon as what is written is larger than a document may be.
+    /// 17419 or 17420 as soon as the written bytes exceed the size limit of a document.
     fn write(&self, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
@@ -321,7 +321,7 @@ impl<'a> Container<'a> {
     /// Returns the bytes of the whole document.
     ///
     /// # Errors
-    /// As [`Container::write`].
+    /// The errors of [`Container::write`].
     pub(super) fn into_bytes(self, capacity: usize, growth: &GrowthLimit) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
         let mut writer = RawWriter::new(&mut bytes);
@@ -332,7 +332,7 @@ impl<'a> Container<'a> {
 }
 
 fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
-    // In reverse order, so that the first of several fields of a name counts.
+    // The order is reversed, so that the first of several fields with one name is kept.
     let named = slots.iter().enumerate().rev().filter_map(|(at, slot)| {
         let name = match slot {
             Slot::Kept(element) => Cow::Borrowed(element.name_bytes()),

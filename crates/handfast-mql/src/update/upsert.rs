@@ -1,10 +1,10 @@
-//! The document that an upsert makes: the fields that the filter fixes by equality, then the update.
+//! The document of an upsert: the fields that the filter compares by equality, changed by the update.
 //!
 //! ```text
 //! filter {a: 1, "b.c": {$eq: 2}, d: {$gt: 5}}, update {$inc: {n: 1}}  ->  {a: 1, b: {c: 2}, n: 1}
 //! ```
 //!
-//! A replacement takes only `_id` from the filter. An `_id` that neither gives is left to the caller.
+//! A replacement takes only `_id` from the filter. If neither has an `_id`, the caller adds one.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +28,8 @@ impl Update {
     /// # Errors
     /// `NotSingleValueField` (54) if the filter fixes two values of one field, or a field and a field inside it;
     /// `NotExactValueField` (111) for a replacement, if the filter names parts of `_id`;
-    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than
-    /// the filter; those of [`Update::apply`].
+    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update sets another `_id` than
+    /// the filter; the errors of [`Update::apply`].
     pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
         check_upsert_filter(filter)?;
         let made = match &self.kind {
@@ -52,7 +52,8 @@ impl Update {
     }
 }
 
-/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on what is stored.
+/// Checks that an upsert may have this filter, whether or not a document matches, so that the result does not depend on the stored
+/// documents.
 ///
 /// # Errors
 /// `QueryFeatureNotAllowed` (224) for `$expr`.

@@ -1,34 +1,35 @@
-//! Updates of those who may lose the right to make them: whose lease of a job is over, and who do not know.
+//! Updates by processes that may have lost the right to make them: the lease of their job is over, and they do not
+//! know it yet.
 //!
 //! ```text
-//! applied: [.., {work: 6b02.., step: "count", number: 3}]      the third who had job 6b02.. has made the step
-//!   who is second may not write here any more               number > 2 is in the list
-//!   nobody makes the step again, not the fourth either      work and step are in the list
+//! applied: [.., {work: 6b02.., step: "count", number: 3}]      the third holder of job 6b02.. has made the step
+//!   the second holder may not write to this document any more   number > 2 is in the list
+//!   no holder makes the step again, the fourth one neither      work and step are in the list
 //! ```
 //!
-//! Numbers are counted up by whoever gives the right away, in the document of the work: of two who have had it, the later one has the
-//! greater number. A document knows no other documents, so it knows of a later one when that one has first written to it. Who must be
-//! sure before it reads what it computes its change from calls [`ExactlyOnce::fence`](super::ExactlyOnce::fence) first.
+//! The document of the work counts its holders, so that a later holder has a greater number. Other documents know only
+//! of holders that have written to them. A caller that computes a change from what a document says must keep earlier
+//! holders from it before reading, by [`ExactlyOnce::fence`](super::ExactlyOnce::fence).
 
 use bson::{Bson, Document, doc};
 
 use super::Token;
 
-/// One holder of some work, of several who may have held it one after the other.
+/// A holder of some work. Several processes may have held it one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fence {
-    /// The id of the work, of a job for example.
+    /// The id of the work, such as that of a job.
     pub work: Bson,
-    /// The number of holders so far, this one included.
+    /// The number of holders so far, including this one.
     pub number: i64,
 }
 
 /// The mark of an update that a document keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mark<'a> {
-    /// The update was made.
+    /// The update with this token was made.
     Token(Token),
-    /// The step of some work was made, by this holder of it.
+    /// This step of the work was made, by this holder.
     Step(&'a Fence, &'a str),
     /// The work belongs to this holder.
     Fence(&'a Fence),

@@ -9,14 +9,15 @@ use super::fence::Mark;
 use crate::steps::{Steps, raw};
 use crate::{Error, Result, Round};
 
-/// How applied tokens are remembered.
+/// Options for the list of applied tokens in each document.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// The field of the list.
     pub tokens_field: String,
     /// The field of the date of the last update, by the store's clock.
     pub date_field: String,
-    /// Tokens per document at most, 12 bytes and a few more each (of a step of a job some 80). See the module's documentation for what is safe.
+    /// The largest number of tokens in a document. Each takes 12 bytes and a few more, that of a step of a job about
+    /// 80. The [module's documentation](super) says which number is safe.
     pub tokens_max: u32,
 }
 
@@ -27,7 +28,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The filter of a document that has not applied it, and to which no later holder has written.
+    /// Returns a filter for the document if it has not applied the update and no later holder has written to it.
     pub(super) fn unless_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
         let mark = mark.into();
         match mark.fenced() {
@@ -39,17 +40,17 @@ impl Memory {
         }
     }
 
-    /// The filter of a document that has.
+    /// Returns a filter for the document if it has applied the update.
     pub(super) fn if_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
         doc! { "_id": id.clone(), &self.tokens_field: mark.into().made() }
     }
 
-    /// The filter of a document to which a later holder has written; `None` for a token.
+    /// Returns a filter for the document if a later holder has written to it; `None` for a token.
     pub(super) fn if_fenced(&self, id: &Bson, mark: Mark<'_>) -> Option<Document> {
         Some(doc! { "_id": id.clone(), &self.tokens_field: mark.fenced()? })
     }
 
-    /// The part of an update that remembers it.
+    /// Returns the part of an update that adds the mark to the list.
     pub(super) fn remember<'a>(&self, mark: impl Into<Mark<'a>>) -> Document {
         let last = doc! { "$each": [mark.into().written()], "$slice": -i64::from(self.tokens_max) };
         doc! { "$push": { &self.tokens_field: last }, "$currentDate": { &self.date_field: true } }
@@ -58,19 +59,19 @@ impl Memory {
     pub(super) fn check(&self) -> Result<()> {
         if self.tokens_max == 0 {
             return Err(Error::invalid(
-                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+                "tokens_max must be at least 1: an update whose token is not kept can be applied twice",
             ));
         }
         Ok(())
     }
 
-    /// Documents without the date are not in it.
+    /// The index leaves out documents without the date.
     pub(super) fn index(&self) -> Result<IndexSpec> {
         let key = raw(&doc! { &self.date_field: 1 })?;
         Ok(IndexSpec { sparse: true, ..IndexSpec::new(key) })
     }
 
-    /// Removes the lists of at most so many documents whose last update is older than the age.
+    /// Removes the lists of at most `batch` documents whose last update is older than `age`.
     pub(super) async fn forget(&self, steps: &Steps, now: DateTime, age: Duration, batch: u32) -> Result<Round> {
         let old = doc! { &self.date_field: { "$lt": crate::value::before(now, age) } };
         let found = steps.find(&old, &doc! { &self.date_field: 1 }, batch).await?;
@@ -79,7 +80,7 @@ impl Memory {
         for document in found {
             let mut filter = old.clone();
             filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
-            // One that was updated meanwhile stays as it is.
+            // A document that was updated meanwhile keeps its list.
             round.done += u64::from(steps.update_one(&filter, &unset).await?);
         }
         Ok(round)

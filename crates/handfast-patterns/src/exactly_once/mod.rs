@@ -1,8 +1,8 @@
 //! Exactly-once updates: an update that may not be sent twice (`$inc`) becomes one that may.
 //!
-//! A caller that sends an increment and gets no answer cannot know whether it was counted; to send it again may count it twice,
-//! not to send it may lose it. So each increment gets a name, a *token*, which is kept in the document itself, and changes
-//! with it in one atomic step. There are two forms:
+//! A caller that sends an increment and gets no answer cannot know whether it was counted: sending it again may count
+//! it twice, and not sending it again may lose it. So each increment gets a name, a *token*, which one atomic step
+//! adds to the document together with the change. There are two forms:
 //!
 //! ```text
 //! ExactlyOnce   one round trip       {_id, applied: {$ne: token}}  ->  $inc, $push {applied: token}
@@ -10,31 +10,31 @@
 //!                                 2  {_id, pending: token}         ->  $inc, $pull {pending: token}, $push {applied: token}
 //! ```
 //!
-//! In the one-round-trip form the caller must ask again with the same token until there is an answer. In the two-step
-//! form no caller needs to ask again: a token that was left in `pending` is finished by [`TwoStep::clean_up`].
+//! In the one-round-trip form the caller must repeat the request with the same token until it gets an answer. In the
+//! two-step form no caller needs to repeat it: [`TwoStep::clean_up`] finishes tokens that were left in `pending`.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
 //! | the request is lost | it is sent again: the token is not there, the change is made |
 //! | the answer is lost | it is sent again: the token is there, nothing matches |
-//! | the process dies in between | one round trip: all or nothing. Two steps: the clean-up finishes it |
-//! | a copy of a request arrives late | the token is in `applied`: nothing matches, as long as the list remembers it |
-//! | two clean-ups at once, or beside step 2 | each is the update of step 2: one of them matches |
-//! | two first updates of a document that is not there | one inserts it; the other meets a duplicate key and asks again |
+//! | the process dies in between | one round trip: all or nothing; two steps: the clean-up finishes it |
+//! | a copy of a request arrives late | the token is in `applied`: nothing matches, as long as the token is in the list |
+//! | two clean-ups at once, or a clean-up beside step 2 | each sends the update of step 2, and one of them matches |
+//! | two first updates of a missing document | one inserts it; the other one meets a duplicate key and repeats its request |
 //!
-//! # How long must the list remember?
+//! # How long tokens must be kept
 //!
-//! A token may go once no copy of its request can arrive any more. [`Memory::tokens_max`] bounds the list by count: it
-//! must be more than the updates that one document takes in the longest time between the first time that a request is
-//! sent and the last one (with the driver's usual server selection of 30 s, and one repetition, about a minute: at 10
-//! updates a second and document 600 tokens). [`ExactlyOnce::forget`] bounds it by age: a document whose last update is
-//! older loses its list; that age should be hours. The date is the store's own (`$currentDate`), so that no clocks of two
-//! clients are compared.
+//! A token may be removed once no copy of its request can arrive any more. [`Memory::tokens_max`] bounds the list by
+//! count: it must be greater than the number of updates that one document takes between the first and the last time
+//! that a request is sent. With the driver's usual server selection of 30 s and one repetition that is about a minute:
+//! at 10 updates per second and document, 600 tokens. [`ExactlyOnce::forget`] bounds the list by age: it removes the
+//! list of a document whose last update is older, which should be hours. The date is the store's own (`$currentDate`),
+//! so that the clocks of two clients are never compared.
 //!
-//! Source: seed 4 ("How to write resilient applications"); the list of applied tokens is ours, because without it a
-//! late copy of step 1 puts the token back, and the clean-up counts it again.
+//! Source: seed 4 ("How to write resilient applications"). The list of applied tokens is our addition, because without
+//! it a late copy of step 1 puts the token back, and the clean-up counts it again.
 
 mod fence;
 mod memory;
@@ -52,13 +52,13 @@ pub use memory::Memory;
 pub use once::ExactlyOnce;
 pub use two_step::{TwoStep, TwoStepOptions};
 
-/// The name of one update. Who may have to ask again, also after a restart, keeps it where it survives, before it asks
-/// for the first time.
+/// The name of one update. A caller that may have to repeat a request, even after a restart, stores its token durably
+/// before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub ObjectId);
 
 impl Token {
-    /// A name that nothing else has.
+    /// Returns a name that nothing else has.
     pub fn fresh(ids: &dyn IdSource) -> Self {
         Token(ids.object_id())
     }
@@ -74,20 +74,21 @@ impl From<Token> for Bson {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// It was applied, now.
+    /// The update was applied by this call.
     Applied,
-    /// It had been applied: by an earlier request with this token, or by the first attempt of this one.
+    /// The update had been applied before, by an earlier request with this token or by the first attempt of this one.
     AlreadyApplied,
-    /// There is no such document, and none was to be made.
+    /// The document does not exist, and the change was not to make it.
     Missing,
-    /// The guard does not hold: nothing was changed, and the token is not used up.
+    /// The guard does not hold. Nothing was changed, and the token can be used again.
     Refused,
-    /// Another holder of the work has written to the document: nothing was changed. Only with a [`Fence`].
+    /// Another holder of the work has written to the document, and nothing was changed. Only updates with a [`Fence`]
+    /// have this outcome.
     Fenced,
 }
 
 impl Outcome {
-    /// Returns whether the update is in, exactly once.
+    /// Returns whether the update has been applied, exactly once.
     pub fn is_applied(self) -> bool {
         matches!(self, Outcome::Applied | Outcome::AlreadyApplied)
     }
@@ -104,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// An update of one document: update operators, and what is to be if the document is not there or not as wanted.
+/// An update of one document: update operators, and what to do if the document is missing or does not match a guard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub(crate) update: Document,
@@ -113,32 +114,32 @@ pub struct Change {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
-    /// The document must be there.
+    /// The document must exist.
     There,
-    /// It is made if it is not.
+    /// A missing document is inserted.
     Insert,
-    /// It must be there and match.
+    /// The document must exist and match.
     Guard(Document),
 }
 
 impl Change {
-    /// Changes a document that is there, with update operators such as `{$inc: {counter: 1}}`.
+    /// Changes an existing document by update operators such as `{$inc: {counter: 1}}`.
     pub fn new(update: Document) -> Self {
         Change { update, condition: Condition::There }
     }
 
-    /// Adds to a field.
+    /// Adds a number to a field.
     pub fn increment(field: &str, by: i64) -> Self {
         Change::new(doc! { "$inc": { field: by } })
     }
 
-    /// Makes the document if it is not there; takes the place of a guard.
+    /// Inserts the document if it is missing. Replaces a guard.
     #[must_use]
     pub fn or_insert(self) -> Self {
         Change { condition: Condition::Insert, ..self }
     }
 
-    /// Changes the document only if it matches this filter at that moment.
+    /// Changes the document only if it matches this filter at that moment. Replaces [`or_insert`](Self::or_insert).
     #[must_use]
     pub fn guarded(self, filter: Document) -> Self {
         Change { condition: Condition::Guard(filter), ..self }

@@ -13,7 +13,7 @@ use crate::steps::{Steps, is_duplicate_of};
 use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How often an update is tried that others keep racing with. Each time one of them has come through.
+/// Attempts at an update that races with others. At each attempt another one has succeeded.
 const RACES_MAX: u32 = 16;
 
 /// Updates that are applied exactly once, in one round trip each. See the [module's documentation](super).
@@ -35,7 +35,7 @@ const RACES_MAX: u32 = 16;
 /// let token = once.token();
 /// let withdraw = Change::increment("balance", -30).guarded(doc! { "balance": { "$gte": 30 } });
 /// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::Applied);
-/// // Was it? The same token never counts twice.
+/// // The answer may have been lost, so the program asks again: the same token never counts twice.
 /// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::AlreadyApplied);
 /// # Ok(())
 /// # }
@@ -70,31 +70,33 @@ impl ExactlyOnce {
         ExactlyOnce { steps: self.steps.on(store), ..self.clone() }
     }
 
-    /// A fresh token.
+    /// Returns a fresh token.
     pub fn token(&self) -> Token {
         Token::fresh(&*self.sources.ids)
     }
 
-    /// Applies the change to the document with this `_id`, unless an update with this token was.
+    /// Applies the change to the document with this `_id`, unless an update with this token was applied to it before.
     ///
     /// # Errors
-    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, call again with the same token. [`Error::Contended`] if others make and delete
-    /// the document at each attempt.
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, call again with the same token.
+    /// [`Error::Contended`] if other processes insert and delete the document at each attempt.
     ///
     /// # Cancellation
-    /// It may have been applied: call again with the same token.
+    /// The change may have been applied: call again with the same token.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
         self.apply_marked(token.into(), id.into(), change).await
     }
 
-    /// Applies the change as a step of some work, once for the document: unless this step was made by anybody who has had the work, or
-    /// a later holder of the work has written here. [`JobContext::guard`](crate::JobContext::guard) is this for the handlers of a queue.
+    /// Applies the change as a step of some work, once for each document: it does nothing if any holder of the work
+    /// has made this step, or a later holder has written to the document. The handlers of a queue use it as
+    /// [`JobContext::guard`](crate::JobContext::guard).
     ///
     /// # Errors
-    /// As [`ExactlyOnce::apply`]: call again with the same arguments.
+    /// [`Error::Store`] if the store fails, [`Error::Contended`] if other processes insert and delete the document at
+    /// each attempt: call again with the same arguments.
     ///
     /// # Cancellation
-    /// It may have been applied, as after a lost answer.
+    /// The change may have been applied: call again with the same arguments.
     pub async fn apply_fenced(
         &self,
         fence: Fence,
@@ -105,10 +107,11 @@ impl ExactlyOnce {
         self.apply_marked(Mark::Step(&fence, step), id.into(), change).await
     }
 
-    /// Keeps everybody from the document who had the work before: what is read afterwards is not changed by them any more.
+    /// Keeps earlier holders of the work from the document: they cannot change what is read afterwards.
     ///
     /// # Errors
-    /// As [`ExactlyOnce::apply_fenced`].
+    /// [`Error::Store`] if the store fails, [`Error::Contended`] if other processes insert and delete the document at
+    /// each attempt: call again with the same arguments.
     pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<Outcome> {
         self.apply_marked(Mark::Fence(&fence), id.into(), &Change::new(Document::new())).await
     }
@@ -143,22 +146,23 @@ impl ExactlyOnce {
         Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
     }
 
-    /// Returns whether the document was changed or made.
+    /// Sends the update; returns whether it changed or inserted the document.
     async fn send(&self, filter: &Document, update: &Document, insert: bool) -> Result<bool> {
         if !insert {
             return self.steps.update_one(filter, update).await;
         }
         match self.steps.upsert_one(filter, update).await {
             Ok(_) => Ok(true),
-            // The document is there: it has the token, or somebody was faster to insert it.
+            // The document exists: it has the token, or another process was faster to insert it.
             Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns `None` if the filter would match now.
+    /// Returns the outcome that explains why the update matched nothing; `None` if the filter would match now.
     async fn why_nothing_matched(&self, id: &Bson, mark: Mark<'_>, change: &Change) -> Result<Option<Outcome>> {
-        // Before whether it was made: who is fenced off must know, whatever it has done before.
+        // This is checked first: a holder that is kept from the document must learn it, even if it made the step
+        // before.
         if let Some(fenced) = self.memory.if_fenced(id, mark)
             && self.steps.find_one(&fenced).await?.is_some()
         {
@@ -178,19 +182,19 @@ impl ExactlyOnce {
         })
     }
 
-    /// Removes the lists of tokens of documents (at most `batch`) whose last update is older than `age`, which must be
-    /// longer than any request can be under way.
+    /// Removes the lists of tokens from documents (at most `batch`) whose last update is older than `age`, which must
+    /// be longer than any request can be under way.
     ///
     /// # Errors
-    /// [`Error::Store`]: the tokens that were removed before it stay removed.
+    /// [`Error::Store`] if the store fails: the lists that were removed before stay removed.
     pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
         self.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
     }
 
-    /// Forgets in the background.
+    /// Runs [`ExactlyOnce::forget`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let once = self.clone();
         Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {

@@ -1,4 +1,4 @@
-//! The form of seed 4: a token into `pending`, then the token out and the change in, in one update.
+//! The two-step form of seed 4: one update adds a token to `pending`; a second one removes it and makes the change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::steps::{Steps, is_duplicate_of, raw};
 use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How often step 1 is tried that others keep racing with to insert the document.
+/// Attempts at step 1 when other processes insert the document meanwhile.
 const RACES_MAX: u32 = 16;
 
 /// Settings of [`TwoStep`].
 #[derive(Clone, Debug)]
 pub struct TwoStepOptions {
-    /// The field of the tokens whose change is still to be made.
+    /// The field of the tokens whose change has not been made yet.
     pub pending_field: String,
-    /// How applied tokens are remembered.
+    /// Options for the list of applied tokens.
     pub memory: Memory,
 }
 
@@ -32,10 +32,10 @@ impl Default for TwoStepOptions {
     }
 }
 
-/// One kind of update, applied exactly once for each token, which the caller need not repeat: what step 2 did not
-/// reach, the clean-up finishes. See the [module's documentation](super).
+/// One kind of update, applied exactly once for each token. The caller need not repeat it: the clean-up makes the
+/// changes that step 2 did not make. See the [module's documentation](super).
 ///
-/// The change is the same for every token, as the clean-up must know it without having requested it.
+/// The change is the same for every token, because the clean-up has nothing but the token.
 ///
 /// ```
 /// use handfast_patterns::{Change, TwoStep};
@@ -67,8 +67,9 @@ pub struct TwoStep {
 }
 
 impl TwoStep {
-    /// Opens one kind of change to the documents of a collection; creates the indexes on left-over tokens and on the date of
-    /// the last update. Two kinds of changes in one collection need two fields for their tokens.
+    /// Opens the pattern for one kind of change to the documents of a collection; creates the indexes on left-over
+    /// tokens and on the date of the last update. Two kinds of changes in one collection need two fields for their
+    /// tokens.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a change with a guard (the clean-up could not report a refusal), and for a memory of no tokens.
@@ -96,19 +97,20 @@ impl TwoStep {
         Ok(two_step)
     }
 
-    /// A fresh token.
+    /// Returns a fresh token.
     pub fn token(&self) -> Token {
         Token::fresh(&*self.sources.ids)
     }
 
-    /// Applies the change to the document with this `_id`, unless it was for this token.
+    /// Applies the change to the document with this `_id`, unless it was applied for this token before.
     ///
     /// # Errors
-    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, call again with the same token, or leave it: the clean-up applies the change if
-    /// step 1 was made; otherwise it is never applied. [`Error::Contended`] if others make and delete the document at each attempt.
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, call again with the same token, or leave
+    /// it to the clean-up, which applies the change if step 1 was made; otherwise it is never applied.
+    /// [`Error::Contended`] if other processes insert and delete the document at each attempt.
     ///
     /// # Cancellation
-    /// It may have been applied, as after a lost answer.
+    /// The change may have been applied: call again with the same token, or leave it to the clean-up.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<Outcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
@@ -133,7 +135,7 @@ impl TwoStep {
         Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
     }
 
-    /// Step 1: the token into the list; says whether it is there.
+    /// Makes step 1, which adds the token to the list; returns whether it is there.
     async fn announce(&self, token: Token, id: &Bson) -> Result<bool> {
         let filter = self.options.memory.unless_applied(id, token);
         let add = doc! { "$addToSet": { &self.options.pending_field: token } };
@@ -142,19 +144,19 @@ impl TwoStep {
         }
         match self.steps.upsert_one(&filter, &add).await {
             Ok(_) => Ok(true),
-            // The document is there: it has applied the token, or somebody was faster to insert it.
+            // The document exists: it has applied the token, or another process was faster to insert it.
             Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Step 2: the token out of the list, and the change made. It matches once.
+    /// Makes step 2, which removes the token from the list and makes the change. It matches once.
     async fn apply_pending(&self, token: Token, id: &Bson) -> Result<Outcome> {
         let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
         if self.steps.update_one(&filter, &self.update(token)?).await? {
             return Ok(Outcome::Applied);
         }
-        // An attempt whose answer got lost, or a clean-up, was first; unless somebody has deleted the document.
+        // An earlier attempt whose answer was lost, or a clean-up, has made it; or the document was deleted.
         let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
         Ok(if there { Outcome::AlreadyApplied } else { Outcome::Missing })
     }
@@ -165,8 +167,9 @@ impl TwoStep {
         merged(&self.change.update, &ours)
     }
 
-    /// Finishes tokens (at most `batch`) that were left, and are older than `age`. It may run at any time, next to
-    /// anything: its update is that of step 2. The age keeps it from doing the work of those who are about to do it.
+    /// Makes the changes of tokens (at most `batch`) that are older than `age` and still pending. It may run at any
+    /// time and beside any other request, as its update is that of step 2. The age keeps it from doing the work of
+    /// callers that are about to make step 2.
     ///
     /// # Errors
     /// [`Error::Store`] if the search for tokens fails, [`Error::Damaged`] for a list that holds other values. A failure at a single token
@@ -191,7 +194,7 @@ impl TwoStep {
         Ok(round)
     }
 
-    /// Left-over tokens with their documents, the oldest first.
+    /// Returns pending tokens with their documents, the oldest first.
     async fn left(&self, age: Duration, batch: u32) -> Result<Vec<(Bson, Token)>> {
         let field = &self.options.pending_field;
         let before = doc! { "$lt": first_id_of(self.sources.clock.now(), age) };
@@ -206,20 +209,20 @@ impl TwoStep {
         let tokens = self.steps.aggregate(&pipeline).await?;
         let read = |mut document: Document| match (document.remove("_id"), document.get_object_id("token")) {
             (Some(id), Ok(token)) => Ok((id, Token(token))),
-            _ => Err(self.steps.damaged(&document, format!("its {field} holds something else than tokens"))),
+            _ => Err(self.steps.damaged(&document, format!("its {field} has a value that is not a token"))),
         };
         tokens.into_iter().map(read).collect()
     }
 
-    /// As [`ExactlyOnce::forget`](super::ExactlyOnce::forget).
+    /// Removes the lists of tokens from documents, as [`ExactlyOnce::forget`](super::ExactlyOnce::forget) does.
     pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
         self.options.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
     }
 
-    /// Forgets in the background.
+    /// Runs [`TwoStep::forget`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_step = self.clone();
         Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {
@@ -228,10 +231,10 @@ impl TwoStep {
         })
     }
 
-    /// Cleans up in the background.
+    /// Runs [`TwoStep::clean_up`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_clean_up(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_step = self.clone();
         Runner::spawn("exactly_once.clean_up", &self.sources, options, cancel, move |batch| {
@@ -241,7 +244,7 @@ impl TwoStep {
     }
 }
 
-/// The smallest ObjectId that is made in the second that was so long ago.
+/// Returns the smallest ObjectId that can be made in the second `age` before `now`.
 fn first_id_of(now: DateTime, age: Duration) -> ObjectId {
     let seconds = crate::value::before(now, age).timestamp_millis() / 1000;
     let seconds = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);

@@ -1,7 +1,7 @@
-//! The orders that a claim has passed over, because their first job blocks them, and how it looks behind them.
+//! The orders that a claim has skipped because their first job blocks them, and the filter for the jobs after them.
 //!
 //! ```text
-//! due, in the order of claims     a2 a3 a4 ..  a1  b1      a1 is the first of its key, and perhaps not due
+//! due, in the order of claims     a2 a3 a4 ..  a1  b1      a1 is the first job of its order, and may not be due
 //! keys {a}, firsts {a1}           ->           a1  b1      what the next look finds
 //! ```
 
@@ -18,9 +18,9 @@ const KEYS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct BlockedOrders {
     keys: BTreeSet<String>,
-    /// First jobs of these keys, which are claimed at their own place.
+    /// The first jobs of these orders, which are claimed at their own position.
     firsts: Vec<Bson>,
-    /// Candidates that the filter still lets through.
+    /// The number of candidates to skip that the filter still lets through.
     skip: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How jobs are claimed: one, or several with a few requests.
+//! Claims of jobs: one, or several with a few requests.
 
 use std::time::Duration;
 
@@ -11,45 +11,46 @@ use crate::metrics::{self, Event, Span};
 use crate::steps::is_duplicate_of;
 use crate::{Error, Result};
 
-/// Candidates that a claim in an ordered queue looks at with one request.
+/// Limit on the candidates that a claim in an ordered queue examines with one request.
 const CANDIDATES: u32 = 16;
-/// Attempts when other workers take the candidates meanwhile.
+/// Attempts at a claim when other workers take the candidates meanwhile.
 const RACES_MAX: u32 = 16;
 
 /// The result for a candidate.
 enum Candidate {
     Claimed(Box<Job>),
-    /// Its order is blocked by another job.
+    /// An earlier job of its order blocks it.
     Blocked,
-    /// Another worker has it.
+    /// Another worker has claimed it.
     ClaimedByOther,
-    /// The rate is used up.
+    /// The rate limit is reached.
     TooFast,
 }
 
-/// The limits on one call.
+/// The state of the limits during one call.
 struct Turn {
     slot: Option<u32>,
-    /// It was counted by the rate, or needs not be.
+    /// The rate limit has counted the job, or there is no limit.
     counted: bool,
 }
 
 /// The first undone job of an order.
 enum First {
     Itself,
-    /// Another document, by its id if it is a job's.
+    /// Another document; with its id if it can be read as a job.
     Other(Option<Bson>),
 }
 
 impl JobQueue {
-    /// Claims the job that is first: by priority, then by its time, then by its age; `None` while the queue is paused. No other worker gets it until
-    /// the lease is over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
+    /// Claims the job that comes first by priority, then by its time, then by its age; `None` while the queue is
+    /// paused. No other worker gets it until the lease is over. [`Worker`](super::Worker) claims and runs jobs; call
+    /// this function from programs with workers of their own.
     ///
     /// # Errors
-    /// [`Error::Store`]: a job may have been claimed; it comes back after its lease.
+    /// [`Error::Store`] if the store fails: a job may have been claimed, and returns to the queue after its lease.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// A job may have been claimed, and returns to the queue after its lease.
     pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
         if self.is_paused().await? {
             return Ok(None);
@@ -60,7 +61,7 @@ impl JobQueue {
         for slot in slots {
             turn.slot = slot;
             match self.claim_in(worker, &due, &mut turn).await {
-                // Somebody else has taken the slot.
+                // Another worker has taken the slot.
                 Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().slot) => {}
                 claimed => return claimed,
             }
@@ -68,13 +69,13 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// Counts the job that is about to be claimed, once in a turn: who finds nothing to do, or keys that wait, is not counted.
+    /// Counts the job that is about to be claimed, once per turn; a turn that finds no job to claim counts none.
     async fn may_begin(&self, turn: &mut Turn) -> Result<bool> {
         turn.counted = turn.counted || self.count_begun().await?;
         Ok(turn.counted)
     }
 
-    /// In the slot of the turn, if there are any.
+    /// Claims a job in the slot of the turn, if the queue has slots.
     async fn claim_in(&self, worker: &str, due: &Document, turn: &mut Turn) -> Result<Option<Job>> {
         if !self.options.ordered {
             if !turn.counted {
@@ -106,7 +107,7 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// Takes this job if it is the first of its key.
+    /// Claims this job if it is the first one of its order.
     async fn claim_candidate(
         &self,
         worker: &str,
@@ -141,7 +142,7 @@ impl JobQueue {
         match self.claim_first(worker, &filter, candidate.order.as_deref(), turn.slot).await {
             Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
             Ok(None) => Ok(Candidate::ClaimedByOther),
-            // Somebody else has another one of its order.
+            // Another worker has another job of its order.
             Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().running) => {
                 blocked.add(&candidate, None);
                 Ok(Candidate::Blocked)
@@ -150,11 +151,12 @@ impl JobQueue {
         }
     }
 
-    /// Takes several jobs, at most `count`, with three requests; one after the other in a queue with an order or limits. It may be
-    /// fewer than there are, if others claim at the same moment; none only if none is due, or others are faster again and again.
+    /// Claims several jobs, at most `count`, with three requests; in a queue with an order or limits it claims one
+    /// after the other. It may return fewer jobs than are due if others claim at the same moment. It returns none only
+    /// if none is due, or if others were faster at every attempt.
     ///
     /// # Errors
-    /// As [`JobQueue::claim`]: some jobs may have been claimed; they come back after the lease.
+    /// [`Error::Store`] if the store fails: some jobs may have been claimed, and return to the queue after the lease.
     pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
         if self.options.ordered || self.options.limits.any() {
             return self.claim_one_by_one(worker, kinds, count).await;
@@ -170,7 +172,7 @@ impl JobQueue {
             if ids.is_empty() {
                 break;
             }
-            // The claim that they share is as good as one of its own: later writes match on the `_id`, too.
+            // Sharing one claim id is safe, as later writes match on the `_id`, too.
             let claim = self.sources.ids.object_id();
             let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
             self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await?;
@@ -210,7 +212,7 @@ impl JobQueue {
             let claim = self.sources.ids.object_id();
             let update = requests::claim(self.fields(), worker, claim, order, slot);
             let sort = requests::claim_order(self.fields());
-            // If the first attempt was carried out, the second would claim another job.
+            // If the first attempt was carried out, a second one would claim another job.
             let claimed = self.jobs.find_first_and_update(filter, &sort, &update, &self.claimed_by(claim)).await?;
             let Some(claimed) = claimed else { break };
             if let Some(job) = self.read_claimed(&claimed, claim).await? {
@@ -220,8 +222,9 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// A job that cannot be read is a dead letter from now on, or canceled if that was requested: left with its worker it would come back
-    /// after each lease, and left where it was it would be claimed again at once. Says whether it was still as the filter says.
+    /// Makes a dead letter of a job that cannot be read, or cancels it if that was requested. If its worker kept it,
+    /// it would come back after each lease; if it kept its state, it would be claimed again at once. Returns whether
+    /// the job still matched the filter.
     pub(super) async fn set_aside(&self, document: &Document, mut filter: Document, error: &Error) -> Result<bool> {
         filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
         let canceled = requests::is_canceled(self.fields(), document);
@@ -235,7 +238,7 @@ impl JobQueue {
         Ok(set_aside)
     }
 
-    /// Returns `None` if it cannot be read.
+    /// Returns the claimed job; `None` if it cannot be read.
     async fn read_claimed(&self, document: &Document, claim: ObjectId) -> Result<Option<Job>> {
         let job = match self.read(document) {
             Ok(job) => job,

@@ -1,4 +1,4 @@
-//! The context that a handler gets with its details.
+//! The context that a handler receives with its details.
 
 use bson::Bson;
 
@@ -14,34 +14,37 @@ pub struct JobContext {
 }
 
 impl JobContext {
-    /// The job as it was claimed.
+    /// Returns the job as it was claimed.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// The idempotency token: the same whenever this job is done again.
+    /// Returns the id of the job, which serves as an idempotency token: it is the same whenever this job is done
+    /// again.
     pub fn id(&self) -> &Bson {
         &self.job.id
     }
 
-    /// Cancelled when the worker is to stop: a handler that takes long may return early with
+    /// Returns a token that is cancelled when the worker is to stop: a handler that takes long may return early with
     /// [`JobError::Snooze`](super::JobError::Snooze).
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Says how far it is, and renews the lease.
+    /// Records the progress of the job, and renews the lease.
     pub async fn progress(&self, progress: impl Into<Bson>) -> Result<ClaimState> {
         self.queue.renew(&self.job, Some(progress.into())).await
     }
 
-    /// Changes a document as a step of this job: once for each name of a step, however often, and by how many workers, the job is
-    /// done. A worker that has lost the job and does not know is kept away from documents that the next one has written to
-    /// ([`Outcome::Fenced`]): it should stop. A step that was applied before ([`Outcome::AlreadyApplied`]) writes nothing, and so keeps no
-    /// earlier claim from the document: [`JobContext::fence`] does.
+    /// Changes a document as a step of this job, once for each name of a step, however often and by however many
+    /// workers the job is done. A worker that has lost the job unknowingly cannot change documents that a later holder
+    /// has written to ([`Outcome::Fenced`]), and should stop. A step that was applied before
+    /// ([`Outcome::AlreadyApplied`]) writes nothing, and so does not keep earlier holders from the document;
+    /// [`JobContext::fence`] does.
     ///
     /// # Errors
-    /// As [`ExactlyOnce::apply_fenced`].
+    /// [`Error::Store`](crate::Error::Store) if the store fails, [`Error::Contended`](crate::Error::Contended) if
+    /// other processes insert and delete the document at each attempt: call again with the same arguments.
     pub async fn guard(
         &self,
         step: &str,
@@ -52,11 +55,12 @@ impl JobContext {
         documents.apply_fenced(self.job.fence(), step, id, change).await
     }
 
-    /// Keeps workers from a document that had this job before. For a change that is computed from what the document says: fence it
-    /// off, read it, change it.
+    /// Keeps earlier holders of this job from a document. Where a change is computed from what the document says, call
+    /// this before reading the document.
     ///
     /// # Errors
-    /// As [`ExactlyOnce::fence`].
+    /// [`Error::Store`](crate::Error::Store) if the store fails, [`Error::Contended`](crate::Error::Contended) if
+    /// other processes insert and delete the document at each attempt: call again.
     pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<Outcome> {
         documents.fence(self.job.fence(), id).await
     }

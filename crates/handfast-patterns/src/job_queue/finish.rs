@@ -1,4 +1,4 @@
-//! The writes of a worker while it has a job, and when it gives the job up.
+//! The writes of a worker while it has a job, and those that end or return the job.
 
 use std::time::Duration;
 
@@ -7,23 +7,26 @@ use bson::{Bson, Document, doc};
 use super::requests::{self, Leave};
 use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::{Error, Result};
 
-/// How often a job is looked for that workers take and give back meanwhile.
+/// Attempts at a cancellation when workers claim the job and return it meanwhile.
 const RACES_MAX: u32 = 16;
-/// Characters of an error that are kept: with a longer one the document could outgrow what a store takes, and the job would never leave.
+/// Limit on the characters of an error that are kept: a longer one could make the document too large for the store,
+/// and the job would never end.
 const ERROR_CHARACTERS_MAX: usize = 2000;
 
-/// Whether a worker still has its job.
+/// The state of a worker's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ClaimState {
-    /// It does, and its write was made.
+    /// The worker has the job, and its write was made.
     Held,
-    /// It does, and the job is to be canceled: stop, and call [`JobQueue::release`]. Each call that gives the job back undone
-    /// ([`JobQueue::fail`], [`JobQueue::give_up`], [`JobQueue::snooze`], [`JobQueue::release`]) ends it as canceled.
+    /// The worker has the job, but the job is to be canceled: stop, and call [`JobQueue::release`]. Each call that
+    /// returns the job undone ([`JobQueue::fail`], [`JobQueue::give_up`], [`JobQueue::snooze`], [`JobQueue::release`])
+    /// ends it as canceled.
     CancelRequested,
-    /// Its claim is over: another worker has the job, or had it. Nothing was written.
+    /// The claim is over: another worker has the job, or had it. Nothing was written.
     Lost,
 }
 
@@ -32,7 +35,7 @@ impl JobQueue {
     pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
         let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
         let held = requests::held(self.fields(), &job.id, claim);
-        // To say it twice is to say it later.
+        // A repeated renewal only sets a later time.
         Ok(match self.jobs.find_and_update(&held, &requests::renew(self.fields(), progress)).await? {
             None => {
                 self.count(Event::JobLost, 1);
@@ -43,18 +46,19 @@ impl JobQueue {
         })
     }
 
-    /// The job is done.
+    /// Records that the job is done.
     ///
     /// # Errors
-    /// [`Error::Store`]: complete the job again, or leave it to its lease, after which it is done again.
+    /// [`Error::Store`] if the store fails: complete the job again, or leave it until its lease is over, after which
+    /// it is done again.
     pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
         self.leave(job, &Leave::Completed { result }).await
     }
 
-    /// The job failed: it is tried again after a while, or given up if it was its last attempt.
+    /// Records that the job failed: it is tried again after a while, or given up if this was its last attempt.
     ///
     /// # Errors
-    /// As [`JobQueue::complete`].
+    /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn fail(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, failures) = (kept(error), job.attempts.saturating_add(1));
         if failures >= job.attempts_max.unwrap_or(self.options.attempts_max) {
@@ -64,11 +68,12 @@ impl JobQueue {
         self.leave(job, &Leave::Failed { error, run_at }).await
     }
 
-    /// This worker cannot read the details of the job; one of another version perhaps can. The job waits, which is no failure, and is given
-    /// up after [`unread_max`](super::JobQueueOptions::unread_max) times.
+    /// Records that this worker cannot read the details of the job; one of another version may be able to. The job
+    /// waits, which does not count as a failure, and is given up after
+    /// [`unread_max`](super::JobQueueOptions::unread_max) times.
     ///
     /// # Errors
-    /// As [`JobQueue::complete`].
+    /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, times) = (kept(error), job.unread.saturating_add(1));
         if times >= self.options.unread_max {
@@ -84,26 +89,26 @@ impl JobQueue {
         job.backoff.unwrap_or(self.options.backoff).after(failures, self.sources.random.next_u64())
     }
 
-    /// The job will never succeed: it becomes a dead letter.
+    /// Records that the job will never succeed: it becomes a dead letter.
     ///
     /// # Errors
-    /// As [`JobQueue::complete`].
+    /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn give_up(&self, job: &Job, error: &str) -> Result<ClaimState> {
         self.leave(job, &Leave::GivenUp { error: kept(error) }).await
     }
 
-    /// The job is to be done later, which is no failure.
+    /// Puts the job off for a while, which does not count as a failure.
     ///
     /// # Errors
-    /// As [`JobQueue::complete`].
+    /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<ClaimState> {
         self.leave(job, &Leave::Snoozed { run_at: self.later(wait) }).await
     }
 
-    /// The job is given back at once, which is no failure: the worker stops.
+    /// Returns the job to the queue at once, because the worker stops. This does not count as a failure.
     ///
     /// # Errors
-    /// As [`JobQueue::complete`].
+    /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn release(&self, job: &Job) -> Result<ClaimState> {
         self.leave(job, &Leave::Released).await
     }
@@ -138,7 +143,7 @@ impl JobQueue {
                 return Ok(ClaimState::CancelRequested);
             }
         }
-        // The attempt before, whose answer got lost, was perhaps carried out. Then nobody has taken the claim from the job.
+        // An attempt before, whose answer was lost, may have been carried out. Then the job still has this claim id.
         let by_this_claim = doc! {
             "_id": &job.id,
             &fields.state: { "$ne": JobState::Processing.name() },
@@ -154,16 +159,17 @@ impl JobQueue {
         })
     }
 
-    /// Returns the update for a job that leaves its state in this way now.
+    /// Returns the update for a job that leaves its state in this way at the current time.
     pub(super) fn leaving(&self, from: JobState, leave: &Leave) -> Option<Document> {
         requests::leave(self.fields(), from, leave, self.now())
     }
 
-    /// Does not let a job be done any more. One that a worker has is stopped when the worker next says that it is at it, or lets go of
-    /// it; what its handler has done until then is done. Says whether there was anything to cancel.
+    /// Cancels a job: it is not done any more. If a worker has the job, its handler is stopped when the worker next
+    /// renews its claim or returns the job; what the handler has done until then stays done. Returns whether there was
+    /// anything to cancel.
     ///
     /// # Errors
-    /// [`Error::Contended`] if workers claim the job and give it back at each attempt.
+    /// [`Error::Contended`] if workers claim the job and return it at each attempt.
     pub async fn cancel(&self, id: impl Into<Bson>) -> Result<bool> {
         let (fields, id) = (self.fields(), id.into());
         let canceled = Leave::Canceled;
@@ -181,37 +187,39 @@ impl JobQueue {
             let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
             match job.state {
                 JobState::Done | JobState::Failed => return Ok(false),
-                // By the attempt before, whose answer got lost, or by somebody else.
+                // An attempt before, whose answer was lost, has canceled it, or another caller has.
                 JobState::Canceled => return Ok(true),
-                // It was with a worker at the first look, and waited at the second.
+                // A worker had it at the first look, and it waited at the second one, or the reverse.
                 JobState::Todo | JobState::Processing => {}
             }
         }
         Err(Error::Contended { what: "a job was claimed and given back".to_owned(), attempts: RACES_MAX })
     }
 
-    /// Lets a dead letter be done after all, with all its attempts again. Says whether it was one.
+    /// Returns a dead letter to the queue, with all its attempts again. Returns whether it was a dead letter.
     ///
     /// # Errors
     /// [`Error::Store`] with `DuplicateKey` (11000) if another undone job has its unique key.
     pub async fn retry(&self, id: impl Into<Bson>) -> Result<bool> {
         let id = id.into();
         let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
-        let Some((filter, update)) = requests::again(self.fields(), &job, self.now()) else { return Ok(false) };
+        let Some(Request { filter, update }) = requests::again(self.fields(), &job, self.now()) else {
+            return Ok(false);
+        };
         let waits = self.jobs.update_one(&filter, &update).await?
             || self.show(id).await?.is_some_and(|now| !matches!(now.state, JobState::Failed | JobState::Canceled));
         self.wake();
         Ok(waits)
     }
 
-    /// Removes a dead letter; says whether it was one.
+    /// Removes a dead letter; returns whether it was one.
     pub async fn discard(&self, id: impl Into<Bson>) -> Result<bool> {
         let failed = doc! { "_id": id.into(), &self.fields().state: JobState::Failed.name() };
         self.jobs.delete_one(&failed).await
     }
 }
 
-/// Cuts an error to the length that a job stores.
+/// Cuts an error to the length that a job keeps.
 fn kept(error: &str) -> String {
     error.chars().take(ERROR_CHARACTERS_MAX).collect()
 }

@@ -1,12 +1,12 @@
-//! Limits over all workers of a queue, in however many processes they are.
+//! Limits on all workers of a queue, in any number of processes.
 //!
 //! ```text
-//! jobs           {.., state: PROCESSING, slot: 2}         unique: of 3 slots each is with one job
-//! jobs.limits    {_id: "rate", window: 12:00, used: 7}    begun since 12:00; set anew by the first one after 12:01
+//! jobs           {.., state: PROCESSING, slot: 2}         a unique index allows one job for each of 3 slots
+//! jobs.limits    {_id: "rate", window: 12:00, used: 7}    jobs begun since 12:00; the first claim after 12:01 resets it
 //! ```
 //!
-//! A window is as long as the rate's time and begins at a multiple of it, by the claimer's clock; it never goes back, so that of two
-//! clocks the one that is ahead counts.
+//! A window has the length of the rate's time and begins at a multiple of it, by the clock of the process that claims.
+//! It never goes back, so that of two clocks the one that is ahead counts.
 
 use std::collections::HashSet;
 
@@ -17,19 +17,21 @@ use super::{JobQueue, RateLimit};
 use crate::steps::{Added, Steps};
 use crate::{Error, Result};
 
-/// How often a claimer looks at the window that others are changing.
+/// Attempts at the window document when other processes change it meanwhile.
 const RACES_MAX: u32 = 16;
-/// Slots that a queue may have: each claim looks at those that are taken.
+/// Limit on the slots of a queue, since each claim reads those that are taken.
 const CONCURRENCY_MAX: u32 = 10_000;
-/// The document that counts.
+/// The `_id` of the document that counts.
 const RATE: &str = "rate";
 
-/// The limits on all workers of a queue together. Every process must open the queue with the same ones.
+/// The limits on all workers of a queue together. Every process must open the queue with the same limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Jobs at the same time, at most 10,000. A job whose worker fell silent counts until it is reclaimed.
+    /// The largest number of jobs at the same time, up to 10,000. A job whose worker fell silent counts until it is
+    /// reclaimed.
     pub concurrency: Option<u32>,
-    /// How fast jobs are begun: so many in each window of the time, so twice as many at most in a time that lies across two.
+    /// The largest number of jobs that begin in each window. A span of time that lies across two windows may see twice
+    /// as many.
     pub rate: Option<RateLimit>,
 }
 
@@ -50,7 +52,8 @@ impl Limits {
 }
 
 impl JobQueue {
-    /// Returns the free slots, from a random one on; one that is none if jobs need no slot; nothing if there are no limits at all.
+    /// Returns the free slots, from a random one on; a single `None` if jobs need no slot; and `None` if the queue has
+    /// no limits at all.
     pub(super) async fn free_slots(&self) -> Result<Option<Vec<Option<u32>>>> {
         let limits = self.options.limits;
         let Some(slots) = limits.concurrency else { return Ok(limits.any().then(|| vec![None])) };
@@ -63,7 +66,7 @@ impl JobQueue {
         Ok(Some(free.into_iter().map(Some).collect()))
     }
 
-    /// Counts a job that is about to begin; says whether it may.
+    /// Counts a job that is about to begin; returns whether the rate limit allows it.
     pub(super) async fn count_begun(&self) -> Result<bool> {
         let Some(rate) = self.options.limits.rate else { return Ok(true) };
         let (counts, jobs) = (self.limits()?, i64::try_from(rate.jobs).unwrap_or(i64::MAX));
@@ -72,7 +75,7 @@ impl JobQueue {
         let mut window = now;
         for _ in 0..RACES_MAX {
             let room = doc! { "_id": RATE, "window": window, "used": { "$lt": jobs } };
-            // Sent twice it counts twice: one job less, never one more.
+            // An update that is sent twice counts twice: one job less begins, never one more.
             if counts.update_one(&room, &doc! { "$inc": { "used": 1_i64 } }).await? {
                 return Ok(true);
             }
@@ -98,7 +101,7 @@ impl JobQueue {
         Ok(false)
     }
 
-    /// The collection beside the queue.
+    /// Returns the collection of the limits, beside the queue.
     pub(super) fn limits(&self) -> Result<Steps> {
         let jobs = self.jobs.namespace();
         Ok(self.jobs.at(Namespace::new(jobs.database(), format!("{}.limits", jobs.collection()))?))

@@ -1,21 +1,22 @@
-//! Jobs listed a page at a time, and counted by state.
+//! Lists jobs a page at a time, and counts them by state.
 //!
-//! A list is in the order of age, and of ids among those of one age. A page begins behind the last document of the page before, and not at a
-//! number: what has left the list meanwhile moves nothing. Ids and ages may be of several types, which a comparison keeps apart and the order
-//! does not: what is behind a value is what is greater among those of its type, and what is of a type that comes later.
+//! A list is in the order of age, and of ids among jobs of the same age. A page begins after the last document of the
+//! page before, and not at a number, so that jobs that have left the list meanwhile do not shift it. Ids and ages may
+//! be of several types, which a comparison in a filter keeps apart and the sort order does not: the values after a
+//! given one are the greater ones of its type and all of later types.
 
 use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobFields, JobQueue, JobState};
 use crate::{Error, Result};
 
-/// Types of values in their order, from those after null.
+/// The types of values in their sort order, from those after null.
 const TYPES: [&str; 10] =
     ["number", "string", "object", "array", "binData", "objectId", "bool", "date", "timestamp", "regex"];
-/// States that are told apart when jobs are counted; a queue has five.
+/// Limit on the states that are counted separately; a queue itself has five.
 const STATES_MAX: u32 = 100;
 
-/// Which jobs are listed.
+/// A selection of jobs to list.
 #[derive(Clone, Debug)]
 pub struct JobFilter {
     /// Jobs in this state.
@@ -27,7 +28,7 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
-    /// All jobs in a state.
+    /// Selects all jobs in a state.
     pub fn in_state(state: JobState) -> Self {
         JobFilter { state, kind: None, before: None }
     }
@@ -44,33 +45,34 @@ impl JobFilter {
     }
 }
 
-/// A place in a list: behind a document.
+/// A position in a list: after a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListPosition {
     ts: Bson,
     id: Bson,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub struct JobPage {
-    /// The jobs; in place of a document that is none of a job, an error that names it.
+    /// The jobs. A document that is not a job has an error in its place, which names it.
     pub jobs: Vec<Result<Job>>,
     /// The start of the next page; `None` at the end.
     pub next: Option<ListPosition>,
 }
 
-/// How many documents are in a state.
+/// The number of documents in a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateCount {
-    /// As it is in the documents: the name of a [`JobState`], or what another program has written; null where there is none.
+    /// The state as documents have it: the name of a [`JobState`], or another value that some program has written;
+    /// null if it is missing.
     pub state: Bson,
-    /// How many.
+    /// The number of documents.
     pub count: u64,
 }
 
 impl JobQueue {
-    /// Jobs in a state, the oldest first.
+    /// Returns the jobs in a state, the oldest first.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a job.
@@ -78,7 +80,7 @@ impl JobQueue {
         self.page(&JobFilter::in_state(state), None, limit).await?.jobs.into_iter().collect()
     }
 
-    /// At most `limit` jobs, the oldest first, from a place in the list on.
+    /// Returns at most `limit` jobs, the oldest first, from a position in the list on.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit of 0.
@@ -100,7 +102,7 @@ impl JobQueue {
         Ok(JobPage { jobs: shown.iter().map(|job| self.read(job)).collect(), next })
     }
 
-    /// The place behind a job, in whatever list it is; none if there is no job of this id.
+    /// Returns the position after a job, which is valid in every list; `None` if there is no job with this id.
     pub async fn position_of(&self, id: impl Into<Bson>) -> Result<Option<ListPosition>> {
         Ok(self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.position(&job)))
     }
@@ -110,8 +112,8 @@ impl JobQueue {
         ListPosition { ts: value(&self.fields().ts), id: value("_id") }
     }
 
-    /// Returns how many documents are in each state, also in states that no job has, the most frequent first. It reads all documents, those
-    /// of jobs that are over too: [`JobQueue::depth`] is for who asks often.
+    /// Returns the number of documents in each state, including states that no job has, the most frequent first. It
+    /// reads all documents, including jobs that are over; call [`JobQueue::depth`] where you need the numbers often.
     pub async fn count_by_state(&self) -> Result<Vec<StateCount>> {
         let pipeline = [
             doc! { "$group": { "_id": format!("${}", self.fields().state), "count": { "$sum": 1_i64 } } },
@@ -128,7 +130,7 @@ impl JobQueue {
     }
 }
 
-/// Matches what comes after a value in the order of all values.
+/// Returns filters for all values after a given one in the sort order.
 fn greater(field: &str, value: &Bson) -> Vec<Document> {
     let later = match value {
         Bson::Null | Bson::Undefined => 0,

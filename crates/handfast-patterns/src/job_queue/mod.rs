@@ -1,4 +1,4 @@
-//! A job queue: a job is a document that says what to do; a worker claims it and does it, at least once, until it is done.
+//! A job queue: a job is a document with a task; a worker claims it and runs it, at least once, until it is done.
 //!
 //! ```text
 //! {_id, ts, state: TODO, type: "ADD_FRIEND", details: {users: [A, B]}, undone: 1, attempts: 0, priority: 0, runAt: ts}
@@ -14,24 +14,26 @@
 //!
 //! # Fencing
 //!
-//! A worker that was slow for too long has lost its job, and does not know. So every claim writes a fresh *claim id*, and
-//! every later write of the worker matches on it: neither the state nor the worker's name nor a number of attempts would
-//! do, as the same worker may have claimed the same job again. What the handler writes elsewhere has its fence in
-//! [`JobContext::guard`]: an update that is made once for each job, step and document, and not by a worker after one that claimed the job
-//! later has written there. A claim id says of two claims only that they differ, so claims are numbered as well.
+//! A worker that was slow for longer than the lease has lost its job and does not know it. So every claim writes a
+//! fresh *claim id*, and every later write of the worker matches on it. The state, the worker's name or the number of
+//! attempts would not do, as the same worker may have claimed the same job again. [`JobContext::guard`] fences what
+//! the handler writes elsewhere: it makes an update once for each job, step and document, and not for a worker after a
+//! later holder of the job has written there. Two claim ids only differ and have no order, so claims are numbered as
+//! well.
 //!
 //! # Limits over all workers
 //!
-//! A queue whose [`Limits`] say so lets at most so many jobs run at once in all workers: each claim also takes one of so many
-//! *slots*, and a unique index lets one job have a slot. It is free again when the job leaves its worker, also by the reclaimer. How
-//! many are begun within a time is counted in a document beside the queue, before the claim.
+//! If a queue has [`Limits`] on jobs at the same time, each claim takes one of as many *slots*, and a unique index
+//! gives a slot to one job only. The slot is free again when the job leaves its worker, or is reclaimed. The number of
+//! jobs that begin within a time is counted in a document beside the queue, before each claim.
 //!
-//! # Jobs of others
+//! # Jobs inserted by other programs
 //!
-//! A program that inserts `{_id, ts, state: TODO, type, details}`, as the seed shows it, has enqueued a job: it is due at once, and has the usual
-//! priority. The sweep writes down what is missing; until then it is claimed after the jobs that have a priority.
+//! Another program enqueues a job by inserting `{_id, ts, state: TODO, type, details}`, as the seed shows it. The job
+//! is due at once and has the usual priority. The sweep adds the missing fields; until then the job is claimed after
+//! the jobs that have a priority.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
@@ -94,15 +96,15 @@ use crate::steps::{Added, Steps, is_duplicate_of, raw};
 use crate::value::{is_lapsed, same_id};
 use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
-/// Jobs that are looked for with one request.
+/// Limit on the jobs that are looked up with one request.
 const LOOK_MAX: usize = 500;
 
 /// The result of [`JobQueue::enqueue`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Enqueued {
-    /// It is in the queue, with this id.
+    /// The job is in the queue, with this id.
     New(Bson),
-    /// Another job has its unique key.
+    /// Another job has its unique key. Nothing was inserted.
     Duplicate,
 }
 
@@ -111,19 +113,21 @@ pub enum Enqueued {
 pub struct Depth {
     /// Jobs that are due.
     pub due: u64,
-    /// Jobs whose time has not come.
+    /// Jobs whose time has not come yet.
     pub scheduled: u64,
     /// Jobs that workers have.
     pub processing: u64,
-    /// Jobs with workers that have been silent for the lease, or have left no date, or one that is further ahead than that.
+    /// Jobs whose workers have been silent for the lease, have left no date, or have left one that is further ahead
+    /// than that.
     pub silent: u64,
     /// Dead letters.
     pub failed: u64,
     /// Jobs that were canceled.
     pub canceled: u64,
-    /// Documents that wait as if they were jobs, but are not: they are never claimed. Another program has written them.
+    /// Documents that have the state of waiting jobs but cannot be read as jobs. They are never claimed; another
+    /// program has written them.
     pub foreign: u64,
-    /// How long the job has been due that has been due for longest.
+    /// The longest time that a job has been due.
     pub oldest_due: Option<Duration>,
 }
 
@@ -162,7 +166,7 @@ pub struct JobQueue {
     sources: Sources,
     options: Arc<JobQueueOptions>,
     shared: Arc<Shared>,
-    /// The store is known to keep keys of some documents apart: of those that have one.
+    /// Whether a unique index on the keys is known to exist in the store.
     keys: bool,
 }
 
@@ -175,15 +179,16 @@ struct Shared {
 }
 
 impl JobQueue {
-    /// The queue in this collection; records its settings if it is the first one, and creates its indexes. Jobs that are over cost their
-    /// `_id` and their date alone.
+    /// Opens the queue in this collection; records its settings if nothing is recorded, and creates its indexes. Jobs
+    /// that are over take up space only in the indexes on `_id` and on their date.
     ///
-    /// A store without sparse indexes (FerretDB) cannot keep apart the keys of those jobs that have one. It may have a queue all the same,
-    /// without what needs that: unique jobs, an order, and a limit to jobs at the same time.
+    /// A store without sparse indexes (FerretDB) cannot have a unique index on a key that only some jobs have. A queue
+    /// works there without unique jobs, without an order, and without a limit on jobs at the same time.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`JobQueueOptions::recorded`], [`JobQueue::change_settings`]). [`Error::Invalid`]
-    /// for options that are out of range. [`Error::Store`] also if the store lacks an index that the options need.
+    /// [`Error::OtherSettings`] if other settings are recorded ([`JobQueueOptions::recorded`],
+    /// [`JobQueue::change_settings`]). [`Error::Invalid`] for options that are out of range. [`Error::Store`] if the
+    /// store fails or lacks an index that the options need.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -193,18 +198,19 @@ impl JobQueue {
         let mut queue = JobQueue::with_options(store, namespace, sources, options)?;
         let is_recorded = queue.compare_settings().await?;
         queue.create_indexes().await?;
-        // After the indexes: settings that the store has no indexes for must not bind those who open the queue without them.
+        // Settings are recorded after the indexes were created: if the store does not support these, others can still
+        // open the queue without them.
         if !is_recorded {
             queue.record_settings().await?;
         }
         Ok(queue)
     }
 
-    /// Opens the queue without writing to the store: records no settings and creates no indexes. The queue then takes no unique jobs,
-    /// whose keys an index keeps apart.
+    /// Opens the queue without writing to the store: it records no settings and creates no indexes. The queue then
+    /// takes no unique jobs, as they need an index.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
@@ -227,10 +233,11 @@ impl JobQueue {
         Ok(JobQueue { jobs, sources, options, shared, keys: false })
     }
 
-    /// Creates the indexes of the queue, as [`JobQueue::open`] does: for tools that work on a queue without recording settings.
+    /// Creates the indexes of the queue, as [`JobQueue::open`] does. It is meant for tools that work on a queue
+    /// without recording settings.
     ///
     /// # Errors
-    /// [`Error::Store`], also if the store lacks an index that the options need.
+    /// [`Error::Store`] if the store fails or lacks an index that the options need.
     pub async fn create_indexes(&mut self) -> Result<()> {
         let (searched, unique) = self.indexes()?;
         let all = searched.iter().chain(&unique).cloned();
@@ -254,7 +261,7 @@ impl JobQueue {
     /// Returns the indexes for the search of jobs, and the unique ones.
     fn indexes(&self) -> Result<(Vec<IndexSpec>, Vec<IndexSpec>)> {
         let fields = self.fields();
-        // With the state in front, so that a store finds them who is asked for the state alone: how many there are.
+        // The state comes first, so that the index also serves the number of jobs in a state.
         let of = |state: JobState, then: Document| {
             let mut key = doc! { &fields.state: 1 };
             key.extend(then);
@@ -277,21 +284,22 @@ impl JobQueue {
         Ok((searched, keys.into_iter().map(unique).collect::<Result<_>>()?))
     }
 
-    /// Returns the same queue on another store. Within an open transaction a job is enqueued if and only if it commits; workers see it then at their next
-    /// look.
+    /// Returns the same queue on another store. In an open transaction a job is enqueued if and only if the
+    /// transaction commits; workers see it at their next look.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         JobQueue { jobs: self.jobs.on(store), ..self.clone() }
     }
 
-    /// Puts a job into the queue.
+    /// Adds a job to the queue.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key where no unique index keeps it: on a store without
-    /// sparse unique indexes, or in a queue that was attached.
+    /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key without a unique index: on a
+    /// store without sparse unique indexes, or in a queue that was attached.
     ///
     /// # Cancellation
-    /// The job may be in. Who must know gives it an id ([`NewJob::with_id`]) and enqueues it again.
+    /// The job may have been inserted. A caller that must know gives it an id ([`NewJob::with_id`]) and enqueues it
+    /// again.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         self.check(&job)?;
         let id = self.id_of(&job);
@@ -301,7 +309,7 @@ impl JobQueue {
             Err(Error::Store(error))
                 if is_duplicate_of(&error, &fields.unique) || is_duplicate_of(&error, &fields.unique_window) =>
             {
-                // Which index a store names is its own affair if the attempt before has inserted the job.
+                // If the attempt before has inserted the job, the store may report the conflict of either index.
                 let ours = self.jobs.find_one(&doc! { "_id": &id }).await?.is_some();
                 Ok(if ours { Enqueued::New(id) } else { Enqueued::Duplicate })
             }
@@ -316,15 +324,16 @@ impl JobQueue {
         job.id.clone().unwrap_or_else(|| self.sources.ids.object_id().into())
     }
 
-    /// There may be something to claim: idle workers of this process look at once.
+    /// Wakes idle workers of this process, as there may be something to claim.
     fn wake(&self) {
         self.shared.wake.send_modify(|times| *times = times.wrapping_add(1));
     }
 
-    /// Puts several jobs into the queue with one request for 500 of them.
+    /// Adds several jobs to the queue, with one request for each 500 of them.
     ///
     /// # Errors
-    /// As [`JobQueue::enqueue`]; some of the jobs may have been inserted.
+    /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key without a unique index.
+    /// [`Error::Store`] if the store fails: some of the jobs may have been inserted.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
         let (mut ids, mut documents) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -336,7 +345,7 @@ impl JobQueue {
         let refused = self.jobs.insert_all(&documents).await?;
         let mut enqueued: Vec<_> = ids.iter().cloned().map(Enqueued::New).collect();
         for some in refused.chunks(LOOK_MAX) {
-            // Those whose `_id` is there were enqueued before, or by an attempt whose answer got lost.
+            // Jobs whose `_id` exists were enqueued before, or by an attempt whose answer was lost.
             let of_refused: Vec<_> = some.iter().filter_map(|place| ids.get(*place)).collect();
             let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
             let is_there = |id: &Bson| there.iter().filter_map(|job| job.get("_id")).any(|there| same_id(there, id));
@@ -370,7 +379,7 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Checks that a unique index keeps the keys.
+    /// Checks that the store has the unique index on the keys.
     fn check_keys(&self, what: &str) -> Result<()> {
         if self.keys {
             return Ok(());
@@ -379,7 +388,7 @@ impl JobQueue {
         Err(Error::invalid(format!("{why}: without them there are no {what}")))
     }
 
-    /// A job as its document says.
+    /// Returns a job; `None` if there is none with this id.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a job.
@@ -387,7 +396,7 @@ impl JobQueue {
         self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.read(&job)).transpose()
     }
 
-    /// How full the queue is. The gauges of [`metrics`] say so afterwards.
+    /// Returns the counts of the jobs of the queue, and sets the gauges of [`metrics`] to them.
     pub async fn depth(&self) -> Result<Depth> {
         let (fields, now) = (self.fields(), self.now());
         let due = requests::all_due(fields, now);
@@ -422,7 +431,8 @@ impl JobQueue {
         Ok(depth)
     }
 
-    /// Returns for how long the first of the due jobs has been due: since its time, or since it was enqueued if it has none.
+    /// Returns the time since which the first of the due jobs has been due: its own time, or the time when it was
+    /// enqueued.
     async fn oldest(&self, due: Document) -> Result<Option<DateTime>> {
         let fields = self.fields();
         let mut oldest = None;
@@ -435,10 +445,10 @@ impl JobQueue {
         Ok(oldest)
     }
 
-    /// Looks at the depth in the background, for the gauges of [`metrics`].
+    /// Reads the depth regularly in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_depth(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let queue = self.clone();
         Runner::spawn_look("job_queue.depth", &self.sources, options, cancel, move || {
@@ -447,7 +457,7 @@ impl JobQueue {
         })
     }
 
-    /// Something happened to jobs of this queue.
+    /// Counts an event that happened to jobs of this queue.
     fn count(&self, event: Event, jobs: u64) {
         metrics::count(event, self.jobs.namespace(), jobs);
     }
@@ -460,7 +470,7 @@ impl JobQueue {
         self.sources.clock.now()
     }
 
-    /// So long from now; negative ages are not made.
+    /// Returns the time `wait` from now.
     fn later(&self, wait: Duration) -> DateTime {
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(self.now().timestamp_millis().saturating_add(millis))
@@ -470,8 +480,8 @@ impl JobQueue {
         crate::value::before(self.now(), age)
     }
 
-    /// Returns whether a job is one that [`JobQueue::reclaim`] returns: its worker has been silent for the lease, or has left no date, or one that is
-    /// further ahead than that.
+    /// Returns whether [`JobQueue::reclaim`] would return the job: its worker has been silent for the lease, has left
+    /// no date, or has left one that is further ahead than that.
     pub fn is_silent(&self, job: &Job) -> bool {
         let ts = job.worker.as_ref().and_then(|worker| worker.ts);
         job.state == JobState::Processing && ts.is_none_or(|ts| is_lapsed(ts, self.now(), self.options.lease))

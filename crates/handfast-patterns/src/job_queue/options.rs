@@ -1,4 +1,4 @@
-//! Settings of a queue, and jobs to put into it.
+//! Settings of a queue, and jobs to enqueue.
 
 use std::time::Duration;
 
@@ -11,29 +11,31 @@ use crate::fields::field_names;
 use crate::runner::jittered;
 use crate::{Error, FieldNames, Result};
 
-/// Settings of [`JobQueue`](super::JobQueue). The numbers of failures, `ordered`, `limits` and `fields` are recorded in the store when the
-/// queue is opened for the first time, and have to be the same for all who open it.
+/// Settings of [`JobQueue`](super::JobQueue). The limits on failures, `ordered`, `limits` and `fields` are recorded in
+/// the store when the queue is opened for the first time, and must be the same in all processes that open it.
 #[derive(Clone, Debug)]
 pub struct JobQueueOptions {
-    /// How long a worker may be silent before its job is given to another one. A worker speaks up three times in it.
+    /// The time after which another worker gets the job of a silent worker. A worker renews its claim three times in
+    /// it.
     pub lease: Duration,
-    /// Failures of a job before it is given up.
+    /// The failures after which a job is given up.
     pub attempts_max: u32,
-    /// Times that a job's worker fell silent before it is given up: a job that kills its workers.
+    /// The number of times that a worker of a job falls silent before the job is given up, because it seems to kill
+    /// its workers.
     pub crashes_max: u32,
-    /// Times that a worker cannot read the details of a job before it is given up. Between them it waits as after failures, and so has time
-    /// until the workers are there that can.
+    /// The number of times that a worker cannot read the details of a job before it is given up. Between them it waits
+    /// as after failures, which gives time to start workers of the version that can.
     pub unread_max: u32,
-    /// How long a failed job waits.
+    /// The wait after a failure.
     pub backoff: Backoff,
-    /// How long a handler may work before it is ended, which counts as a failure; none for as long as it likes. Types of jobs
-    /// ([`Worker::timeout`](super::Worker::timeout)) and jobs ([`NewJob::with_timeout`]) may have times of their own.
+    /// The time after which a handler is stopped, which counts as a failure; `None` for no limit. A type of jobs
+    /// ([`Worker::timeout`](super::Worker::timeout)) or a single job ([`NewJob::with_timeout`]) may have another time.
     pub timeout: Option<Duration>,
-    /// Jobs may have an order ([`NewJob::in_order`]); each claim then costs some more operations.
+    /// Whether jobs may have an order ([`NewJob::in_order`]). Each claim then takes some more operations.
     pub ordered: bool,
     /// The limits on all workers together.
     pub limits: Limits,
-    /// Names of fields.
+    /// The names of the fields.
     pub fields: JobFields,
 }
 
@@ -59,12 +61,10 @@ impl JobQueueOptions {
             return Err(Error::invalid("a job queue needs a lease"));
         }
         if self.attempts_max == 0 || self.crashes_max == 0 || self.unread_max == 0 {
-            return Err(Error::invalid(
-                "a job needs at least one attempt, one crash and one reader to be given up for",
-            ));
+            return Err(Error::invalid("attempts_max, crashes_max and unread_max must be at least 1"));
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+            return Err(Error::invalid("the time of handlers must be more than 0"));
         }
         self.backoff.check()?;
         self.fields.check()?;
@@ -72,14 +72,15 @@ impl JobQueueOptions {
     }
 }
 
-/// How long a failed job waits: twice as long after each failure.
+/// The wait after a failure, which doubles with each failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// The wait after the first failure.
     pub first: Duration,
-    /// At most.
+    /// The longest wait.
     pub longest: Duration,
-    /// By how much it may be shorter or longer, at random, so that what failed together does not come back together.
+    /// The largest part by which a wait is made shorter or longer at random, so that jobs that failed together are not
+    /// retried together.
     pub jitter: f64,
 }
 
@@ -90,7 +91,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns how long to wait after so many failures.
+    /// Returns the wait after so many failures.
     pub fn after(&self, failures: u32, random: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -129,41 +130,41 @@ impl Backoff {
 }
 
 field_names! {
-    /// Names of fields.
+    /// The names of the fields.
     pub struct JobFields {
-        /// When it was enqueued. Of a worker: when it last said that it is at it.
+        /// The time when a job was enqueued; in a worker, the time of its last renewal.
         ts: "ts" in "a job" | "a worker",
-        /// In a job: its state.
+        /// The state of a job.
         state: "state" in "a job",
-        /// Which handler it is for.
+        /// The type of a job, which selects its handler.
         kind: "type" in "a job",
         /// The details for the handler.
         details: "details" in "a job",
-        /// The worker that has it, or had it: `{name, ts, claim}`.
+        /// The worker that has the job, or had it: `{name, ts, claim}`.
         worker: "worker" in "a job",
-        /// In a worker: its name.
+        /// The name of a worker.
         worker_name: "name" in "a worker",
-        /// In a worker: its claim, fresh each time.
+        /// The claim id of a worker, fresh with each claim.
         claim: "claim" in "a worker",
-        /// 1 until it is done or given up.
+        /// 1 until the job is done or given up.
         undone: "undone" in "a job",
-        /// Failures.
+        /// The number of failures.
         attempts: "attempts" in "a job",
-        /// Times that its worker fell silent.
+        /// The number of times that its worker fell silent.
         crashes: "crashes" in "a job",
-        /// Times that a worker could not read its details.
+        /// The number of times that a worker could not read its details.
         unread: "unread" in "a job",
-        /// Failures before it is given up, if not those of the queue.
+        /// The failures after which the job is given up, if it has a limit of its own.
         attempts_max: "attemptsMax" in "a job",
-        /// How long it waits after a failure: `{firstMillis, longestMillis, jitter}`.
+        /// The wait after a failure, if the job has its own: `{firstMillis, longestMillis, jitter}`.
         backoff: "backoff" in "a job",
-        /// How long its handler may work.
+        /// The time after which its handler is stopped, if the job has its own.
         timeout: "timeoutMillis" in "a job",
-        /// How often it was claimed: the number of the claim, by which documents know who comes too late.
+        /// The number of claims so far, by which documents recognise a holder that is too late.
         claims: "claims" in "a job",
-        /// Larger goes first.
+        /// The priority; larger ones come first.
         priority: "priority" in "a job",
-        /// Not before.
+        /// The time before which the job is not claimed.
         run_at: "runAt" in "a job",
         /// The last error.
         error: "error" in "a job",
@@ -171,27 +172,27 @@ field_names! {
         errors: "errors" in "a job",
         /// The result of its handler.
         result: "result" in "a job",
-        /// How far its handler says it is.
+        /// The progress that its handler has reported.
         progress: "progress" in "a job",
-        /// When it was done or given up, by the store's clock.
+        /// The time when it was done or given up, by the store's clock.
         finished_at: "finishedAt" in "a job",
-        /// It is to be canceled while a worker has it.
+        /// Whether it is to be canceled while a worker has it.
         cancel: "cancel" in "a job",
-        /// No other undone job has this key.
+        /// The key that no other undone job has.
         unique: "unique" in "a job",
-        /// No other job has this key, done or not.
+        /// The key that no other job has, done or not.
         unique_window: "uniqueWindow" in "a job",
-        /// Jobs of one key are done one after the other.
+        /// The key of its order. Jobs of one key are done one after the other.
         order: "order" in "a job",
-        /// The key of the order, while a worker has the job.
+        /// The key of its order, while a worker has the job.
         running: "running" in "a job",
-        /// Which of the jobs that may run at once it is, while a worker has it, in a queue with such a limit.
+        /// The slot of the job, while a worker has it, in a queue with a limit on jobs at the same time.
         slot: "slot" in "a job",
     }
 }
 
 impl JobFields {
-    /// The path of a field of the worker, from the job.
+    /// Returns the path of a worker's field in a job.
     pub(super) fn of_worker(&self, field: &str) -> String {
         format!("{}.{field}", self.worker)
     }
@@ -221,7 +222,7 @@ pub(super) enum Unique {
 }
 
 impl NewJob {
-    /// A job for the handler of this type.
+    /// Creates a job for the handler of this type.
     ///
     /// # Errors
     /// [`Error::Invalid`] for details that cannot be written as a document.
@@ -243,69 +244,69 @@ impl NewJob {
         })
     }
 
-    /// With an id of the caller's, a text for example: to enqueue it again does nothing.
+    /// Gives the job an id, such as a text of the caller's. Enqueuing it again does nothing.
     #[must_use]
     pub fn with_id(self, id: impl Into<Bson>) -> Self {
         NewJob { id: Some(id.into()), ..self }
     }
 
-    /// Larger goes first; 0 is the usual one.
+    /// Sets the priority: larger ones come first, and 0 is the usual one.
     #[must_use]
     pub fn with_priority(self, priority: i32) -> Self {
         NewJob { priority, ..self }
     }
 
-    /// Not before this time.
+    /// Delays the job until this time.
     #[must_use]
     pub fn at(self, run_at: DateTime) -> Self {
         NewJob { run_at: Some(run_at), delay: None, ..self }
     }
 
-    /// Not before so long after it is enqueued.
+    /// Delays the job by this time after it is enqueued.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         NewJob { run_at: None, delay: Some(delay), ..self }
     }
 
-    /// Given up after so many failures, at least 1, whatever the queue says.
+    /// Gives up the job after so many failures, at least 1, instead of the queue's number.
     #[must_use]
     pub fn with_attempts(self, attempts_max: u32) -> Self {
         NewJob { attempts_max: Some(attempts_max), ..self }
     }
 
-    /// Waits so long after a failure, whatever the queue says.
+    /// Sets the wait after a failure, instead of the queue's.
     #[must_use]
     pub fn with_backoff(self, backoff: Backoff) -> Self {
         NewJob { backoff: Some(backoff), ..self }
     }
 
-    /// Its handler is ended after so long, at least a millisecond, whatever the queue and the worker say.
+    /// Stops its handler after this time, at least a millisecond, instead of the times of the queue and the worker.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         NewJob { timeout: Some(timeout), ..self }
     }
 
-    /// Not if an undone job has this key.
+    /// Enqueues the job only if no undone job has this key.
     #[must_use]
     pub fn unique(self, key: impl Into<String>) -> Self {
         NewJob { unique: Some(Unique::UntilDone(key.into())), ..self }
     }
 
-    /// Not if a job has this key in the same window of time, done or not. Windows are counted from 1970; the job must not
-    /// be purged within it.
+    /// Enqueues the job only if no job, done or not, has this key in the same window of time. Windows are counted from
+    /// 1970; the job must not be purged within its window.
     #[must_use]
     pub fn unique_within(self, key: impl Into<String>, window: Duration) -> Self {
         NewJob { unique: Some(Unique::Window(key.into(), window)), ..self }
     }
 
-    /// Not if a job has this key, done or not, as long as it is kept.
+    /// Enqueues the job only if no job that is still kept has this key, done or not.
     #[must_use]
     pub fn unique_for_ever(self, key: impl Into<String>) -> Self {
         NewJob { unique: Some(Unique::ForEver(key.into())), ..self }
     }
 
-    /// After all jobs of this key that were enqueued before: one at a time, and one that failed is waited for until it is
-    /// done or given up. The queue must be [`ordered`](JobQueueOptions::ordered).
+    /// Runs the job after all jobs of this key that were enqueued before, one at a time. A job that failed blocks the
+    /// others until it is done or given up. The queue must be [`ordered`](JobQueueOptions::ordered).
     #[must_use]
     pub fn in_order(self, key: impl Into<String>) -> Self {
         NewJob { order: Some(key.into()), ..self }
@@ -325,7 +326,7 @@ impl NewJob {
         self.backoff.map_or(Ok(()), |backoff| backoff.check())
     }
 
-    /// Its attempts, backoff and time, as they are written down.
+    /// Returns its attempts, backoff and time as they are stored.
     pub(super) fn own_limits(&self) -> [Option<Bson>; 3] {
         [
             self.attempts_max.map(|attempts| Bson::Int64(attempts.into())),
@@ -343,7 +344,7 @@ impl NewJob {
         Ok(())
     }
 
-    /// The document of the job.
+    /// Returns the document of the job.
     pub(super) fn to_document(&self, fields: &JobFields, id: &Bson, now: DateTime) -> Document {
         let delayed = |delay| DateTime::from_millis(now.timestamp_millis().saturating_add(in_millis(delay)));
         let run_at = self.run_at.or_else(|| self.delay.map(delayed)).unwrap_or(now);

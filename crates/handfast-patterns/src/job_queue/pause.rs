@@ -1,4 +1,4 @@
-//! A queue that is paused: no job is claimed until it is resumed; workers finish the jobs that they have.
+//! A pause of a queue: no job is claimed until it is resumed; workers finish the jobs that they have.
 //!
 //! ```text
 //! jobs.limits    {_id: "pause", since: 12:00, why: "the mail server is moved"}     paused while this document exists
@@ -15,7 +15,7 @@ use bson::{DateTime, Document, doc};
 use super::JobQueue;
 use crate::Result;
 
-/// The time for which a claim relies on the last look.
+/// The time for which a claim relies on the last look at the store.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// The `_id` of the document.
 const PAUSE: &str = "pause";
@@ -29,7 +29,7 @@ pub struct Pause {
     pub why: String,
 }
 
-/// The answer of the last look at the store, and when it was made.
+/// The answer of the last look at the store, and the time when it was made.
 #[derive(Debug, Default)]
 pub(super) struct CachedPause(Mutex<Option<(Duration, bool)>>);
 
@@ -45,7 +45,8 @@ impl CachedPause {
 }
 
 impl JobQueue {
-    /// Pauses the queue: no worker of any process claims a job until [`JobQueue::resume`]. A queue that is paused keeps its date and gets the new reason.
+    /// Pauses the queue: no worker of any process claims a job until [`JobQueue::resume`]. If the queue is paused
+    /// already, the pause keeps its date and gets the new reason.
     pub async fn pause(&self, why: &str) -> Result<()> {
         let change = doc! { "$set": { "why": why }, "$setOnInsert": { "since": self.now() } };
         self.limits()?.upsert_one(&doc! { "_id": PAUSE }, &change).await?;
@@ -61,7 +62,7 @@ impl JobQueue {
         Ok(was_paused)
     }
 
-    /// Returns since when and why the queue is paused; `None` if it is not.
+    /// Returns the pause with its date and reason; `None` if the queue is not paused.
     pub async fn paused(&self) -> Result<Option<Pause>> {
         let found = self.limits()?.find_one(&doc! { "_id": PAUSE }).await?;
         let now = self.now();
@@ -72,7 +73,7 @@ impl JobQueue {
         Ok(found.as_ref().map(read))
     }
 
-    /// Answers as [`JobQueue::paused`], from a look that is at most a second old.
+    /// Returns whether the queue is paused, from a look that is at most a second old.
     pub(super) async fn is_paused(&self) -> Result<bool> {
         let now = self.sources.clock.elapsed();
         if let Some(paused) = self.shared.pause.at(now) {

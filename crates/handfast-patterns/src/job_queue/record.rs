@@ -12,38 +12,38 @@ use crate::exactly_once::Fence;
 use crate::steps::Steps;
 use crate::value::integer;
 
-/// A job as its document says.
+/// A job as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Its `_id`, of any type.
     pub id: Bson,
-    /// When it was enqueued.
+    /// The time when it was enqueued.
     pub ts: DateTime,
     /// Its state.
     pub state: JobState,
-    /// Which handler it is for.
+    /// The type of the job, which selects its handler.
     pub kind: String,
     /// The details for the handler.
     pub details: Document,
-    /// The worker that has it, or had it last.
+    /// The worker that has the job, or had it last.
     pub worker: Option<WorkerMark>,
-    /// Failures.
+    /// The number of failures.
     pub attempts: u32,
-    /// Times that its worker fell silent.
+    /// The number of times that its worker fell silent.
     pub crashes: u32,
-    /// Times that a worker could not read its details.
+    /// The number of times that a worker could not read its details.
     pub unread: u32,
-    /// Failures before it is given up, if not those of the queue.
+    /// The failures after which it is given up, if it has a limit of its own.
     pub attempts_max: Option<u32>,
-    /// How long it waits after a failure, if not as long as the others of the queue.
+    /// The wait after a failure, if it has its own.
     pub backoff: Option<Backoff>,
-    /// How long its handler may work, if it has a time of its own.
+    /// The time after which its handler is stopped, if it has its own.
     pub timeout: Option<Duration>,
-    /// How often it was claimed, at least: each claim has a greater number than the one before.
+    /// A number that increases with each claim, at least by 1.
     pub claims: i64,
-    /// Larger goes first.
+    /// The priority; larger ones come first.
     pub priority: i32,
-    /// Not before.
+    /// The time before which the job is not claimed.
     pub run_at: DateTime,
     /// The last error.
     pub error: Option<String>,
@@ -51,20 +51,20 @@ pub struct Job {
     pub errors: Vec<PastError>,
     /// The result of its handler.
     pub result: Option<Bson>,
-    /// How far its handler says it is.
+    /// The progress that its handler has reported.
     pub progress: Option<Bson>,
-    /// When it was done or given up.
+    /// The time when it was done or given up.
     pub finished_at: Option<DateTime>,
-    /// It is to be canceled.
+    /// Whether it is to be canceled.
     pub cancel: bool,
-    /// Its place in an order.
+    /// The key of its order.
     pub order: Option<String>,
 }
 
 /// A failure of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastError {
-    /// When, by the clock of who wrote it.
+    /// The time, by the clock of the process that recorded it.
     pub ts: DateTime,
     /// The reason.
     pub error: String,
@@ -73,11 +73,11 @@ pub struct PastError {
 /// The worker that has a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerMark {
-    /// The worker's name; empty if it has left none.
+    /// The worker's name; empty if the document has none.
     pub name: String,
-    /// When it last said that it is at it, by the store's clock; none if it has left no date.
+    /// The time of its last renewal, by the store's clock; `None` if the document has no date.
     pub ts: Option<DateTime>,
-    /// The claim, fresh each time; none once it was taken away.
+    /// The claim id, fresh with each claim; `None` once the claim was taken away.
     pub claim: Option<ObjectId>,
 }
 
@@ -85,19 +85,20 @@ impl Job {
     /// Returns the details as a value of a type.
     ///
     /// # Errors
-    /// Says why the details cannot be read as a value of this type.
+    /// A text that says why the details cannot be read as a value of this type.
     pub fn details<T: DeserializeOwned>(&self) -> Result<T, String> {
         bson::deserialize_from_document(self.details.clone()).map_err(|error| error.to_string())
     }
 
-    /// The fence that keeps earlier claims from documents that this claim has written to: [`ExactlyOnce::apply_fenced`].
+    /// Returns the fence that keeps earlier holders from documents that this claim has written to:
+    /// [`ExactlyOnce::apply_fenced`].
     ///
     /// [`ExactlyOnce::apply_fenced`]: crate::ExactlyOnce::apply_fenced
     pub fn fence(&self) -> Fence {
         Fence { work: self.id.clone(), number: self.claims }
     }
 
-    /// The claim that it is held by.
+    /// Returns the claim id of its worker.
     pub(super) fn claim(&self) -> Option<ObjectId> {
         self.worker.as_ref().and_then(|worker| worker.claim)
     }
@@ -150,7 +151,7 @@ impl Job {
     }
 }
 
-/// Leaves out values that are not errors: they are for people.
+/// Reads the past errors. Values of another form are left out, as the list is for people.
 fn past_errors(document: &Document, fields: &JobFields) -> Vec<PastError> {
     let read = |entry: &Bson| {
         let entry = entry.as_document()?;
@@ -160,12 +161,12 @@ fn past_errors(document: &Document, fields: &JobFields) -> Vec<PastError> {
     document.get_array(&fields.errors).map(|entries| entries.iter().filter_map(read).collect()).unwrap_or_default()
 }
 
-/// A length of time, written as milliseconds.
+/// Reads a length of time, which is stored as milliseconds.
 pub(super) fn millis(document: &Document, field: &str) -> Result<Duration, Box<dyn std::error::Error>> {
     Ok(Duration::from_millis(u64::try_from(integer(document, field)?)?))
 }
 
-/// A count of a job; an error if it is none, or negative.
+/// Reads a count of a job, which must be a number of 0 or more.
 pub(super) fn count(document: &Document, field: &str) -> Result<u32, Box<dyn std::error::Error>> {
     Ok(u32::try_from(integer(document, field)?)?)
 }

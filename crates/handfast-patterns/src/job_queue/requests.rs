@@ -1,4 +1,4 @@
-//! Each step's filter and update, as values.
+//! The filter and the update of each step, as values.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobEvent, JobFields, JobState};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::lapsed;
 
-/// Errors that a job remembers: the last ones.
+/// The number of past errors that a job keeps.
 const ERRORS_MAX: i32 = 10;
 
-pub(super) type Request = (Document, Document);
-
-/// Jobs that are due and for one of these handlers. Documents of other programs that cannot be read are not claimed.
+/// Matches jobs that are due and for one of these handlers. Documents of other programs that cannot be read are not
+/// claimed.
 pub(super) fn due(fields: &JobFields, kinds: &[String], now: DateTime) -> Document {
     let mut due = waiting(fields, not_after(now));
     due.insert(&fields.kind, doc! { "$in": kinds });
@@ -22,14 +22,14 @@ pub(super) fn due(fields: &JobFields, kinds: &[String], now: DateTime) -> Docume
     due
 }
 
-/// Jobs that are due, for whatever handler.
+/// Matches jobs that are due, for any handler.
 pub(super) fn all_due(fields: &JobFields, now: DateTime) -> Document {
     let mut due = waiting(fields, not_after(now));
     due.extend(claimable(fields));
     due
 }
 
-/// Jobs whose time has not come.
+/// Matches jobs whose time has not come yet.
 pub(super) fn scheduled(fields: &JobFields, now: DateTime) -> Document {
     let mut scheduled = waiting(fields, doc! { "$gt": now });
     scheduled.extend(claimable(fields));
@@ -45,14 +45,15 @@ fn not_after(now: DateTime) -> Document {
     doc! { "$not": { "$gt": now } }
 }
 
-/// Jobs that another program has enqueued without a priority. Null, not "is not there": that is a bound of an index.
+/// Matches jobs that another program has enqueued without a priority. The filter compares with null, which is a bound
+/// of an index; `$exists: false` is not.
 pub(super) fn without_priority(fields: &JobFields) -> Document {
     let mut without = doc! { &fields.state: JobState::Todo.name(), &fields.priority: Bson::Null };
     without.extend(claimable(fields));
     without
 }
 
-/// Writes down what such a job has by default, if it is as it was seen.
+/// Adds the default values to such a job, if it is still as it was seen.
 pub(super) fn complete_fields(fields: &JobFields, seen: &Job, has_time: bool) -> Request {
     let is_there = |there: bool| doc! { "$exists": there };
     let filter = doc! {
@@ -62,36 +63,37 @@ pub(super) fn complete_fields(fields: &JobFields, seen: &Job, has_time: bool) ->
         &fields.run_at: is_there(has_time),
     };
     let mut set = doc! { &fields.priority: seen.priority, &fields.undone: 1 };
-    // A time that is there may be a later one by now.
+    // A later time may have been set meanwhile.
     if !has_time {
         set.insert(&fields.run_at, seen.run_at);
     }
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
-/// Documents that wait as if they were jobs, and are none.
+/// Matches documents that have the state of waiting jobs and cannot be read as jobs.
 pub(super) fn foreign(fields: &JobFields) -> Document {
     doc! { &fields.state: JobState::Todo.name(), "$nor": [claimable(fields)] }
 }
 
-/// Undone jobs of an order. Documents that can never be claimed are left out.
+/// Matches undone jobs of an order. Documents that can never be claimed are left out.
 pub(super) fn undone_in(fields: &JobFields, order: &str) -> Document {
     let mut undone = doc! { &fields.order: order, &fields.undone: 1 };
     undone.extend(claimable(fields));
     undone
 }
 
-/// Matches jobs that a handler may get at some time.
+/// Matches jobs that a handler can get at some time.
 fn claimable(fields: &JobFields) -> Document {
     let mut claimable = shape(fields);
     claimable.insert(&fields.kind, doc! { "$type": "string" });
     claimable
 }
 
-/// Matches documents that a claim can be written to and read from: a claim that fails on one document would never reach another job.
+/// Matches documents that a claim can be written to and read from. A claim that always failed on one document would
+/// never reach the others.
 fn shape(fields: &JobFields) -> Document {
     let is_not = |field: &String, kind: &str| doc! { field: { "$exists": true, "$not": { "$type": kind } } };
-    // An array is of the types of its elements, too.
+    // `$type` matches an array by the types of its elements, too.
     let array = |field: &String| doc! { field: { "$type": "array" } };
     doc! {
         &fields.ts: { "$type": "date" },
@@ -103,7 +105,8 @@ fn shape(fields: &JobFields) -> Document {
     }
 }
 
-/// A job that cannot be read in spite of its shape is a dead letter, unless it is to be canceled: the next claim of it would fail as well.
+/// Makes a dead letter of a job that has the right shape and still cannot be read, or cancels it if that was
+/// requested: the next claim of it would fail as well.
 pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Document {
     let state = if canceled { JobState::Canceled } else { JobState::Failed };
     doc! {
@@ -114,7 +117,7 @@ pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Doc
     }
 }
 
-/// The order in which jobs are claimed.
+/// Returns the order in which jobs are claimed.
 pub(super) fn claim_order(fields: &JobFields) -> Document {
     doc! { &fields.priority: -1, &fields.run_at: 1, &fields.ts: 1 }
 }
@@ -138,12 +141,12 @@ pub(super) fn claim(
     if let Some(slot) = slot {
         set.insert(&fields.slot, i64::from(slot));
     }
-    // Counted twice, by an attempt whose answer got lost, it is still greater than before.
+    // If an attempt whose answer was lost has counted as well, the number is still greater than before.
     doc! { "$set": set, "$currentDate": { fields.of_worker(&fields.ts): true }, "$inc": { &fields.claims: 1_i64 } }
 }
 
-/// The job, while this claim holds. Every write of a worker has this filter: not the state alone, not the worker's name,
-/// not a number of attempts, as all of these may be the same for another claim.
+/// Matches the job while this claim holds. Every write of a worker has this filter, as the state, the worker's name
+/// and the number of attempts may be the same for another claim.
 pub(super) fn held(fields: &JobFields, id: &Bson, claim: ObjectId) -> Document {
     doc! {
         "_id": id,
@@ -152,7 +155,7 @@ pub(super) fn held(fields: &JobFields, id: &Bson, claim: ObjectId) -> Document {
     }
 }
 
-/// The job, while this claim holds, and with `canceled` if it is to be canceled, otherwise if it is not.
+/// Matches the job while this claim holds, and only if it is to be canceled (`canceled`) or is not.
 pub(super) fn held_and_wanted(fields: &JobFields, id: &Bson, claim: ObjectId, canceled: bool) -> Document {
     let mut filter = held(fields, id, claim);
     filter.insert(&fields.cancel, wanted(canceled));
@@ -169,7 +172,7 @@ pub(super) fn wanted(canceled: bool) -> Bson {
     if canceled { Bson::Boolean(true) } else { bson::bson!({ "$ne": true }) }
 }
 
-/// The worker is at it.
+/// Returns the update that renews a claim.
 pub(super) fn renew(fields: &JobFields, progress: Option<Bson>) -> Document {
     let mut update = doc! { "$currentDate": { fields.of_worker(&fields.ts): true } };
     if let Some(progress) = progress {
@@ -178,30 +181,30 @@ pub(super) fn renew(fields: &JobFields, progress: Option<Bson>) -> Document {
     update
 }
 
-/// How a job leaves its worker, or the queue.
+/// The way in which a job leaves its worker, or the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Leave {
     /// Done.
     Completed { result: Option<Bson> },
-    /// Failed, to be tried again then.
+    /// Failed, and to be tried again at `run_at`.
     Failed { error: String, run_at: DateTime },
-    /// This worker cannot read its details; another one perhaps can, from then on.
+    /// Its details could not be read by this worker; another one may be able to from `run_at` on.
     Unread { error: String, run_at: DateTime },
-    /// Put off, which is no failure.
+    /// Put off, which does not count as a failure.
     Snoozed { run_at: DateTime },
-    /// Given back at once.
+    /// Returned at once.
     Released,
     /// Its worker fell silent.
     Crashed { error: String },
-    /// The date of the last sign of life of its worker is unknown.
+    /// The date of the last renewal of its worker is missing or wrong.
     Undated { error: String },
     /// Failed for good.
     GivenUp { error: String },
     /// Its worker fell silent once too often.
     Poison { error: String },
-    /// So many workers could not read its details that none can.
+    /// More workers than the limit could not read its details.
     Unreadable { error: String },
-    /// It is canceled.
+    /// Canceled.
     Canceled,
 }
 
@@ -220,7 +223,7 @@ impl Leave {
         }
     }
 
-    /// Returns the reason why it was not done.
+    /// Returns the reason why the job was not done.
     fn error(&self) -> Option<&str> {
         match self {
             Leave::Failed { error, .. }
@@ -279,7 +282,8 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: Date
             set.insert(&fields.run_at, *run_at);
         }
         Leave::Released | Leave::Canceled => {}
-        // No crash: a reclaimer whose own clock is wrong would make dead letters of jobs whose workers live. What it reads there is of no use.
+        // This is no crash: a reclaimer with a wrong clock would make dead letters of jobs whose workers live. The
+        // date itself is of no use.
         Leave::Undated { .. } => {
             unset.insert(&fields.worker, "");
         }
@@ -291,7 +295,7 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: Date
         }
         Leave::Crashed { .. } | Leave::Poison { .. } => {
             count.insert(&fields.crashes, 1);
-            // Its worker will not find its claim any more.
+            // Without it, its worker's writes match nothing.
             unset.insert(fields.of_worker(&fields.claim), "");
         }
     }
@@ -299,7 +303,7 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: Date
         JobState::Done | JobState::Failed | JobState::Canceled => {
             unset.extend(doc! { &fields.undone: "", &fields.cancel: "" });
             update.insert("$currentDate", doc! { &fields.finished_at: true });
-            // Another job may have the key from now on; it comes back when the job is ordered again.
+            // Another job may have the key from now on. The key is restored if the job is retried.
             update.insert("$rename", doc! { &fields.unique: format!("{}Was", fields.unique) });
         }
         JobState::Todo | JobState::Processing => {}
@@ -312,7 +316,7 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: Date
     Some(update)
 }
 
-/// A dead letter is to be done after all. It is the one that was seen: not one that failed again meanwhile.
+/// Returns a dead letter to the queue, if it is still as it was seen and has not failed again meanwhile.
 pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Request> {
     let next = seen.state.after(JobEvent::OrderedAgain)?;
     let finished_at = seen.finished_at.map_or(Bson::Null, Bson::DateTime);
@@ -330,11 +334,12 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
         "$unset": { &fields.finished_at: "" },
         "$rename": { format!("{}Was", fields.unique): &fields.unique },
     };
-    Some((filter, update))
+    Some(Request { filter, update })
 }
 
-/// Jobs whose workers have been silent for the lease, or have left no date, or one that is further ahead than that. What is no job, and was
-/// never claimed from here, belongs to another program.
+/// Matches jobs whose workers have been silent for the lease, have left no date, or have left one that is further
+/// ahead than that. Documents that are not jobs and were never claimed by this pattern belong to another program and
+/// are left out.
 pub(super) fn silent(fields: &JobFields, now: DateTime, lease: Duration) -> [Document; 3] {
     let processing = |ours: Document| {
         let claimed = doc! { fields.of_worker(&fields.claim): { "$type": "objectId" } };
@@ -358,7 +363,7 @@ fn no_date() -> Document {
     doc! { "$not": { "$type": "date" } }
 }
 
-/// The job as it was seen, if its worker has not said anything since, and it is not to be canceled.
+/// Matches the job as it was seen, if its worker has not renewed its claim since, and it is not to be canceled.
 pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Document {
     let mut filter = doc! {
         "_id": seen.id.clone(),
@@ -367,7 +372,7 @@ pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Document {
     };
     match seen.worker.as_ref().and_then(|worker| worker.ts) {
         Some(ts) => filter.insert(fields.of_worker(&fields.ts), ts),
-        // The dates of an array are compared one by one.
+        // A filter compares each date of an array separately.
         None => {
             let ts = fields.of_worker(&fields.ts);
             filter.insert("$or", [doc! { &ts: no_date() }, doc! { &ts: { "$type": "array" } }])

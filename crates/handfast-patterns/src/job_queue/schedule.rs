@@ -1,17 +1,17 @@
-//! Recurring jobs: by a cron pattern, in a time zone, each occurrence once.
+//! Recurring jobs by a cron pattern in a time zone. Each occurrence is enqueued once.
 //!
 //! ```text
 //! {_id: "report", cron: "0 9 * * 1-5", zone: "Europe/Berlin", missed: {last: true}, type, details, priority, next: <date>}
-//!   tick   next is due     1  enqueue a job whose key is report@<next>: no second one can be
+//!   tick   next is due     1  enqueue a job with the key report@<next>, which only one job can have
 //!                          2  next: <the occurrence after it>, if next is still what it was
 //! ```
 //!
-//! A process that dies between the two leaves an occurrence that is due, and the next tick finds that its job is there. So any number
-//! of processes may tick at once.
+//! A process that dies between the two steps leaves an occurrence that is due, and the next tick finds that its job
+//! exists. So any number of processes may tick at once.
 //!
-//! Patterns and zones are those of the crates croner (five fields, or six with seconds) and jiff (the tz database, compiled
-//! in): at a clock that goes forward a job whose time is not on that day's clock runs right after the gap, at one that goes
-//! back it runs once.
+//! Patterns and zones are those of the crates croner (five fields, or six with seconds) and jiff (the tz database,
+//! compiled in). When clocks go forward, a job whose time is skipped on that day runs right after the gap; when they
+//! go back, it runs once.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,19 +29,19 @@ use crate::fields::field_names;
 use crate::steps::{Steps, raw};
 use crate::{CancellationToken, Error, FieldNames, Result, Round, Runner, RunnerOptions};
 
-/// Occurrences of one schedule that are made up for in one tick. The next tick goes on.
+/// Limit on the missed occurrences of one schedule that one tick enqueues. The next tick continues.
 const CATCH_UP_MAX: u32 = 100;
 
-/// The handling of occurrences that passed while no process ticked.
+/// The handling of occurrences that were missed because no process ticked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// The last one is made up for, the others are dropped.
+    /// The last one is enqueued, the others are dropped.
     Last,
-    /// Each is made up for.
+    /// Each one is enqueued.
     All,
-    /// The last one is made up for unless it is older than this; the others are dropped.
+    /// The last one is enqueued unless it is older than this; the others are dropped.
     Skip {
-        /// How old an occurrence may be.
+        /// The largest age of an occurrence.
         older_than: Duration,
     },
 }
@@ -49,15 +49,15 @@ pub enum Missed {
 /// A recurring job.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Its name, which only it has.
+    /// The unique name.
     pub name: String,
-    /// When: `minute hour day month weekday`, or with seconds before.
+    /// The cron pattern: `minute hour day month weekday`, or with seconds before them.
     pub cron: String,
     /// The time zone: a name of the tz database.
     pub zone: String,
-    /// The handling of occurrences that passed while no process ticked.
+    /// The handling of occurrences that were missed because no process ticked.
     pub missed: Missed,
-    /// The job to enqueue. Its time and its unique key are those of the occurrence.
+    /// The job to enqueue. Its time and its unique key are set for each occurrence.
     pub job: NewJob,
 }
 
@@ -92,51 +92,52 @@ pub struct Schedules {
 }
 
 field_names! {
-    /// Names of fields of schedules.
+    /// The names of the fields of schedules.
     pub struct ScheduleFields {
         /// The cron pattern.
         cron: "cron" in "a schedule",
-        /// The time zone that it is in.
+        /// The time zone of the pattern.
         zone: "zone" in "a schedule",
-        /// The handling of occurrences that passed while no process ticked.
+        /// The handling of occurrences that were missed because no process ticked.
         missed: "missed" in "a schedule",
-        /// Which handler the jobs are for.
+        /// The type of the jobs, which selects their handler.
         kind: "type" in "a schedule",
         /// The details for the handler.
         details: "details" in "a schedule",
-        /// Larger goes first.
+        /// The priority of the jobs; larger ones come first.
         priority: "priority" in "a schedule",
-        /// Failures before a job is given up, if not those of the queue.
+        /// The failures after which a job is given up, if the schedule has a limit of its own.
         attempts_max: "attemptsMax" in "a schedule",
-        /// How long a job waits after a failure.
+        /// The wait after a failure of a job, if the schedule has its own.
         backoff: "backoff" in "a schedule",
-        /// How long a job's handler may work.
+        /// The time after which a job's handler is stopped, if the schedule has its own.
         timeout: "timeoutMillis" in "a schedule",
         /// The next occurrence.
         next: "next" in "a schedule",
     }
 }
 
-/// A pattern in a zone.
+/// A cron pattern in a time zone.
 struct Calendar {
     cron: Cron,
     zone: TimeZone,
 }
 
 impl Schedules {
-    /// The schedules in this collection, in the store of the queue; creates the index on what is due.
+    /// Opens the schedules in this collection, in the store of the queue; creates the index on the next occurrences.
     ///
     /// # Errors
-    /// [`Error::Invalid`] on a store without sparse unique indexes (FerretDB), and for a queue that was attached: each occurrence is a job
-    /// with a unique key.
+    /// [`Error::Invalid`] on a store without sparse unique indexes (FerretDB), and for a queue that was attached,
+    /// because each occurrence is a job with a unique key.
     pub async fn open(queue: JobQueue, namespace: Namespace) -> Result<Self> {
         Schedules::open_with(queue, namespace, ScheduleFields::default()).await
     }
 
-    /// Opens the schedules with other names of fields.
+    /// Opens the schedules with other field names.
     ///
     /// # Errors
-    /// As [`Schedules::open`].
+    /// [`Error::Invalid`] for invalid names, on a store without sparse unique indexes, and for a queue that was
+    /// attached.
     pub async fn open_with(queue: JobQueue, namespace: Namespace, fields: ScheduleFields) -> Result<Self> {
         queue.check_keys("recurring jobs")?;
         fields.check()?;
@@ -146,8 +147,8 @@ impl Schedules {
         Ok(schedules)
     }
 
-    /// Makes a schedule, or changes the one of this name. To set it again as it is does nothing, so that a program can do so
-    /// whenever it starts: an occurrence that was missed meanwhile stays due.
+    /// Makes a schedule, or changes the one with this name. Setting it again without a change does nothing, so that a
+    /// program can do so whenever it starts: an occurrence that was missed meanwhile stays due.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid cron pattern and for an unknown time zone.
@@ -193,12 +194,13 @@ impl Schedules {
         self.schedules.upsert_one(&doc! { "_id": name }, &change).await.map(|_| ())
     }
 
-    /// Removes a schedule; jobs that are enqueued stay. Says whether there was one.
+    /// Removes a schedule; jobs that were enqueued stay. Returns whether there was one.
     pub async fn remove(&self, name: &str) -> Result<bool> {
         self.schedules.delete_one(&doc! { "_id": name }).await
     }
 
-    /// The names of schedules with their next occurrences, the nearest first; none for one that has no more.
+    /// Returns the names of schedules with their next occurrences, the nearest first; `None` for a schedule without
+    /// further occurrences.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a schedule.
@@ -211,7 +213,8 @@ impl Schedules {
         found.iter().map(read).collect()
     }
 
-    /// Enqueues the jobs of schedules (at most `batch`) that are due. It may run anywhere, at any time, any number at once.
+    /// Enqueues the jobs of schedules (at most `batch`) that are due. It may run in any number of processes at any
+    /// time.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single schedule is logged and counted.
@@ -237,7 +240,7 @@ impl Schedules {
 
     /// Returns how many jobs were enqueued.
     async fn tick_one(&self, schedule: &Document) -> Result<u64> {
-        let damaged = |what: &str| self.schedules.damaged(schedule, format!("it has no proper {what}"));
+        let damaged = |what: &str| self.schedules.damaged(schedule, format!("its {what} is missing or invalid"));
         let text = |name: &str| schedule.get_str(name).map_err(|_| damaged(name));
         let fields = &*self.fields;
         let (name, cron, zone) = (text("_id")?, text(&fields.cron)?, text(&fields.zone)?);
@@ -265,10 +268,10 @@ impl Schedules {
         Ok(due.occurrences.len() as u64)
     }
 
-    /// Ticks in the background. Jobs are late by up to the interval.
+    /// Runs [`Schedules::tick`] in the background. Jobs are late by up to the interval.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_ticks(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let schedules = self.clone();
         Runner::spawn("job_queue.schedules", &self.queue.sources, options, cancel, move |batch| {
@@ -278,7 +281,7 @@ impl Schedules {
     }
 }
 
-/// The occurrences to enqueue, and the one after them.
+/// The occurrences to enqueue, and the next one after them.
 struct Due {
     occurrences: Vec<DateTime>,
     next: Option<DateTime>,
@@ -287,26 +290,26 @@ struct Due {
 impl Calendar {
     fn new(cron: &str, zone: &str) -> Result<Self> {
         let cron =
-            Cron::from_str(cron).map_err(|error| Error::invalid(format!("{cron} is no cron pattern: {error}")))?;
+            Cron::from_str(cron).map_err(|error| Error::invalid(format!("{cron} is not a cron pattern: {error}")))?;
         let zone = TimeZoneDatabase::bundled().get(zone);
         Ok(Calendar { cron, zone: zone.map_err(|error| Error::invalid(format!("no such time zone: {error}")))? })
     }
 
-    /// The first occurrence after a time; none if there is none for many years.
+    /// Returns the first occurrence after a time; `None` if there is none for many years.
     fn after(&self, time: DateTime) -> Option<DateTime> {
         let time = Timestamp::from_millisecond(time.timestamp_millis()).ok()?.to_zoned(self.zone.clone());
         let next = self.cron.find_next_occurrence(&time, false).ok()?;
         Some(DateTime::from_millis(next.timestamp().as_millisecond()))
     }
 
-    /// The last occurrence that is not after a time.
+    /// Returns the last occurrence that is not after a time.
     fn last_before(&self, time: DateTime) -> Option<DateTime> {
         let time = Timestamp::from_millisecond(time.timestamp_millis()).ok()?.to_zoned(self.zone.clone());
         let last = self.cron.find_previous_occurrence(&time, true).ok()?;
         Some(DateTime::from_millis(last.timestamp().as_millisecond()))
     }
 
-    /// Returns what to do about the occurrences from `first`, which is one of them, until now.
+    /// Returns which of the occurrences from `first` until now to enqueue. `first` is one of them.
     fn due(&self, first: DateTime, now: DateTime, missed: Missed) -> Due {
         if missed == Missed::All {
             let mut occurrences = vec![first];

@@ -1,4 +1,4 @@
-//! The settings that the documents of a queue depend on, as they are recorded.
+//! The recorded settings of a queue, which its documents depend on.
 //!
 //! ```text
 //! db.jobs.settings   {_id: "job-queue", revision: 1, settings: {
@@ -6,7 +6,8 @@
 //!                       limits: {concurrency: 3, rate: {jobs: 10, withinMillis: 1000}}, fields: {ts: "ts", state: "state", ..}}}
 //! ```
 //!
-//! Each worker chooses its lease, its backoff and the time of its handlers itself: a claim that is lost to another lease is fenced.
+//! Each worker chooses its lease, its backoff and the time limit of its handlers itself: the fence protects a job that
+//! is claimed under another lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,8 @@ use crate::value::integer;
 use crate::{Error, FieldNames, Result};
 
 impl JobQueueOptions {
-    /// Reads the recorded settings of a queue, with defaults for what each process chooses for itself; none if nothing is recorded.
+    /// Reads the recorded settings of a queue, with defaults for those that each process chooses for itself; `None` if
+    /// nothing is recorded.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a record that cannot be read.
@@ -32,12 +34,13 @@ impl JobQueueOptions {
 }
 
 impl JobQueue {
-    /// Changes the recorded settings of a queue to those of `options`; records them if nothing is recorded. Processes that have opened
-    /// the queue before go on with the settings of before: stop them first if `ordered` or the limits change.
+    /// Changes the recorded settings of a queue to those of `options`; records them if nothing is recorded. Processes
+    /// that have opened the queue before keep the old settings: stop them first if `ordered` or the limits change.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields while there are jobs, for another order or concurrency while workers have jobs, and for
-    /// a queue without orders while jobs with an order wait. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] for other field names while there are jobs, for another order or concurrency while workers
+    /// have jobs, and for a queue without orders while jobs with an order wait. [`Error::Store`] if the store fails:
+    /// call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         jobs: Namespace,

@@ -1,4 +1,4 @@
-//! The states of a job, and what leads from one to the next.
+//! The states of a job, and the events that change them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,41 +16,41 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobState {
-    /// Waits for its time, and then for a worker.
+    /// It waits for its time, and then for a worker.
     Todo,
     /// A worker has it.
     Processing,
-    /// Finished well.
+    /// It was done.
     Done,
-    /// Given up: failed for good, or failed or crashed too often. The dead letters.
+    /// It was given up: it failed for good, or failed or crashed too often. Such jobs are the dead letters.
     Failed,
-    /// It was canceled. No retry changes that.
+    /// It was canceled, and is never tried again.
     Canceled,
 }
 
-/// An event in the life of a job.
+/// An event that changes the state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// A worker took it.
+    /// A worker claimed it.
     Claimed,
     /// Its worker finished it.
     Completed,
-    /// It is to be done again: it failed, was snoozed, was given back, or its worker was silent for too long.
+    /// It returned to the queue: it failed, was snoozed, was released, or its worker was silent for too long.
     Returned,
-    /// It failed for good.
+    /// It was given up.
     GivenUp,
-    /// It is canceled.
+    /// It was canceled.
     Canceled,
-    /// It is to be done after all.
+    /// It was returned to the queue after it had been given up.
     OrderedAgain,
 }
 
 impl JobState {
-    /// Every state.
+    /// All states.
     pub const ALL: [JobState; 5] =
         [JobState::Todo, JobState::Processing, JobState::Done, JobState::Failed, JobState::Canceled];
 
-    /// The state after the event; none if it cannot happen in this one.
+    /// Returns the state after the event; `None` if the event cannot happen in this state.
     pub fn after(self, event: JobEvent) -> Option<JobState> {
         match (self, event) {
             (JobState::Todo, JobEvent::Claimed) => Some(JobState::Processing),
@@ -82,7 +82,7 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The text names no state.
+/// The error for a text that names no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("states of jobs are TODO, PROCESSING, DONE, FAILED and CANCELED")]
 pub struct NoJobState;

@@ -1,4 +1,4 @@
-//! Jobs whose workers fell silent, and jobs that are over.
+//! The sweep: it reclaims jobs whose workers fell silent, and purges jobs that are over.
 
 use std::time::Duration;
 
@@ -7,24 +7,25 @@ use tracing::Instrument;
 
 use super::requests::{self, Leave};
 use super::{Job, JobQueue, JobState};
+use crate::steps::Request;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 /// The result for a job of a silent worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimed {
-    /// It waits again.
+    /// The job waits again.
     Returned,
-    /// It is a dead letter: its workers fell silent too often, or it cannot be read.
+    /// The job is a dead letter: its workers fell silent too often, or it cannot be read.
     GivenUp,
-    /// Its cancellation was requested.
+    /// The job is canceled, as had been requested.
     Canceled,
 }
 
 impl JobQueue {
-    /// Returns jobs (at most `batch`) whose workers have been silent for the lease, or gives them up if that has happened too often. A job
-    /// whose worker has left no date, or one that is further ahead than the lease, is returned as well, which counts as no crash. Jobs that
-    /// somebody has put into the queue without a priority get the usual one, and so their place among the others. It may run anywhere, at
-    /// any time.
+    /// Returns jobs (at most `batch`) whose workers have been silent for the lease to the queue, or gives them up if
+    /// that has happened too often. A job whose worker has left no date, or one that is further ahead than the lease,
+    /// is returned as well, which does not count as a crash. Jobs that another program has enqueued without a priority
+    /// get the usual one, which puts them in order with the others. It may run in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single job is logged and counted.
@@ -32,10 +33,10 @@ impl JobQueue {
         self.reclaim_each(batch, |_| ()).await
     }
 
-    /// Reclaims as [`JobQueue::reclaim`] does, and tells what became of each job.
+    /// Reclaims jobs as [`JobQueue::reclaim`] does, and reports the result for each.
     ///
     /// # Errors
-    /// As [`JobQueue::reclaim`].
+    /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single job is logged and counted.
     pub async fn reclaim_each(&self, batch: u32, tell: impl Fn(Reclaimed)) -> Result<Round> {
         let fields = self.fields();
         let silent = requests::silent(fields, self.now(), self.options.lease);
@@ -50,7 +51,7 @@ impl JobQueue {
                     tell(reclaimed);
                     round.done += 1;
                 }
-                // Its worker has said something meanwhile, or somebody else was faster.
+                // Its worker has renewed its claim meanwhile, or another process was faster.
                 Ok(None) => {}
                 Err(error) => {
                     span.in_scope(|| tracing::warn!(%error, "a job could not be reclaimed, it is tried again later"));
@@ -65,19 +66,21 @@ impl JobQueue {
         Ok(round)
     }
 
-    /// A claim takes jobs without a priority after those that have one: without this they would wait for as long as there are others.
+    /// Adds the missing fields of jobs without a priority. A claim takes these after all others, so that they would
+    /// wait for as long as there are others.
     async fn complete_fields(&self, batch: u32) -> Result<()> {
         let fields = self.fields();
         for document in self.jobs.find(&requests::without_priority(fields), &doc! {}, batch).await? {
-            // What cannot be read is set aside by who claims it.
+            // A claim sets aside what cannot be read.
             let Ok(seen) = self.read(&document) else { continue };
-            let (filter, update) = requests::complete_fields(fields, &seen, document.contains_key(&fields.run_at));
+            let Request { filter, update } =
+                requests::complete_fields(fields, &seen, document.contains_key(&fields.run_at));
             self.jobs.update_one(&filter, &update).await?;
         }
         Ok(())
     }
 
-    /// Returns `None` if its worker has renewed it meanwhile, or if no worker has it any more.
+    /// Reclaims a job; `None` if its worker has renewed it meanwhile, or no worker has it any more.
     async fn reclaim_one(&self, document: &Document) -> Result<Option<Reclaimed>> {
         let seen = match self.read(document) {
             Ok(seen) => seen,
@@ -96,16 +99,16 @@ impl JobQueue {
         Ok(is_ours.then_some(reclaimed))
     }
 
-    /// How a job leaves a worker that is silent.
+    /// Returns the way in which a job leaves its silent worker.
     fn leave_of_silent(&self, seen: &Job) -> (Leave, Reclaimed) {
         let (name, ts) = seen.worker.as_ref().map_or(("", None), |worker| (&worker.name, worker.ts));
         if seen.cancel {
             return (Leave::Canceled, Reclaimed::Canceled);
         }
         let undated = match ts {
-            None => Some(format!("its worker {name} has left no date of a sign of life")),
+            None => Some(format!("its worker {name} has left no date")),
             Some(ts) if ts > self.now() => {
-                Some(format!("the last sign of life of its worker {name} is ahead of the clock: {ts}"))
+                Some(format!("its worker {name} has left a date that is ahead of the clock: {ts}"))
             }
             Some(_) => None,
         };
@@ -115,17 +118,18 @@ impl JobQueue {
         }
         let error = format!("its worker {name} fell silent");
         if seen.crashes.saturating_add(1) >= self.options.crashes_max {
-            tracing::warn!("a job is given up: it has silenced too many workers");
+            tracing::warn!("a job is given up: too many of its workers fell silent");
             return (Leave::Poison { error }, Reclaimed::GivenUp);
         }
         (Leave::Crashed { error }, Reclaimed::Returned)
     }
 
-    /// Removes jobs (at most `batch`) that were done, or given up or canceled, at least so long ago, which must be longer than any
-    /// request can be under way: a copy of its `enqueue` would put the job into the queue again.
+    /// Removes jobs (at most `batch`) that were done at least `done` ago, or given up or canceled at least `failed`
+    /// ago. Both ages must be longer than any request can be under way, because a late copy of its `enqueue` would put
+    /// the job into the queue again.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): the jobs that were removed before it stay removed.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: the jobs that were removed before stay removed.
     pub async fn purge(&self, done: Duration, failed: Duration, batch: u32) -> Result<Round> {
         let (fields, mut round) = (self.fields(), Round::default());
         for (state, age) in [(JobState::Done, done), (JobState::Failed, failed), (JobState::Canceled, failed)] {
@@ -141,10 +145,10 @@ impl JobQueue {
         Ok(round)
     }
 
-    /// Reclaims in the background. The interval should be no longer than the lease.
+    /// Runs [`JobQueue::reclaim`] in the background. The interval should be no longer than the lease.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_reclaim(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let queue = self.clone();
         Runner::spawn("job_queue.reclaim", &self.sources, options, cancel, move |batch| {
@@ -153,10 +157,10 @@ impl JobQueue {
         })
     }
 
-    /// Purges in the background.
+    /// Runs [`JobQueue::purge`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_purge(
         &self,
         done: Duration,

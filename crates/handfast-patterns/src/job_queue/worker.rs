@@ -1,4 +1,4 @@
-//! Workers: they claim jobs, run their handlers, and keep the lease meanwhile.
+//! Workers, which claim jobs, run their handlers and renew the lease meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -18,52 +18,54 @@ use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::{CancellationToken, Error, Result};
 
-/// A worker speaks up so many times within a lease, so that one lost request does not lose a job.
+/// The number of renewals within a lease, so that one lost request does not lose a job.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// By how much the pause between two looks at an empty queue may be shorter or longer.
+/// The largest part by which the pause between two looks at an empty queue is made shorter or longer.
 const POLL_JITTER: f64 = 0.2;
-/// How long a handler whose time is over has to be dropped: one that blocks its thread cannot be.
+/// The wait for a handler whose time is over to be dropped, which is not possible if it blocks its thread.
 const DROP_WAIT: Duration = Duration::from_secs(1);
 
 /// The reason why a handler did not finish its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobError {
-    /// Try again after a while.
+    /// The job is tried again after a while.
     Retry(String),
-    /// It will never succeed.
+    /// The job will never succeed.
     GiveUp(String),
-    /// This worker cannot read the job's details, and perhaps one of another version can: [`JobQueue::cannot_read`].
+    /// This worker cannot read the job's details; one of another version may be able to: [`JobQueue::cannot_read`].
     CannotRead(String),
-    /// Not now; this is no failure.
+    /// The job is put off, which does not count as a failure.
     Snooze(Duration),
 }
 
-/// Errors with a source or a text are tried again.
+/// Converts an error of any type, or a text, into [`JobError::Retry`].
 impl<E: std::error::Error> From<E> for JobError {
     fn from(error: E) -> Self {
         JobError::Retry(error.to_string())
     }
 }
 
-/// At most so many jobs are begun within a time, by one worker.
+/// A limit on the jobs that begin within a time.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {
-    /// How many.
+    /// The number of jobs.
     pub jobs: usize,
-    /// Within which time.
+    /// The time.
     pub within: Duration,
 }
 
 /// Settings of [`Worker`].
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// Jobs at the same time.
+    /// The largest number of jobs at the same time.
     pub concurrency: usize,
-    /// How fast jobs are begun.
+    /// The limit on the jobs that begin within a time.
     pub rate: Option<RateLimit>,
-    /// Between two looks at an empty queue. Jobs that are enqueued by this process, through this queue or a clone of it, are seen at once.
+    /// The time between two looks at an empty queue. Jobs that this process enqueues through this queue or a clone of
+    /// it are seen at once.
     pub poll: Duration,
-    /// How long handlers may go on when the worker stops. Then their jobs are given back, without counting as attempts.
+    /// The time that handlers may still run after the worker was stopped. Then their jobs are returned, which does not
+    /// count as an attempt.
     pub grace: Duration,
 }
 
@@ -76,13 +78,13 @@ impl Default for WorkerOptions {
 /// The counts of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Done.
+    /// Jobs that were done.
     pub completed: u64,
-    /// Failed: to be tried again later, or given up.
+    /// Jobs that failed, and are tried again later or were given up.
     pub failed: u64,
-    /// Put off.
+    /// Jobs that were put off.
     pub snoozed: u64,
-    /// Jobs that another worker has taken meanwhile, or that were canceled.
+    /// Jobs that another worker has claimed meanwhile, or that were canceled.
     pub lost: u64,
 }
 
@@ -97,9 +99,9 @@ pub struct WorkerCounts {
     pub failed: u64,
     /// Jobs put off.
     pub snoozed: u64,
-    /// Jobs that another worker took, or that were canceled, while the handler worked.
+    /// Jobs that another worker claimed, or that were canceled, while the handler ran.
     pub lost: u64,
-    /// Jobs given back when the worker stopped.
+    /// Jobs that were returned when the worker stopped.
     pub released: u64,
     /// Requests to the store that failed.
     pub store_errors: u64,
@@ -131,7 +133,7 @@ pub struct Worker {
     counters: Arc<Counters>,
 }
 
-/// How one job ended, for its worker.
+/// The end of one job, as its worker sees it.
 enum Ended {
     Completed,
     Failed,
@@ -141,7 +143,7 @@ enum Ended {
 }
 
 impl Worker {
-    /// A worker of this name. Names are for people: several workers may have the same.
+    /// Creates a worker with this name. Names are for people: several workers may have the same.
     pub fn new(queue: JobQueue, name: impl Into<String>) -> Self {
         Worker {
             queue,
@@ -154,14 +156,15 @@ impl Worker {
         }
     }
 
-    /// With settings.
+    /// Sets the options.
     #[must_use]
     pub fn with_options(self, options: WorkerOptions) -> Self {
         Worker { options, ..self }
     }
 
-    /// Adds the handler of a type of jobs; a worker claims only jobs that it has a handler for. A handler is run at least once
-    /// for each job, and may be dropped at any `await`: what it does must be safe to repeat ([`JobContext::guard`]).
+    /// Adds the handler of a type of jobs; a worker claims only jobs that it has a handler for. A handler runs at
+    /// least once for each job, and may be dropped at any `await`: its effects must be safe to repeat
+    /// ([`JobContext::guard`]).
     #[must_use]
     pub fn handle<T, R, F>(
         mut self,
@@ -191,8 +194,8 @@ impl Worker {
         self
     }
 
-    /// Ends handlers of a type of jobs after so long, whatever the queue says; a job may have a time of its own. A handler is ended at its
-    /// next `await`: what blocks belongs into `tokio::task::spawn_blocking`.
+    /// Stops handlers of a type of jobs after this time, instead of the queue's; a job may have its own. A handler is
+    /// stopped at its next `await`, so blocking code belongs into `tokio::task::spawn_blocking`.
     #[must_use]
     pub fn timeout(mut self, kind: impl Into<String>, timeout: Duration) -> Self {
         self.timeouts.insert(kind.into(), timeout);
@@ -228,19 +231,18 @@ impl Worker {
         Ok(drained)
     }
 
-    /// Works in the background until `cancel` is cancelled or [`RunningWorker::stop`] called. Needs a tokio runtime.
+    /// Runs the worker in the background until `cancel` is cancelled or [`RunningWorker::stop`] called. Needs a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`Error::Invalid`] for options that are out of range, and for a worker without handlers.
     pub fn spawn(&self, cancel: &CancellationToken) -> Result<RunningWorker> {
         let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
         if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
-            return Err(Error::invalid(
-                "a worker needs room for a job, a pause between two looks, and a rate of at least 1",
-            ));
+            return Err(Error::invalid("a worker needs a concurrency, a poll and a rate of more than 0"));
         }
         if self.timeouts.values().any(Duration::is_zero) {
-            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+            return Err(Error::invalid("the time of handlers must be more than 0"));
         }
         if self.kinds.is_empty() {
             return Err(Error::invalid("a worker needs a handler"));
@@ -254,10 +256,10 @@ impl Worker {
     async fn run(self, cancel: CancellationToken) {
         let (mut running, mut begun) = (JoinSet::new(), VecDeque::new());
         let mut wake = self.queue.shared.wake.subscribe();
-        // What handlers see is not yet the end: they have their grace.
+        // Handlers see `stop`, and may still run until `dropped`.
         let dropped = CancellationToken::new();
         while !cancel.is_cancelled() {
-            // Before the claim, so that what is enqueued after it is not overlooked.
+            // This must be before the claim, so that a job that is enqueued after it is not overlooked.
             wake.mark_unchanged();
             let free = running.len() < self.options.concurrency && self.may_begin(&mut begun);
             let claimed = if free { self.claim().await } else { None };
@@ -282,7 +284,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether the rate allows another job now.
+    /// Returns whether the rate limit allows another job now.
     fn may_begin(&self, begun: &mut VecDeque<Duration>) -> bool {
         let Some(rate) = self.options.rate else {
             begun.clear();
@@ -347,7 +349,8 @@ impl Worker {
             return Ok(Ended::Released);
         };
         let context = JobContext { queue: self.queue.clone(), job: job.clone(), stop: stop.clone() };
-        // A task of its own, so that a panic is a failure of its job. It ends when this function does.
+        // The handler has its own task, so that a panic counts as a failure of its job. The task ends when this
+        // function does.
         let mut task = JoinSet::new();
         task.spawn(handler(context).in_current_span());
         let ended = tokio::select! {
@@ -361,7 +364,7 @@ impl Worker {
             }
             () = dropped.cancelled() => None,
             limit = self.time_of(&job) => {
-                // A job whose handler cannot be dropped is fenced like one that was lost.
+                // If the handler cannot be dropped, the fence protects its job like one that was lost.
                 let _still_runs = tokio::time::timeout(DROP_WAIT, task.shutdown()).await;
                 let error = format!("its handler took longer than {limit:?}");
                 let held = self.queue.fail(&job, &error).await?;
@@ -387,7 +390,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the time of a job's handler is over, and says how long that was.
+    /// Waits until the time of a job's handler is over, and returns that time.
     async fn time_of(&self, job: &Job) -> Duration {
         let timeout = job.timeout.or_else(|| self.timeouts.get(&job.kind).copied()).or(self.queue.options.timeout);
         let Some(timeout) = timeout else { return std::future::pending().await };
@@ -416,7 +419,7 @@ impl Worker {
     }
 }
 
-/// A worker that was started. Dropping it stops the worker, as [`RunningWorker::stop`] does without waiting.
+/// A worker that was started. Dropping it stops the worker without waiting for its handlers.
 pub struct RunningWorker {
     cancel: CancellationToken,
     task: Option<JoinHandle<()>>,
@@ -429,7 +432,7 @@ impl RunningWorker {
         self.worker.counts()
     }
 
-    /// Claims nothing more, waits for the handlers for the time of grace, gives the jobs of the others back.
+    /// Stops claiming, waits for the handlers until their grace is over, and returns the jobs of the others.
     pub async fn stop(mut self) {
         self.cancel.cancel();
         if let Some(task) = self.task.take()

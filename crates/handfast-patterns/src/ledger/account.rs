@@ -1,7 +1,8 @@
-//! The documents of accounts: what holds for an account, and a cache of where it stands.
+//! The documents of accounts, which hold an account's settings and a cache of its balance.
 //!
-//! `{_id, asset, minimum?, lastSeqId?, cache: {balance, seqId}}`. An account has a document before it has its first entry:
-//! it says which asset the account is in, so that two who post to it first cannot disagree.
+//! `{_id, asset, minimum?, lastSeqId?, cache: {balance, seqId}}`. An account has a document before it has its first
+//! entry: the document determines the asset of the account, so that two processes that post to it first cannot
+//! disagree.
 
 use bson::{Bson, Document, doc};
 
@@ -17,20 +18,20 @@ use crate::{Error, Result};
 pub struct Cache {
     /// The balance after the place, in the smallest unit of the asset.
     pub balance: i64,
-    /// The amount of it that is held.
+    /// The part of it that is held.
     pub held: i64,
     /// The place; 0 is before the first one.
     pub seq_id: i64,
 }
 
-/// An account as its document says.
+/// An account as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     /// Its `_id`.
     pub id: Bson,
-    /// Which currency, or whatever is counted; empty if its document does not say.
+    /// The currency or other unit; empty if the document has none.
     pub asset: String,
-    /// No entry may take what is available below it.
+    /// The limit below which no entry may take the available amount.
     pub minimum: Option<i64>,
     /// The last place that was drawn, if its places come from a sequence.
     pub last_seq_id: Option<i64>,
@@ -48,19 +49,20 @@ pub struct NewAccount {
 }
 
 impl NewAccount {
-    /// An account in an asset. Nothing else needs to be said of it: the first entry opens it, too.
+    /// Creates an account in an asset. Opening it is needed only for further settings, as the first entry opens an
+    /// account, too.
     pub fn new(id: impl Into<Bson>, asset: impl Into<String>) -> Self {
         NewAccount { id: id.into(), asset: asset.into(), minimum: None, sequence: false }
     }
 
-    /// No entry may take what is available below this.
+    /// Sets the limit below which no entry may take the available amount.
     #[must_use]
     pub fn with_minimum(self, minimum: i64) -> Self {
         NewAccount { minimum: Some(minimum), ..self }
     }
 
-    /// Its places are drawn from a sequence in its document: for an account that many post to all the time. It has no
-    /// minimum, and an entry has one such account at most; the module's documentation says why.
+    /// Draws its places from a sequence in its document, for an account that many processes post to at the same time.
+    /// It has no minimum, and an entry has at most one such account; the [module's documentation](super) says why.
     #[must_use]
     pub fn with_sequence(self) -> Self {
         NewAccount { sequence: true, ..self }
@@ -129,26 +131,28 @@ impl Cache {
 }
 
 impl Ledger {
-    /// Opens an account with its settings, before anything is posted to it; or again, if its document is lost. To open it again in the
-    /// same way does nothing.
+    /// Opens an account with its settings before anything is posted to it, or again if its document is lost. Opening
+    /// it again with the same settings does nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] for options that exclude each other, for an account that is open with other options, and for one that has entries
     /// in another asset.
     ///
     /// # Cancellation
-    /// It may be open: open it again.
+    /// The account may be open: open it again.
     pub async fn open_account(&self, account: NewAccount) -> Result<()> {
         let NewAccount { id, asset, minimum, sequence } = account;
         check_id(&id, "an account")?;
         check_asset(&asset)?;
         if sequence && minimum.is_some() {
-            return Err(Error::invalid("an account with a sequence has no minimum: nobody could tell who was first"));
+            return Err(Error::invalid(
+                "an account with a sequence has no minimum: the order of its entries is unknown when they are posted",
+            ));
         }
         if let Some(asset_of) = self.asset_of_entries(&id).await?.filter(|of| !of.is_empty() && *of != asset) {
             return Err(Error::invalid(format!("the entries of account {id} are in {asset_of:?}, not in {asset:?}")));
         }
-        // Places that were taken before there was a sequence.
+        // The entries that have places may be older than the sequence.
         let last = if sequence { Some(self.last_place(&id).await?) } else { None };
         let wanted = Account { id, asset, minimum, last_seq_id: last, cache: None };
         if self.accounts.insert(&self.account_document(&wanted)).await? == Added::New {
@@ -160,11 +164,12 @@ impl Ledger {
         }
     }
 
-    /// Sets the least that must stay available in an account, or that there is no such limit. It holds for every entry that
-    /// is posted after this has returned. An account that is below it may go up, not further down.
+    /// Sets the amount that must stay available in an account, or removes the limit. It holds for every entry that is
+    /// posted after this has returned. An account that is below it may only go up.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an account that does not exist or has a sequence. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] for an account that does not exist or has a sequence. [`Error::Store`] if the store fails:
+    /// call again.
     ///
     /// # Cancellation
     /// It may be set, but not hold yet for entries that are under way: set it again.
@@ -179,7 +184,7 @@ impl Ledger {
             None => doc! { "$unset": { &fields.minimum: "" } },
         };
         self.accounts.update_one(&doc! { "_id": id.clone() }, &update).await?;
-        // Who looked before that has lost the place that was to be taken, and looks again.
+        // A poster that looked before this entry has lost the place that it wanted, and looks again.
         let fence = Change::new(id, 0, there.asset).called(MINIMUM);
         let draft = Draft::new(Bson::ObjectId(self.sources.ids.object_id()), self.now(), vec![fence]);
         match self.post_draft(draft).await? {
@@ -188,7 +193,7 @@ impl Ledger {
         }
     }
 
-    /// An account as its document says; none if it has none.
+    /// Returns an account; `None` if it has no document.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an account.
@@ -197,12 +202,12 @@ impl Ledger {
         found.map(|document| Account::read(&self.accounts, &document, self.fields())).transpose()
     }
 
-    /// All accounts that have a document, a page at a time, in the store's own order.
+    /// Returns all accounts that have a document, a page at a time, in the store's own order.
     pub async fn accounts(&self, page: u32) -> Result<Accounts<'_>> {
         Ok(Accounts { pages: self.accounts.pages(&Document::new(), page).await?, ledger: self })
     }
 
-    /// The accounts of a draft, which get a document if they have none.
+    /// Returns the accounts of a draft, and inserts documents for those that have none.
     pub(super) async fn accounts_of(&self, draft: &Draft) -> Result<Vec<Account>> {
         let wanted = draft.accounts();
         let ids: Vec<_> = wanted.iter().map(|(id, _)| (*id).clone()).collect();
@@ -230,7 +235,7 @@ impl Ledger {
         Ok(accounts)
     }
 
-    /// Gives its asset to an account that another program has made.
+    /// Sets the asset of an account that another program has inserted.
     async fn name_asset(&self, account: &Account, asset: &str) -> Result<Account> {
         let field = &self.fields().asset;
         let filter = doc! { "_id": account.id.clone(), field: { "$exists": false } };
@@ -255,7 +260,7 @@ impl Ledger {
         self.opened(id).await
     }
 
-    /// The asset of an account as one of its entries says; none if it has no entry.
+    /// Returns the asset of an account from one of its entries; `None` if it has no entry.
     pub(super) async fn asset_of_entries(&self, id: &Bson) -> Result<Option<String>> {
         let any = requests::places(self.fields(), id, doc! { "$gt": 0_i64 });
         let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
@@ -286,7 +291,7 @@ pub struct Accounts<'l> {
 }
 
 impl Accounts<'_> {
-    /// The next page; an empty one at the end. In the place of a document that is none of an account there is an error.
+    /// Returns the next page, which is empty at the end. A document that is not an account has an error in its place.
     pub async fn next(&mut self) -> Result<Vec<Result<Account>>> {
         let page = self.pages.next().await?.unwrap_or_default();
         Ok(page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect())

@@ -1,4 +1,4 @@
-//! The state of an account: its last final balance, and the sums of what came after it.
+//! The state of an account: its last final balance, and the sums of the entries after it.
 
 use bson::{Bson, Document, doc};
 
@@ -8,7 +8,7 @@ use super::record::integer;
 use super::{Entry, Ledger, Refusal, requests};
 use crate::{Error, Result};
 
-/// Looks at an account of which entries are being canceled at most. Each time a cancel came through.
+/// Attempts at the state of an account whose entries are being canceled. At each attempt a cancel has succeeded.
 const LOOKS_MAX: u32 = 16;
 
 /// The sums of an account over all its entries, final or not.
@@ -16,15 +16,15 @@ const LOOKS_MAX: u32 = 16;
 pub(super) struct AccountState {
     /// The last final balance.
     pub(super) anchor: Cache,
-    /// Places behind the anchor.
+    /// The number of places after the anchor.
     pub(super) places: i64,
     /// The last place.
     pub(super) last: i64,
-    /// The sum of those that count.
+    /// The sum of the changes that count.
     pub(super) pending: i64,
     /// The sum of what they hold or free.
     pub(super) pending_held: i64,
-    /// The sum of entries that are being canceled, which may not be spent any more.
+    /// The sum of gains from entries that are being canceled, which cannot be spent any more.
     pub(super) canceling: i64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct AccountState {
 pub(super) enum FundsCheck {
     Fits,
     Refused(Refusal),
-    /// Places behind the anchor were missing in the result: query again.
+    /// Places after the anchor were missing in the result: query again.
     Unsure,
 }
 
@@ -50,12 +50,13 @@ impl AccountState {
         self.balance()?.checked_sub(self.held())?.checked_sub(self.canceling)
     }
 
-    /// Places behind the anchor that are not there.
+    /// Returns how many places after the anchor are missing.
     pub(super) fn missing(&self) -> i64 {
         self.last.saturating_sub(self.anchor.seq_id).saturating_sub(self.places)
     }
 
-    /// Returns whether the account can take this draft at the next place. Who only gains is not asked.
+    /// Returns whether the account can take this draft at the next place. A draft that takes nothing from it is always
+    /// accepted.
     pub(super) fn check_funds(&self, account: &Account, draft: &Draft) -> FundsCheck {
         let change = draft.available(&account.id);
         let minimum = match account.minimum {
@@ -74,8 +75,8 @@ impl AccountState {
 }
 
 impl Ledger {
-    /// The final balance that an account is counted from: that of its document; if that is wiped, that of the last committed
-    /// change; if there is none, nothing.
+    /// Returns the final balance that the state of an account is computed from: that of its document; if the document
+    /// has none, that of the last committed change; otherwise 0.
     pub(super) async fn anchor(&self, account: &Account) -> Result<Cache> {
         match account.cache {
             Some(cache) => Ok(cache),
@@ -83,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// The last committed change that has its balance, among places that are so.
+    /// Returns the balance of the last committed change that has one, among the places that match.
     pub(super) async fn last_committed(&self, account: &Bson, seq_id: Document) -> Result<Cache> {
         let fields = self.fields();
         let found = self.entries.aggregate(&requests::last_committed(fields, account, seq_id)).await?;
@@ -99,13 +100,13 @@ impl Ledger {
         found.first().map_or(Ok(0), |group| Ok(integer(group, "last")?.unwrap_or(0)))
     }
 
-    /// The first place behind one that has an entry.
+    /// Returns the first place after a given one that has an entry.
     pub(super) async fn next_place(&self, account: &Bson, after: i64) -> Result<Option<i64>> {
         let found = self.entries.aggregate(&requests::next_place(self.fields(), account, after)).await?;
         found.first().map_or(Ok(None), |group| integer(group, "next"))
     }
 
-    /// The final balance at the last committed place, as the entry says; its document may be behind.
+    /// Returns the final balance at the last committed place from its entry, as the account's document may be older.
     pub(super) async fn committed(&self, account: &Account) -> Result<Cache> {
         let known = account.cache.unwrap_or_default();
         let last = self.last_committed(&account.id, doc! { "$gte": known.seq_id }).await?;
@@ -121,8 +122,9 @@ impl Ledger {
         self.account_state_during_cancels(account, anchor, cancels).await
     }
 
-    /// Entries are about to be canceled: their places are taken, they still count, and what they brought must not be
-    /// spent. They stop counting once; so what was counted between two looks that agree on which ones still do is exact.
+    /// Returns the sums of an account while entries are about to be canceled: their places are taken, they still
+    /// count, and their gains cannot be spent any more. An entry stops counting only once, so the sums between two
+    /// reads with the same counting entries are exact.
     async fn account_state_during_cancels(
         &self,
         account: &Account,

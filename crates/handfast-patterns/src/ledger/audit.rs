@@ -1,13 +1,13 @@
 //! The walk through the places of an account in their order: a report from documents that were read, without a store.
 //!
-//! Empty places end what the balances say of the entries before them; behind them it is counted from the next final balance on.
+//! At empty places the check of the balances before them ends; after them it continues from the next final balance.
 
 use bson::Bson;
 
 use super::account::{Account, Cache};
 use super::balance::Line;
 use super::chain::{Chain, ChainReport};
-use super::finding::{Finding, Gap};
+use super::finding::{Amount, Finding, Gap};
 use super::minimum::Minimum;
 use super::{Proc, Verified};
 use crate::Result;
@@ -16,7 +16,7 @@ use crate::Result;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Audited {
     pub(super) verified: Verified,
-    /// The first place that nothing can be counted beyond. Gaps are not among them.
+    /// The first place that nothing can be counted beyond, other than gaps.
     pub(super) stop: Option<i64>,
 }
 
@@ -24,20 +24,21 @@ pub(super) struct Audited {
 struct Empty {
     first: i64,
     last: i64,
-    /// Whether the places before them are all there, or a final balance behind a gap was counted from.
+    /// Whether the balance before them is known: all places before them have entries, or there is a final balance
+    /// after the last gap.
     counted: bool,
 }
 
 /// Walks the places of an account in their order.
 pub(super) struct Audit<'a> {
     account: &'a Account,
-    /// The sum up to the last place that was seen.
+    /// The sum up to the last place so far.
     at: Cache,
-    /// Whether it can be relied on. It cannot behind a gap, until a final balance is there to count from.
+    /// Whether the sum is known. It is not after a gap, until there is a final balance.
     counted: bool,
-    /// The first place that is not committed, if nothing behind it is, either.
+    /// The first place that is not committed, if nothing after it is committed either.
     uncommitted: Option<(i64, Bson)>,
-    /// Empty places behind which nothing is committed so far.
+    /// Empty places after which nothing is committed so far.
     empty: Vec<Empty>,
     chain: Chain,
     minimum: Minimum,
@@ -58,7 +59,7 @@ impl<'a> Audit<'a> {
             report: ChainReport::default(),
             looked: Verified::default(),
         };
-        // Nothing was committed at the place before the first one, or before that.
+        // There is no entry at or before place 0 that a cache could include.
         if let Some(cache) = account.cache.filter(|cache| cache.seq_id <= 0 && *cache != Cache::default()) {
             let recomputed = Some(Cache::default());
             audit.report.findings.keep(Finding::Cache { account: account.id.clone(), cached: cache, recomputed });
@@ -66,7 +67,7 @@ impl<'a> Audit<'a> {
         audit
     }
 
-    /// The next line of the account. Its place is not before that of the last one.
+    /// Adds the next line of the account, whose place must not be before the last one.
     pub(super) fn line(&mut self, line: &Line) -> Result<()> {
         let (account, change) = (&self.account.id, &line.change);
         let (seq_id, entry) = (change.seq_id, line.entry.clone());
@@ -98,9 +99,9 @@ impl<'a> Audit<'a> {
         if let Some((seq_id, entry)) = self.uncommitted.take() {
             self.report.stop_at(seq_id, Finding::Order { account: account.clone(), seq_id, entry });
         }
-        let cached = change.cached_balance.map(|balance| (balance, change.cached_held));
+        let cached = change.cached_balance.map(|balance| Amount { balance, held: change.cached_held });
         self.close(cached);
-        if let (false, Some((balance, held))) = (self.counted, cached) {
+        if let (false, Some(Amount { balance, held })) = (self.counted, cached) {
             (self.at, self.counted) = (Cache { balance, held, seq_id }, true);
         }
         if self.counted {
@@ -110,43 +111,43 @@ impl<'a> Audit<'a> {
     }
 
     /// Checks the balance that is written at a committed place, and the account's cache if it is of this place.
-    fn compare(&mut self, line: &Line, cached: Option<(i64, i64)>, cache: Option<Cache>) {
+    fn compare(&mut self, line: &Line, cached: Option<Amount>, cache: Option<Cache>) {
         let (at, account, seq_id) = (self.at, &self.account.id, line.change.seq_id);
-        let offset = |balance: i64, held: i64| (balance.wrapping_sub(at.balance), held.wrapping_sub(at.held));
+        let recomputed = Amount::from(at);
         if line.is_given_up() {
-            self.chain.give_up((line.change.value, line.change.hold));
+            self.chain.give_up(Amount::of(&line.change));
         }
         let counts = line.status.state.counts();
-        let value = if counts { (line.change.value, line.change.hold) } else { (0, 0) };
-        let altered = |by: (i64, i64)| {
-            let written = (value.0.wrapping_add(by.0), value.1.wrapping_add(by.1));
+        let value = if counts { Amount::of(&line.change) } else { Amount::default() };
+        let altered = |difference: Amount| {
+            let written = value.plus(difference);
             Some(Finding::Altered { account: account.clone(), seq_id, entry: line.entry.clone(), value, written })
         };
-        let recomputed = (at.balance, at.held);
         let balance =
             Finding::Balance { account: account.clone(), seq_id, entry: line.entry.clone(), cached, recomputed };
         match cached {
-            Some((written, held)) => {
-                self.chain.written(seq_id, offset(written, held), balance, altered, &mut self.report);
+            Some(written) => {
+                self.chain.written(seq_id, written.minus(recomputed), balance, altered, &mut self.report);
             }
             None => self.report.findings.keep(balance),
         }
         let Some(cache) = cache else { return };
         let wrong = Finding::Cache { account: account.clone(), cached: cache, recomputed: Some(at) };
+        let offset = Amount::from(cache).minus(recomputed);
         let is_right = cached == Some(recomputed);
         match (is_right, cached) {
             (true, _) if cache == at => {}
             (true, _) => self.report.findings.keep(wrong),
             (false, Some(_)) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, |_| None, &mut self.report);
+                self.chain.written(seq_id, offset, wrong, |_| None, &mut self.report);
             }
             (false, None) => {
-                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, altered, &mut self.report);
+                self.chain.written(seq_id, offset, wrong, altered, &mut self.report);
             }
         }
     }
 
-    /// The places up to this one have no entry.
+    /// Records that the places up to this one have no entry.
     fn skip_to(&mut self, last: i64) {
         let first = self.at.seq_id + 1;
         if first > last {
@@ -156,26 +157,27 @@ impl<'a> Audit<'a> {
         self.minimum.lost();
         self.empty.push(Empty { first, last, counted: self.counted });
         self.counted = false;
-        // The account's document may know how it stood after the last of them.
+        // The cache in the account's document may have the balance after the last of them.
         if let Some(cache) = self.account.cache.filter(|cache| cache.seq_id == last) {
-            let known = (cache.balance, cache.held);
-            self.close(Some(known));
+            self.close(Some(cache.into()));
             (self.at, self.counted) = (cache, true);
         }
     }
 
-    /// Nothing is committed behind a place that is still to come: the empty ones are lost. The balance here is this one.
-    fn close(&mut self, balance: Option<(i64, i64)>) {
+    /// Reports the empty places so far as lost, as something after them is final. `balance` is the final balance there.
+    fn close(&mut self, balance: Option<Amount>) {
+        let at = self.at;
         let single = self.empty.len() == 1;
         for Empty { first, last, counted } in self.empty.drain(..) {
-            let change = balance.filter(|_| single && counted);
-            let change = change
-                .map(|(balance, held)| (balance.saturating_sub(self.at.balance), held.saturating_sub(self.at.held)));
+            let change = balance.filter(|_| single && counted).map(|balance| Amount {
+                balance: balance.balance.saturating_sub(at.balance),
+                held: balance.held.saturating_sub(at.held),
+            });
             self.looked.gaps.keep(Gap { account: self.account.id.clone(), first, last, change });
         }
     }
 
-    /// The account has no places behind those that were seen.
+    /// Ends the walk after the last place.
     pub(super) fn finish(mut self) -> Audited {
         let written = self.account.cache.map_or(0, |cache| cache.seq_id);
         self.skip_to(written);
@@ -192,7 +194,7 @@ impl<'a> Audit<'a> {
         self.chain.end(&mut self.report);
         self.looked.findings = self.report.findings;
         let stop = self.report.stop;
-        // What was available behind an entry that cannot be relied on, nobody knows.
+        // After an entry that is wrong, the available amount is unknown.
         let below = self.minimum.finish().filter(|(seq_id, _)| stop.is_none_or(|stop| *seq_id < stop));
         if let Some((_, finding)) = below {
             self.looked.findings.keep(finding);
@@ -200,7 +202,7 @@ impl<'a> Audit<'a> {
         Audited { verified: self.looked, stop }
     }
 
-    /// The documents behind the last place that was seen cannot be read.
+    /// Ends the walk because the documents after the last place cannot be read.
     pub(super) fn give_up(mut self, what: String) -> Audited {
         self.chain.end(&mut self.report);
         let account = Some(self.account.id.clone());
@@ -211,10 +213,10 @@ impl<'a> Audit<'a> {
 }
 
 impl Audited {
-    /// The account has entries and no document.
+    /// Adds the finding that the account has entries and no document.
     pub(super) fn without_document(mut self, account: &Bson) -> Self {
         self.verified.findings.keep(Finding::NoAccount { account: account.clone() });
-        // Not even what is before the first place.
+        // Nothing can be counted, from the first place on.
         Audited { stop: Some(0), ..self }
     }
 }

@@ -1,4 +1,4 @@
-//! Balances: now, as of an entry, as of a time; and what is pending.
+//! Balances: now, as of an entry, as of a time; and pending changes.
 
 use bson::{Bson, DateTime, Document, doc};
 
@@ -13,21 +13,22 @@ use crate::{Error, Result};
 pub struct Balance {
     /// The `_id` of the account.
     pub account: Bson,
-    /// Which currency, or whatever is counted.
+    /// The currency or other unit.
     pub asset: String,
     /// The sum of all valid entries.
     pub balance: i64,
-    /// The amount of it that authorisations hold.
+    /// The part of it that authorisations hold.
     pub held: i64,
-    /// The amount that can be spent: the balance without what is held, and without what entries had brought that are being canceled.
+    /// The amount that can be spent: the balance without held amounts, and without the gains from entries that are
+    /// being canceled.
     pub available: i64,
-    /// The amount of the balance that is not final yet.
+    /// The part of the balance that is not final yet.
     pub pending: i64,
     /// The last place that was counted; 0 if there is none.
     pub seq_id: i64,
-    /// The place of the final balance that it was counted from; 0 for the beginning.
+    /// The place of the final balance that the count began at; 0 for the beginning.
     pub anchor_seq_id: i64,
-    /// Places between the two that are not there: drawn, and not posted yet. If the account has no sequence they are lost.
+    /// The empty places between the two: drawn, and not posted yet. If the account has no sequence they are lost.
     pub missing: i64,
 }
 
@@ -38,7 +39,7 @@ pub enum AsOf {
     SequenceNumber(i64),
     /// All changes up to the last one that this entry makes in the account.
     Entry(Bson),
-    /// All changes of entries that were posted at this time or before. Those who post have clocks that may differ, so this
+    /// All changes of entries that were posted at this time or before. The clocks of posters may differ, so this
     /// counts all of the account's entries.
     Time(DateTime),
 }
@@ -48,34 +49,34 @@ pub enum AsOf {
 pub struct Line {
     /// The `_id` of the entry.
     pub entry: Bson,
-    /// When it was posted.
+    /// The time when it was posted.
     pub ts: DateTime,
     /// The status of the entry.
     pub status: Status,
     /// The change.
     pub change: EntryChange,
-    /// The balance after it: the final one if the entry is committed.
+    /// The balance after it, which is final if the entry is committed.
     pub balance: i64,
     /// The amount that is held after it.
     pub held: i64,
     /// The relation of the entry to another one.
     pub(super) link: Option<Link>,
-    /// The sums of the entry's changes, in assets where the sum must be 0 and is not.
+    /// The sums of the entry's changes, for assets where the sum must be 0 and is not.
     pub(super) unbalanced: Vec<(String, i64)>,
 }
 
 impl Line {
-    /// Returns whether its place was given up, with the amount that it names.
+    /// Returns whether its place was abandoned.
     pub(super) fn is_given_up(&self) -> bool {
         self.status.state == EntryState::Abandoned && self.change.is_abandoned()
     }
 
-    /// Returns whether it can still change.
+    /// Returns whether the entry is committed.
     pub(super) fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
 
-    /// The final balance that is written at its place.
+    /// Returns the final balance that is written at its place.
     pub(super) fn final_standing(&self) -> Option<Cache> {
         let EntryChange { cached_balance, cached_held: held, seq_id, .. } = self.change;
         cached_balance.filter(|_| self.is_committed()).map(|balance| Cache { balance, held, seq_id })
@@ -101,10 +102,11 @@ impl Ledger {
         balance_of(account, &standing).map(Some)
     }
 
-    /// Returns what an account had; `None` for an unknown account, and if the entry does not change it.
+    /// Returns the balance of an account as of an entry or a time; `None` for an unknown account, and if the entry
+    /// does not change it.
     ///
     /// # Errors
-    /// As [`Ledger::balance`].
+    /// [`Error::Invalid`] if the balance does not fit into 64 bits.
     pub async fn balance_at(&self, account: impl Into<Bson>, as_of: AsOf) -> Result<Option<Balance>> {
         let Some(account) = self.known(account.into()).await? else { return Ok(None) };
         let last = match as_of {
@@ -121,10 +123,10 @@ impl Ledger {
         balance_of(account, &standing).map(Some)
     }
 
-    /// Changes of an account that are not final yet and count, the first ones first, at most `limit`.
+    /// Returns changes of an account that count and are not final yet, the first ones first, at most `limit`.
     ///
     /// # Errors
-    /// As [`Ledger::balance`].
+    /// [`Error::Invalid`] if the balance does not fit into 64 bits.
     pub async fn pending(&self, account: impl Into<Bson>, limit: u32) -> Result<Vec<Line>> {
         let Some(account) = self.known(account.into()).await? else { return Ok(Vec::new()) };
         let anchor = self.committed(&account).await?;
@@ -140,7 +142,7 @@ impl Ledger {
         Ok(pending)
     }
 
-    /// An account that has a document, or an entry.
+    /// Returns an account that has a document, or an entry.
     pub(super) async fn known(&self, id: Bson) -> Result<Option<Account>> {
         match self.account(id.clone()).await? {
             Some(account) => Ok(Some(account)),
@@ -148,13 +150,13 @@ impl Ledger {
         }
     }
 
-    /// An account that has an entry and no document.
+    /// Returns an account that has an entry and no document.
     pub(super) async fn known_by_entries(&self, id: Bson) -> Result<Option<Account>> {
         let asset = self.asset_of_entries(&id).await?;
         Ok(asset.map(|asset| Account { id, asset, minimum: None, last_seq_id: None, cache: None }))
     }
 
-    /// The first document of an entry of the account that cannot be read.
+    /// Returns the error of the first entry of the account that cannot be read.
     pub(super) async fn unreadable(&self, account: &Bson) -> Result<Option<Error>> {
         let fields = self.fields();
         let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): account.clone() }, PAGE).await?;
@@ -179,7 +181,7 @@ impl Ledger {
         Ok(standing)
     }
 
-    /// The last final balance at a place or before it: most often that of the place itself.
+    /// Returns the last final balance at a place or before it, which is usually that of the place itself.
     async fn anchor_before(&self, account: &Bson, last: i64) -> Result<Cache> {
         let found = self.entries.find_one(&requests::places(self.fields(), account, last)).await?;
         if let Some(entry) = found.map(|document| self.read(&document)).transpose()?
@@ -211,8 +213,8 @@ impl Ledger {
         Ok(Balance { anchor_seq_id: 0, ..balance_of(account, &standing)? })
     }
 
-    /// The next changes of an account behind a place, a page of them, and the place up to which they are all; none behind the last
-    /// one. Many places may be empty before them.
+    /// Returns a page of the changes of an account after a place, and the place up to which it is complete; `None`
+    /// after the last one. Many places before them may be empty.
     pub(super) async fn next_lines(
         &self,
         account: &Bson,
@@ -228,8 +230,9 @@ impl Ledger {
         Ok(Some((lines, after.saturating_add(PAGE.into()))))
     }
 
-    /// The changes of an account at the places from `after` on, at most `places` of them. `at` is where the account stands
-    /// at `after`, and then where it stands at the last one. What is final is not counted again: between two places an entry may be lost.
+    /// Returns the changes of an account at the places from `after` on, at most `places` of them. `at` is the balance
+    /// at `after`, and then the balance at the last one. Final balances are read and not computed, as an entry between
+    /// two places may be lost.
     pub(super) async fn lines(&self, account: &Bson, at: &mut Cache, after: i64, places: u32) -> Result<Vec<Line>> {
         let numbers: Vec<i64> = (after + 1..=after.saturating_add(places.into())).collect();
         let filter = requests::places(self.fields(), account, doc! { "$in": numbers.clone() });

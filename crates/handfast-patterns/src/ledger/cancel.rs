@@ -1,53 +1,55 @@
-//! Taking an entry back: before it is committed by a word in it, afterwards by an entry of its own.
+//! Cancels an entry: a mark in it cancels it before it is committed, and a reversing entry afterwards.
 //!
 //! ```text
-//! not committed   1  an entry that changes nothing, {cancels: id}, takes the next place of each account that is going to lose
-//!                    (if its minimum then still holds; a sequence has no minimum, and needs no such place)
+//! not committed   1  an entry that changes nothing, {cancels: id}, takes the next place of each account that will lose
+//!                    (if its minimum still holds then; a sequence has no minimum, and needs no such place)
 //!                 2  VALID -> CANCELED, unless it was committed meanwhile
-//! committed       1  the reversal: the same changes the other way, under the name {reverses: id}
+//! committed       1  the reversal: the same changes with opposite signs, with the id {reverses: id}
 //! ```
 //!
-//! Step 1 is what makes step 2 safe. Who looked at such an account before step 1 wanted the place that is taken now, and
-//! looks again; who looks after it finds the entry of step 1, and does not spend what the canceled one had brought. So at no
-//! moment is an account below its minimum.
+//! Step 1 makes step 2 safe. A poster that read such an account before step 1 wants the place that is now taken, and
+//! reads the account again. A poster that reads it later finds the entry of step 1, and does not spend what the
+//! canceled entry had brought. So an account is never below its minimum.
 
 use bson::{Bson, doc};
 
 use super::entry::Draft;
 use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// Times that an entry is looked at again as it had changed: it does so twice at most.
+/// Attempts at an entry that has changed meanwhile, which happens twice at most.
 const LOOKS_MAX: u32 = 4;
 
-/// Caches of entries that are not committed that a cancel resets. The ledger itself writes none.
+/// Limit on the caches of uncommitted entries that a cancel resets. The ledger itself writes none.
 const RESETS_MAX: u32 = 1000;
 
 /// The result of [`Ledger::cancel`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Cancel {
-    /// It counts for nothing.
+    /// The entry counts for nothing.
     Canceled,
-    /// It had been committed: this entry takes it back.
+    /// The entry had been committed. This entry reverses it.
     Reversed(Box<Entry>),
     /// An account has spent what the entry had brought.
     Refused(Refusal),
-    /// There is no entry of this id.
+    /// There is no entry with this id.
     Missing,
 }
 
 impl Ledger {
-    /// Takes an entry back. To do it again does nothing.
+    /// Cancels an entry. Canceling it again does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an authorisation, which is released instead, and for an entry that changes nothing. [`Error::Store`]: cancel
-    /// again. [`Error::Contended`] if others change the entry at each attempt.
+    /// [`Error::Invalid`] for an authorisation, which is released instead, and for an entry that changes nothing.
+    /// [`Error::Store`] if the store fails: cancel again. [`Error::Contended`] if other processes change the entry at
+    /// each attempt.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The entry may have been canceled: cancel it again.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         for _ in 0..LOOKS_MAX {
@@ -56,14 +58,15 @@ impl Ledger {
                 return Ok(Cancel::Canceled);
             }
             check(&entry)?;
-            // Others may build on an entry that has to do with another one: it stays, and is taken back by one of its own.
+            // Other entries may depend on an entry that is linked to another one. It stays, and an entry of its own
+            // reverses it.
             if entry.status.after(EntryEvent::Canceled).is_none() || entry.link.is_some() {
                 return self.reverse(&entry, reason).await;
             }
             if let Posting::Refused(refusal) = self.fence(&entry).await? {
                 return Ok(Cancel::Refused(refusal));
             }
-            let (filter, update) = requests::cancel(self.fields(), &id, reason);
+            let Request { filter, update } = requests::cancel(self.fields(), &id, reason);
             if self.entries.update_one(&filter, &update).await? {
                 self.count(Event::EntryCanceled, 1);
                 self.reset_caches(&entry).await?;
@@ -73,7 +76,7 @@ impl Ledger {
         Err(Error::Contended { what: format!("entry {id} was changed by others"), attempts: LOOKS_MAX })
     }
 
-    /// Takes a place in each account that is about to lose, if it may.
+    /// Takes a place in each account that will lose, if its minimum allows it.
     async fn fence(&self, entry: &Entry) -> Result<Posting> {
         let mut draft = Draft::new(Bson::Document(doc! { "cancels": entry.id.clone() }), self.now(), Vec::new());
         draft.link = Some(Link::Cancels(entry.id.clone()));
@@ -88,15 +91,17 @@ impl Ledger {
         if draft.changes.is_empty() {
             return Ok(Posting::AlreadyPosted(entry.clone()));
         }
-        // Who began to cancel it earlier has taken the same places, which are kept for as long as it can be canceled.
+        // A process that began to cancel the entry earlier has taken the same places, which are kept for as long as
+        // the entry can be canceled.
         match self.posted(&draft).await? {
             Some(posted) => Ok(Posting::AlreadyPosted(posted)),
             None => self.post_draft(draft).await,
         }
     }
 
-    /// Caches behind an entry that is not committed are somebody else's: the committer writes none. What stands on the entry is not
-    /// to be relied on any more. A cache behind the last place stays: it alone knows that entries are lost there.
+    /// Removes caches after an entry that is not committed, which another program has written, as the committer writes
+    /// none there. They include the entry and are wrong from now on. A cache after the last place stays, because it
+    /// alone shows that entries are lost there.
     async fn reset_caches(&self, entry: &Entry) -> Result<()> {
         let fields = self.fields();
         for change in &entry.changes {
@@ -106,7 +111,7 @@ impl Ledger {
                 let stale = doc! { "_id": change.account.clone(), fields.of_cache(&fields.seq_id): cached };
                 self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
             }
-            let (filter, update) = requests::reset_behind(fields, &change.account, change.seq_id);
+            let Request { filter, update } = requests::reset_behind(fields, &change.account, change.seq_id);
             for _ in 0..RESETS_MAX {
                 if !self.entries.update_one(&filter, &update).await? {
                     break;
@@ -131,7 +136,7 @@ impl Ledger {
     }
 }
 
-/// The accounts of an entry, each once, with their assets.
+/// Returns the accounts of an entry, each once, with their assets.
 fn accounts(entry: &Entry) -> Vec<(&Bson, &str)> {
     let mut accounts: Vec<(&Bson, &str)> = Vec::new();
     for change in &entry.changes {

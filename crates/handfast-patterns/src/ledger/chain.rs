@@ -1,8 +1,8 @@
-//! The report on an account's chain of places: which of the written numbers is the wrong one.
+//! The report on an account's chain of places, which decides which of the written numbers is wrong.
 //!
-//! Each committed entry says twice what it did: by its value, and by the balance at its place, which the balance behind it follows
-//! from. So one altered number contradicts several others. Let the offset of a balance be what is written less what the entries up
-//! to there add up to. It is 0 everywhere, and otherwise:
+//! Each committed entry states its effect twice: by its value, and by the balance at its place, which the next balance
+//! follows from. So one altered number contradicts several others. Let the offset of a balance be the written number
+//! minus the sum of the entries up to there. It is 0 everywhere if nothing was altered. Otherwise:
 //!
 //! ```text
 //! offsets       altered                                       the fewest numbers that explain it
@@ -11,29 +11,28 @@
 //! 0 0 0 0 5     the balance or the value at the last place    1 of either: it is unknown which
 //! ```
 //!
-//! A balance that is wrong is counted again from the entries. An entry that is altered cannot be, and neither can what stands behind it: the
-//! balances there are all that is left of what it had said. Where it is unknown, the entry counts as altered.
+//! A wrong balance can be recomputed from the entries. An altered entry cannot, and the balances after it must stay,
+//! as they alone still show what it was. If it is unknown which of the two is wrong, the entry counts as altered.
 //!
-//! Entries that were given up are no alteration: the balances behind them were counted with them until a rebuild has counted those
-//! again, from the first place to the last one. The place that is given up keeps the amount, which explains the offset. Some
-//! of the balances behind are counted again and some are not if the rebuild was interrupted, or a committer went on from an old one.
+//! Abandoned places are not alterations: the balances after a lost entry include it until a rebuild recomputes them,
+//! from the first place to the last one. The abandoned place keeps the amount of the lost entry, which explains the
+//! offset. If a rebuild was interrupted, or a committer continued from an old balance, some of the balances after the
+//! place are recomputed and some are not.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 
-use super::finding::Finding;
+use super::finding::{Amount, Finding};
 use crate::Findings;
-
-/// A balance, and what of it is held; or by how much both change.
-pub(super) type Amount = (i64, i64);
 
 /// The state of the check of an account's written balances, from its first place on.
 pub(super) struct Chain {
-    /// What was given up before the first place, up to the first such place, up to the second one, and so on.
+    /// The sums of abandoned amounts: before the first abandoned place, up to the first one, up to the second one, and
+    /// so on.
     given_up: BTreeSet<Amount>,
-    /// The last of them.
+    /// The sum of all abandoned amounts.
     all_given_up: Amount,
     /// The offset of the last written balance.
     offset: Amount,
@@ -43,9 +42,9 @@ pub(super) struct Chain {
 /// Written balances in a row that nothing explains.
 #[derive(Default)]
 struct Run {
-    /// One for each of them: what is wrong if the balances are.
+    /// The findings if the balances are wrong: one for each of them.
     balances: Findings<Finding>,
-    /// One for each entry whose value would explain them: what is wrong if the entries are.
+    /// The findings if entries are wrong: one for each entry whose value would explain the balances.
     entries: Findings<Finding>,
     /// The place of the first one.
     first: i64,
@@ -60,7 +59,7 @@ pub(super) struct ChainReport {
 }
 
 impl ChainReport {
-    /// Nothing can be counted beyond this place because of the finding.
+    /// Records a finding beyond which nothing can be counted.
     pub(super) fn stop_at(&mut self, place: i64, finding: Finding) {
         self.findings.keep(finding);
         self.stop = Some(self.stop.map_or(place, |stop| stop.min(place)));
@@ -69,18 +68,19 @@ impl ChainReport {
 
 impl Chain {
     pub(super) fn new() -> Self {
-        let none = (0, 0);
+        let none = Amount::default();
         Chain { given_up: BTreeSet::from([none]), all_given_up: none, offset: none, run: Run::default() }
     }
 
-    /// The place that comes next was given up, with this amount.
+    /// Records that the next place was abandoned, with this amount.
     pub(super) fn give_up(&mut self, amount: Amount) {
-        self.all_given_up = plus(self.all_given_up, amount);
+        self.all_given_up = self.all_given_up.plus(amount);
         self.given_up.insert(self.all_given_up);
     }
 
-    /// The balance that is written at a place. `balance` says what is wrong if it is the balance, `entry` (given by how much) if it is
-    /// the value of an entry; a cache stands on a place without being one of its entry.
+    /// Adds the balance that is written at a place. `balance` is the finding if the balance is wrong; `entry` makes
+    /// the finding if the value of the entry is wrong, from the difference. A cache stands at a place without
+    /// belonging to its entry.
     pub(super) fn written(
         &mut self,
         place: i64,
@@ -89,11 +89,11 @@ impl Chain {
         entry: impl FnOnce(Amount) -> Option<Finding>,
         report: &mut ChainReport,
     ) {
-        let change = (offset.0.wrapping_sub(self.offset.0), offset.1.wrapping_sub(self.offset.1));
+        let change = offset.minus(self.offset);
         self.offset = offset;
         if self.is_explained(offset) {
             self.decide(true, report);
-            if offset != (0, 0) {
+            if offset != Amount::default() {
                 report.findings.keep(balance);
             }
             return;
@@ -101,23 +101,23 @@ impl Chain {
         if self.run.balances.count() == 0 {
             self.run.first = place;
         }
-        if let Some(altered) = entry(change).filter(|_| change != (0, 0)) {
+        if let Some(altered) = entry(change).filter(|_| change != Amount::default()) {
             self.run.entries.keep(altered);
         }
         self.run.balances.keep(balance);
     }
 
-    /// Nothing more follows from what is before: the account is at its end, or places are empty.
+    /// Ends a run of balances, at the end of the account or at empty places.
     pub(super) fn end(&mut self, report: &mut ChainReport) {
         self.decide(false, report);
         *self = Chain::new();
     }
 
-    /// The fewest alterations that explain what is written are those that were made. `returns`: after them everything adds up again, which
-    /// takes one more altered entry.
+    /// Reports the explanation with the fewest alterations. `returns` says that everything adds up again after them,
+    /// which takes one more altered entry.
     fn decide(&mut self, returns: bool, report: &mut ChainReport) {
         let Run { balances, entries, first } = std::mem::take(&mut self.run);
-        // Where no entry would explain it, it is the balances.
+        // Without an entry that explains the offset, the balances are wrong.
         if entries.count() == 0 || balances.count() < entries.count() + u64::from(returns) {
             return report.findings.join(balances);
         }
@@ -125,12 +125,8 @@ impl Chain {
         report.stop = Some(report.stop.map_or(first, |stop| stop.min(first)));
     }
 
-    /// Returns whether an offset is nothing, or what was given up at some places in a row.
+    /// Returns whether an offset is 0, or the sum of the abandoned amounts at some places in a row.
     fn is_explained(&self, offset: Amount) -> bool {
-        offset == (0, 0) || self.given_up.iter().any(|sum| self.given_up.contains(&plus(*sum, offset)))
+        offset == Amount::default() || self.given_up.iter().any(|sum| self.given_up.contains(&sum.plus(offset)))
     }
-}
-
-fn plus((balance, held): Amount, (more, more_held): Amount) -> Amount {
-    (balance.wrapping_add(more), held.wrapping_add(more_held))
 }

@@ -1,12 +1,12 @@
-//! The committer: makes entries final in the order of their accounts, and writes down where each account stands.
+//! The committer, which makes entries final in the order of their accounts, and records the balances of the accounts.
 //!
-//! An entry is ready when the place before each of its own is committed. Then everything before it is, it can be counted
-//! from the balances there, and nothing can change them any more. The oldest entries are looked at first; one that is not
-//! ready leads to the first entry of that account which is not committed, and so on, until one is ready.
+//! An entry is ready when the place before each of its places is committed. Then its balances follow from the balances
+//! there, and nothing can change them any more. The committer takes the oldest entries first. An entry that is not
+//! ready leads to the first uncommitted entry of the account that it waits for, and so on, until one is ready.
 //!
-//! An account may have no entry that can be committed now: one is lost, or altered, or a place was drawn for an entry that is still under
-//! way. All later entries of that account wait. They are left out of what a round looks at next, so that any number of them keeps
-//! no entry of another account waiting.
+//! An account may have no entry that can be committed now, because an entry is lost or altered, or a place was drawn
+//! for an entry that is still under way. All later entries of that account wait. A round leaves them out of its next
+//! page, so that they do not delay entries of other accounts.
 
 use std::collections::HashMap;
 
@@ -17,16 +17,19 @@ use super::account::{Account, Cache};
 use super::record::EntryChange;
 use super::{Entry, EntryEvent, Ledger, Proc, requests};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::key_of;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// Entries that wait for one another at most: each is the first of an account, so that more of them are a knot.
+/// Limit on a chain of entries that wait for one another. Each is the first of an account, so that a longer chain can
+/// only be a cycle.
 const CHAIN_MAX: usize = 1000;
 
-/// Pages of entries that a round reads at most: each but the first leaves out the accounts that were found waiting.
+/// Limit on the pages of entries that a round reads. Each page after the first leaves out the accounts that were found
+/// waiting.
 const PAGES_MAX: usize = 16;
 
-/// Waiting accounts that a round leaves out at most: each stands in the query.
+/// Limit on the waiting accounts that a round leaves out, as each of them is part of the query.
 const WAITING_MAX: usize = 1000;
 
 /// The balance of an account at its last committed place, as far as this round has read.
@@ -47,33 +50,33 @@ struct RoundState {
     waiting: Vec<Bson>,
 }
 
-/// An entry, and the entries that it waits for, one for the other.
+/// An entry, and the entries that it waits for, each for the next one.
 struct Chain {
-    /// The last one is to be committed first.
+    /// The entries; the last one is to be committed first.
     entries: Vec<Entry>,
-    /// The account in which each but the last waits for the one after it.
+    /// The accounts in which each entry but the last waits for the next one.
     accounts: Vec<Bson>,
 }
 
-/// The entry before a place.
+/// The state of the place before an entry.
 enum Before {
-    /// Nothing but what is committed.
+    /// Everything up to it is committed.
     Committed(Cache),
-    /// An entry that is not.
+    /// It has an entry that is not committed.
     Entry(Box<Entry>),
-    /// A place that was drawn, and whose entry may still come.
+    /// It was drawn, and its entry may still come.
     Waits,
-    /// The place itself has been committed.
+    /// The entry after it has been committed meanwhile.
     Over,
 }
 
 /// Whether an entry can be committed.
 enum Readiness {
-    /// With this standing of the account at each of its changes.
+    /// It can be committed, with this balance at each of its changes.
     Now(Vec<Cache>),
-    /// Not before this one, which comes first in the account.
+    /// This entry must be committed first, because of the account.
     After(Box<Entry>, Bson),
-    /// Not yet.
+    /// It must wait.
     Waits,
     /// Another process has committed it.
     Over,
@@ -88,8 +91,8 @@ impl RoundState {
 }
 
 impl Ledger {
-    /// Commits entries whose turn it is, and those that they wait for. It reads pages of `batch` entries, and ends when as many are
-    /// committed or when it finds no more that can be. It may run in any process at any time.
+    /// Commits entries that are ready, and those that they wait for. It reads pages of `batch` entries, and ends when
+    /// as many are committed or when it finds no more that are ready. It may run in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single entry is logged and counted.
@@ -134,11 +137,11 @@ impl Ledger {
         }
     }
 
-    /// Commits an entry, and before it those that it waits for; says how many.
+    /// Commits an entry after those that it waits for; returns how many were committed.
     async fn commit_chain(&self, entry: Entry, state: &mut RoundState) -> Result<u64> {
         let mut chain = Chain { entries: vec![entry], accounts: Vec::new() };
         let result = self.commit_entries(&mut chain, state).await;
-        // Whoever comes by one of these accounts is led to the same entry.
+        // Every other entry that waits for one of these accounts leads to the same entry.
         for account in chain.accounts {
             state.wait(account);
         }
@@ -153,7 +156,7 @@ impl Ledger {
                     if self.commit_one(&entry, &standings, &mut state.tips).await? {
                         committed += 1;
                     } else if let Some(now) = self.show(entry.id).await?.filter(|now| !now.is_committed()) {
-                        // It was canceled meanwhile, or its links have changed.
+                        // The entry was canceled meanwhile, or its links have changed.
                         chain.entries.push(now);
                         continue;
                     }
@@ -177,7 +180,7 @@ impl Ledger {
         Ok(committed)
     }
 
-    /// Looks at what is before each of the entry's places.
+    /// Checks what is before each of the entry's places.
     async fn readiness(&self, entry: &Entry, state: &mut RoundState) -> Result<Readiness> {
         if let Some((asset, sum)) = self.unbalanced(entry).first() {
             return Err(Error::invalid(format!(
@@ -188,7 +191,7 @@ impl Ledger {
         let mut order: Vec<(usize, &EntryChange)> = entry.changes.iter().enumerate().collect();
         order.sort_by_key(|(_, change)| change.seq_id);
         let mut standings = vec![Cache::default(); entry.changes.len()];
-        // Places of this entry in one account follow one another.
+        // Several places of this entry in one account may follow one another.
         let mut own: HashMap<Vec<u8>, Cache> = HashMap::new();
         for (number, change) in order {
             let key = key_of(&change.account)?;
@@ -218,7 +221,7 @@ impl Ledger {
         Ok(Readiness::Now(standings))
     }
 
-    /// Goes from the tip of an account towards a place, as far as everything is committed.
+    /// Follows an account from its last committed place to this entry, as far as everything is committed.
     async fn before(&self, entry: &Entry, change: &EntryChange, tips: &mut Tips) -> Result<Before> {
         let tip = self.tip(&change.account, tips).await?;
         loop {
@@ -239,15 +242,16 @@ impl Ledger {
             if !first.is_committed() {
                 return Ok(Before::Entry(Box::new(first)));
             }
-            // Somebody else commits, too.
+            // Another process commits, too.
             for change in first.changes_of(&change.account).filter(|change| change.seq_id == next) {
                 (tip.at, tip.moved) = (tip.at.after(change, first.counts())?, true);
             }
         }
     }
 
-    /// A place was drawn, and its entry is not there: it may be under way. After a while an entry that counts for nothing takes
-    /// the place; the index lets one of the two in, and who comes too late draws another place. Says whether to look again.
+    /// Handles a place that was drawn and whose entry is not there, because it may be under way. After a while an
+    /// entry that counts for nothing takes the place; the index lets one of the two in, and a poster that is too late
+    /// draws another place. Returns whether to look again.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the account has no sequence: then an entry was lost.
@@ -262,7 +266,7 @@ impl Ledger {
         }
         let abandoned = Entry::abandoned(self, Proc::Uncommitted, vec![EntryChange::abandoned(account, place, None)]);
         if self.insert_abandoned(abandoned).await? {
-            tracing::info!(account = %account.id, place, "nobody came for a place that was drawn");
+            tracing::info!(account = %account.id, place, "a place that was drawn is abandoned, as its entry did not come");
         }
         Ok(true)
     }
@@ -274,26 +278,27 @@ impl Ledger {
                 || Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
             let account = self.account(id.clone()).await?.unwrap_or_else(unknown);
             let at = self.committed(&account).await?;
-            // One of the two is wrong, and what is written from here on would hide which.
+            // One of the two is wrong, and balances written from here on would hide which.
             if let Some(cache) = account.cache.filter(|cache| cache.seq_id == at.seq_id && *cache != at) {
                 return Err(Error::invalid(format!(
                     "account {id}: its document says {} at place {}, and the entry there {}: `verify` says which is wrong",
                     cache.balance, at.seq_id, at.balance
                 )));
             }
-            // Whoever committed last may have died before the account's document was told.
+            // The last committer may have died before it updated the account's document.
             let moved = at.seq_id > account.cache.map_or(0, |cache| cache.seq_id);
             tips.insert(key.clone(), Tip { account, at, moved });
         }
-        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("account {id} cannot be told from others")))
+        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("the id of account {id} is ambiguous")))
     }
 
-    /// Says whether it was made by us. An entry that is not as it was seen stays.
+    /// Commits an entry; returns whether this process did so. An entry that has changed since it was read stays as it
+    /// is.
     async fn commit_one(&self, entry: &Entry, standings: &[Cache], tips: &mut Tips) -> Result<bool> {
         if entry.status.after(EntryEvent::Committed).is_none() {
             return Ok(false);
         }
-        let (filter, update) = requests::commit(self.fields(), entry, standings);
+        let Request { filter, update } = requests::commit(self.fields(), entry, standings);
         if !self.entries.update_one(&filter, &update).await? {
             return Ok(false);
         }
@@ -307,17 +312,17 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Writes the balance into an account's document, unless it has a later one. A lost document is not made anew: it is unknown
-    /// knows what its limits were.
+    /// Writes the balance into an account's document, unless it has a later one. A lost document is not inserted
+    /// again, because its limits are unknown.
     pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
-        let (filter, update) = requests::advance_cache(self.fields(), &account.id, at);
+        let Request { filter, update } = requests::advance_cache(self.fields(), &account.id, at);
         self.accounts.update_one(&filter, &update).await.map(|_| ())
     }
 
-    /// Commits in the background.
+    /// Runs [`Ledger::commit`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_committer(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn("ledger.committer", &self.sources, options, cancel, move |batch| {

@@ -1,4 +1,4 @@
-//! The entries that callers post, checked before anything is sent.
+//! The entries that callers post, which are checked before anything is sent.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use bson::{Bson, DateTime, Document};
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// Changes of one entry at most: an entry is one document, and each account in it costs a look at where it stands.
+/// Limit on the changes of one entry: an entry is one document, and each account in it costs a query for its state.
 pub const CHANGES_MAX: usize = 100;
-/// The greatest value of a change, either way. A thousand of them fit into a balance, and each into a double of a shell.
+/// Limit on the amount of a change, with either sign. A thousand of them fit into a balance, and each into a double of
+/// a shell.
 pub const VALUE_MAX: i64 = 1_000_000_000_000_000;
-/// Characters of the code of an asset at most.
+/// Limit on the characters of the code of an asset.
 const ASSET_CHARACTERS_MAX: usize = 64;
 
 /// A change of one account by an entry.
@@ -21,28 +22,28 @@ pub struct Change {
     pub account: Bson,
     /// Its name in statements.
     pub kind: String,
-    /// How much, in the smallest unit of the asset; negative takes it from the account.
+    /// The amount, in the smallest unit of the asset. A negative amount is taken from the account.
     pub value: i64,
-    /// Which currency, or whatever is counted.
+    /// The currency or other unit.
     pub asset: String,
     /// The amount that it holds in the account or, if negative, frees.
     pub(super) hold: i64,
 }
 
 impl Change {
-    /// A deposit, or (negative) a withdrawal.
+    /// Creates a deposit, or a withdrawal if the value is negative.
     pub fn new(account: impl Into<Bson>, value: i64, asset: impl Into<String>) -> Self {
         let kind = if value < 0 { "withdraw" } else { "deposit" };
         Change { account: account.into(), kind: kind.to_owned(), value, asset: asset.into(), hold: 0 }
     }
 
-    /// With another name: `fee`, `interest`.
+    /// Sets another name, such as `fee` or `interest`.
     #[must_use]
     pub fn called(self, kind: impl Into<String>) -> Self {
         Change { kind: kind.into(), ..self }
     }
 
-    /// By how much more the account can spend after it.
+    /// Returns the amount by which the account can spend more after it.
     pub(super) fn available(&self) -> i64 {
         self.value.saturating_sub(self.hold)
     }
@@ -58,30 +59,30 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
-    /// An entry of these changes.
+    /// Creates an entry with these changes.
     pub fn new(changes: impl IntoIterator<Item = Change>) -> Self {
         NewEntry { id: None, ts: None, changes: changes.into_iter().collect(), metadata: Document::new() }
     }
 
-    /// From one account to another.
+    /// Creates a transfer from one account to another.
     pub fn transfer(payer: impl Into<Bson>, payee: impl Into<Bson>, value: i64, asset: &str) -> Self {
         let out = Change::new(payer, value.saturating_neg(), asset);
         NewEntry::new([out, Change::new(payee, value, asset)])
     }
 
-    /// With an id of the caller's, the idempotency key: to post it again does nothing.
+    /// Sets an id of the caller's, which serves as idempotency key: posting the entry again does nothing.
     #[must_use]
     pub fn with_id(self, id: impl Into<Bson>) -> Self {
         NewEntry { id: Some(id.into()), ..self }
     }
 
-    /// With a time other than now: of an entry that is brought in from elsewhere.
+    /// Sets another time than the current one, for an entry that is imported.
     #[must_use]
     pub fn at(self, ts: DateTime) -> Self {
         NewEntry { ts: Some(ts), ..self }
     }
 
-    /// With whatever the caller wants to remember.
+    /// Sets fields of the caller's own.
     #[must_use]
     pub fn with_metadata(self, metadata: Document) -> Self {
         NewEntry { metadata, ..self }
@@ -106,17 +107,17 @@ impl NewEntry {
 /// The relation of an entry to another one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
-    /// It takes this entry back.
+    /// The entry reverses this one.
     Reverses(Bson),
-    /// It resolves this authorisation.
+    /// The entry resolves this authorisation.
     Resolves(Bson),
-    /// It keeps a place while this entry is canceled, so that what the entry had brought is not spent.
+    /// The entry keeps a place while this one is canceled, so that its gains are not spent.
     Cancels(Bson),
-    /// It holds an amount for a payee.
+    /// The entry holds an amount for a payee.
     Authorises {
-        /// Whom it is for.
+        /// The `_id` of the payee's account.
         payee: Bson,
-        /// How much, in the smallest unit of the asset.
+        /// The amount, in the smallest unit of the asset.
         value: i64,
     },
 }
@@ -131,7 +132,7 @@ pub(super) struct Draft {
     pub(super) expires_at: Option<DateTime>,
     pub(super) reason: Option<String>,
     pub(super) metadata: Document,
-    /// Amounts that accounts are about to lose besides its changes.
+    /// The amounts that accounts will lose besides the changes.
     pub(super) losses: Vec<(Bson, i64)>,
 }
 
@@ -141,7 +142,7 @@ impl Draft {
         Draft { id, ts, changes, link, expires_at, reason, metadata: Document::new(), losses: Vec::new() }
     }
 
-    /// By how much more an account can spend after it.
+    /// Returns the amount by which an account can spend more after it.
     pub(super) fn available(&self, account: &Bson) -> i64 {
         let own = self.changes.iter().filter(|change| same_id(&change.account, account)).map(Change::available);
         let lost =
@@ -149,7 +150,7 @@ impl Draft {
         own.chain(lost).fold(0, i64::saturating_add)
     }
 
-    /// The accounts, each once, with their assets.
+    /// Returns the accounts, each once, with their assets.
     pub(super) fn accounts(&self) -> Vec<(&Bson, &str)> {
         let mut accounts: Vec<(&Bson, &str)> = Vec::new();
         for change in &self.changes {
@@ -160,7 +161,7 @@ impl Draft {
         accounts
     }
 
-    /// Returns whether it can be posted at all.
+    /// Checks that the draft can be posted.
     ///
     /// # Errors
     /// [`Error::Invalid`], which says what is wrong.
@@ -208,7 +209,7 @@ pub(super) fn check_asset(asset: &str) -> Result<()> {
     Ok(())
 }
 
-/// What can be looked for by equality, and means one thing.
+/// Checks an id, which must be of a type that equality finds unambiguously.
 pub(super) fn check_id(id: &Bson, of: &str) -> Result<()> {
     match id {
         Bson::Null | Bson::Undefined | Bson::Array(_) | Bson::RegularExpression(_) | Bson::MinKey | Bson::MaxKey => {

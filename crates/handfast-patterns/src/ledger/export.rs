@@ -1,4 +1,4 @@
-//! Export: every entry as a line of JSON, or every change as a line of CSV.
+//! An export of the ledger: each entry as a line of JSON, or each change as a line of CSV.
 
 use bson::{Bson, Document, doc};
 use csv::{Terminator, WriterBuilder};
@@ -30,11 +30,11 @@ const CSV_COLUMNS: [&str; 15] = [
     "metadata",
 ];
 
-/// How an export is written.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// A line for each entry: its document, as relaxed Extended JSON. Integers of 64 bits other than the ledger's own numbers are
-    /// written as `{"$numberLong": ".."}`, so that [`Ledger::restore`] reads what was there.
+    /// A line for each entry: its document, as relaxed Extended JSON. 64-bit integers other than the ledger's own
+    /// numbers are written as `{"$numberLong": ".."}`, so that [`Ledger::restore`] restores the same types.
     Json,
     /// A line for each change, with a header (RFC 4180). Ids other than texts, and metadata, are relaxed Extended JSON.
     Csv,
@@ -49,11 +49,12 @@ pub struct Export<'l> {
 }
 
 impl Ledger {
-    /// All entries in the order of their times, and of their ids where those are equal. An index has them in this order, so
-    /// that nothing needs to be held in memory.
+    /// Returns all entries in the order of their times, and of their ids if the times are equal. An index has them in
+    /// this order, so that the export needs little memory.
     ///
     /// # Errors
-    /// [`Error::Store`]: a store without the index, which opening the ledger creates, may refuse to sort a large ledger.
+    /// [`Error::Store`] if the store fails: a store without the index, which opening the ledger creates, may refuse to
+    /// sort a large ledger.
     pub async fn export(&self, format: ExportFormat) -> Result<Export<'_>> {
         let pages = self.entries.pages_in_order(&Document::new(), &by_time(self.fields()), PAGE).await?;
         Ok(Export { ledger: self, pages, format, begun: false })
@@ -61,7 +62,7 @@ impl Ledger {
 }
 
 impl Export<'_> {
-    /// The next lines, each with its end; none at the end.
+    /// Returns the next lines, each with its end; `None` at the end of the export.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an entry.
@@ -78,7 +79,7 @@ impl Export<'_> {
     fn json_lines(&self, page: &[Document]) -> Result<String> {
         let mut text = String::new();
         for document in page {
-            // Only what can be read as an entry is one.
+            // The export has only entries that can be read.
             self.ledger.read(document)?;
             text.push_str(&exact(document, self.ledger.fields()).to_string());
             text.push('\n');
@@ -101,12 +102,12 @@ impl Export<'_> {
     }
 }
 
-/// The order of an export; its index.
+/// Returns the order of an export, which is the key of its index.
 pub(super) fn by_time(fields: &LedgerFields) -> Document {
     doc! { &fields.ts: 1, "_id": 1 }
 }
 
-/// A document without loss, but for the types of the ledger's own numbers, which all are integers.
+/// Returns a document without loss, except for the types of the ledger's own numbers, which all are integers.
 fn exact(document: &Document, fields: &LedgerFields) -> Value {
     let own = [&fields.value, &fields.seq_id, &fields.cached_balance, &fields.hold, &fields.cached_held];
     let change = |name: &str, value: &Bson| match value {
@@ -127,7 +128,7 @@ fn object(document: &Document, value: impl Fn(&str, &Bson) -> Value) -> Value {
     document.iter().map(|(name, inner)| (name.clone(), value(name, inner))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// A value with the types of its integers.
+/// Returns a value with the types of its integers.
 fn typed(value: &Bson) -> Value {
     match value {
         Bson::Int64(number) => json!({ "$numberLong": number.to_string() }),
@@ -141,7 +142,7 @@ fn json(value: &Bson) -> String {
     value.clone().into_relaxed_extjson().to_string()
 }
 
-/// Lines in memory that could not be written.
+/// Returns the error for lines that could not be written to memory.
 fn unwritable(error: impl std::fmt::Display) -> Error {
     StoreError::command(Code::InternalError, format!("an export cannot be written: {error}")).into()
 }

@@ -1,16 +1,45 @@
-//! Findings of a verification, by name.
+//! The kinds of findings of a verification.
 
 use std::fmt;
 
 use bson::Bson;
 
+use super::EntryChange;
 use super::account::Cache;
 
+/// A balance with the part of it that is held, or the differences of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount {
+    /// The balance, in the smallest unit of the asset.
+    pub balance: i64,
+    /// The held amount.
+    pub held: i64,
+}
+
+impl Amount {
+    pub(super) fn of(change: &EntryChange) -> Self {
+        Amount { balance: change.value, held: change.hold }
+    }
+
+    pub(super) fn plus(self, other: Amount) -> Self {
+        Amount { balance: self.balance.wrapping_add(other.balance), held: self.held.wrapping_add(other.held) }
+    }
+
+    pub(super) fn minus(self, other: Amount) -> Self {
+        Amount { balance: self.balance.wrapping_sub(other.balance), held: self.held.wrapping_sub(other.held) }
+    }
+}
+
+impl From<Cache> for Amount {
+    fn from(cache: Cache) -> Self {
+        Amount { balance: cache.balance, held: cache.held }
+    }
+}
+
 /// Places of an account that have no entry although they had one: entries are lost.
-///
-/// Posters take places one after the other, and nothing is committed behind a place that is still empty. So an empty place
-/// is lost if an entry behind it is committed, if the account's document stands on it or behind it, or, in an account
-/// without a sequence, if any entry is behind it. A place of an abandoned entry is not empty.
+/// Posters take places one after the other, and nothing is committed after a place that is still empty. So an empty
+/// place is lost if an entry after it is committed, if the account's document has a balance at it or after it, or, in
+/// an account without a sequence, if there is any entry after it. A place of an abandoned entry is not empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gap {
     /// The account.
@@ -19,23 +48,24 @@ pub struct Gap {
     pub first: i64,
     /// The last of the places.
     pub last: i64,
-    /// By how much the lost entries had changed the balance, and what is held, if the final balances around them say so.
-    pub change: Option<(i64, i64)>,
+    /// The differences of the balance and of the held amount that the lost entries made, if the final balances around
+    /// them show these.
+    pub change: Option<Amount>,
 }
 
-/// Something other than a [`Gap`] that is not as it must be.
+/// An inconsistency other than a [`Gap`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// An entry is not committed although the next one behind it is.
+    /// An entry is not committed although the next one is.
     Order {
         /// The account.
         account: Bson,
-        /// The place of the one that is not.
+        /// The place of the uncommitted entry.
         seq_id: i64,
-        /// The one that is not.
+        /// The uncommitted entry.
         entry: Bson,
     },
-    /// The balance that is written at a place is not what the entries up to there add up to.
+    /// The balance that is written at a place is not the sum of the entries up to there.
     Balance {
         /// The account.
         account: Bson,
@@ -43,12 +73,12 @@ pub enum Finding {
         seq_id: i64,
         /// The entry.
         entry: Bson,
-        /// Balance and what is held, as written; none if a committed entry has none.
-        cached: Option<(i64, i64)>,
-        /// Balance and what is held, recomputed.
-        recomputed: (i64, i64),
+        /// The written balance and held amount; `None` if a committed entry has none.
+        cached: Option<Amount>,
+        /// The recomputed balance and held amount.
+        recomputed: Amount,
     },
-    /// The cache in an account's document is not what the entries up to its place add up to.
+    /// The cache in an account's document is not the sum of the entries up to its place.
     Cache {
         /// The account.
         account: Bson,
@@ -57,7 +87,7 @@ pub enum Finding {
         /// The expected balance; `None` if the entry at its place is not committed.
         recomputed: Option<Cache>,
     },
-    /// A change is in another asset than its account.
+    /// A change has another asset than its account.
     Asset {
         /// The account.
         account: Bson,
@@ -66,8 +96,8 @@ pub enum Finding {
         /// The asset of the change.
         asset: String,
     },
-    /// The value of a committed entry is not what the final balances around it say. Either was altered; as more of them agree with
-    /// each other, or where that is unknown, it counts as the entry.
+    /// The value of a committed entry contradicts the final balances around it. One of the two was altered. It is
+    /// reported as the entry if the balances agree with each other, or if it is unknown which of the two is wrong.
     Altered {
         /// The account.
         account: Bson,
@@ -75,12 +105,12 @@ pub enum Finding {
         seq_id: i64,
         /// The entry.
         entry: Bson,
-        /// By how much it changes the balance, and what is held.
-        value: (i64, i64),
-        /// By how much it did according to the balances.
-        written: (i64, i64),
+        /// The differences of the balance and of the held amount by the entry.
+        value: Amount,
+        /// These differences by the balances around it.
+        written: Amount,
     },
-    /// The changes of an entry do not add up to zero.
+    /// The changes of an entry do not add up to 0.
     Unbalanced {
         /// An account of the entry.
         account: Bson,
@@ -88,9 +118,9 @@ pub enum Finding {
         seq_id: i64,
         /// The entry.
         entry: Bson,
-        /// In this asset.
+        /// The asset.
         asset: String,
-        /// But to this.
+        /// The sum in this asset.
         sum: i64,
     },
     /// Two entries have the same place of an account.
@@ -99,15 +129,15 @@ pub enum Finding {
         account: Bson,
         /// The place.
         seq_id: i64,
-        /// The second one that was found there.
+        /// The entry that was found second.
         entry: Bson,
     },
-    /// An account has entries and no document, which said what its limits were.
+    /// An account has entries and no document, so that its limits are unknown.
     NoAccount {
         /// The account.
         account: Bson,
     },
-    /// An entry took an account below its minimum, and it still is.
+    /// An entry took an account below its minimum, and the account is still below it.
     BelowMinimum {
         /// The account.
         account: Bson,
@@ -120,26 +150,26 @@ pub enum Finding {
         /// The amount that must stay available.
         minimum: i64,
     },
-    /// An entry takes back or resolves one that is not there.
+    /// An entry reverses or resolves one that does not exist.
     NoSuchEntry {
         /// The entry.
         entry: Bson,
-        /// The one that it names.
+        /// The `_id` of the missing entry.
         linked: Bson,
     },
-    /// There is no unique index on accounts and places: nothing keeps two entries from taking the same place.
+    /// There is no unique index on accounts and places, so that two entries may take the same place.
     NoIndex {
-        /// The `_id`s of the entries.
+        /// The collection of the entries.
         collection: String,
     },
-    /// No settings are recorded: it is unknown whether the entries are read by the names that they were written by.
+    /// No settings are recorded, so that it is unknown whether the entries are read by the right field names.
     NoSettings {
-        /// The `_id`s of the entries.
+        /// The collection of the entries.
         collection: String,
     },
-    /// A document that is none of an entry or an account.
+    /// A document that cannot be read as an entry or an account.
     Unreadable {
-        /// The account that cannot be counted because of it; none where an entry is looked at by itself.
+        /// The account that cannot be counted because of it; `None` for an entry that was read on its own.
         account: Option<Bson>,
         /// Describes the error.
         what: String,
@@ -166,7 +196,7 @@ impl Finding {
         }
     }
 
-    /// The account that it is about.
+    /// Returns the account of the finding.
     pub fn account(&self) -> Option<&Bson> {
         match self {
             Finding::Order { account, .. }
@@ -183,13 +213,14 @@ impl Finding {
         }
     }
 
-    /// Returns whether [`Ledger::rebuild`](super::Ledger::rebuild) puts it right, unless it stops before: it is a number that follows from
-    /// the entries.
+    /// Returns whether [`Ledger::rebuild`](super::Ledger::rebuild) repairs it, unless it stops before: it is a number
+    /// that follows from the entries.
     pub fn can_be_rebuilt(&self) -> bool {
         matches!(self, Finding::Balance { .. } | Finding::Cache { recomputed: Some(_), .. })
     }
 
-    /// Returns whether a [`Ledger::rebuild`](super::Ledger::rebuild) of the account stops there: nothing can be counted beyond it.
+    /// Returns whether a [`Ledger::rebuild`](super::Ledger::rebuild) of the account stops there, as nothing can be
+    /// counted beyond it.
     pub fn stops_a_rebuild(&self) -> bool {
         match self {
             Finding::Order { .. }
@@ -219,8 +250,10 @@ impl fmt::Display for Gap {
             write!(f, "account {account}: places {first} to {last} have no entry: entries are lost")?;
         }
         match change {
-            Some((balance, 0)) => write!(f, " that changed the balance by {balance}"),
-            Some((balance, held)) => write!(f, " that changed the balance by {balance} and what is held by {held}"),
+            Some(Amount { balance, held: 0 }) => write!(f, " that changed the balance by {balance}"),
+            Some(Amount { balance, held }) => {
+                write!(f, " that changed the balance by {balance} and what is held by {held}")
+            }
             None => Ok(()),
         }
     }
@@ -237,11 +270,11 @@ impl fmt::Display for Finding {
             }
             Finding::Balance { account, seq_id, entry, cached: None, recomputed } => {
                 let text = "is committed without a balance, which is";
-                write!(f, "account {account}: entry {entry} at place {seq_id} {text} {}", recomputed.0)
+                write!(f, "account {account}: entry {entry} at place {seq_id} {text} {}", recomputed.balance)
             }
             Finding::Balance { account, seq_id, entry, cached: Some(cached), recomputed } => {
-                let (balance, held) = cached;
-                let is = format!("{} with {} held", recomputed.0, recomputed.1);
+                let Amount { balance, held } = cached;
+                let is = format!("{} with {} held", recomputed.balance, recomputed.held);
                 write!(
                     f,
                     "account {account}: entry {entry} at place {seq_id} says {balance} with {held} held, it is {is}"
@@ -258,7 +291,7 @@ impl fmt::Display for Finding {
                 write!(f, "account {account}: the change at place {seq_id} is in {asset:?}")
             }
             Finding::Altered { account, seq_id, entry, value, written } => {
-                let changed = |(balance, held): &(i64, i64)| match held {
+                let changed = |Amount { balance, held }: &Amount| match held {
                     0 => balance.to_string(),
                     held => format!("{balance} with {held} held"),
                 };

@@ -1,4 +1,4 @@
-//! Two phases: an amount is authorised, and later captured, wholly or in part, or released, or it expires.
+//! Authorisations: an amount is held first, and later captured in full or in part, or released, or it expires.
 //!
 //! ```text
 //! authorise   {_id: 7, changes: [{A, "authorise", value: 0, hold: 100}], authorises: {account: B, value: 100}}
@@ -6,13 +6,13 @@
 //! release     {_id: {resolves: 7}, changes: [{A, "release", value: 0, hold: -100}]}
 //! ```
 //!
-//! What is held counts in the balance and cannot be spent. The entry of the authorisation never changes: another entry,
-//! whose id names it, says what became of it, so that there is one at most. No resolution takes more than was held, so none
-//! can fail for want of money.
+//! A held amount counts in the balance and cannot be spent. The entry of the authorisation never changes: another
+//! entry, whose id names it, resolves it, so that it is resolved at most once. No resolution takes more than was held,
+//! so no resolution can be refused for lack of funds.
 //!
-//! An authorisation that expires is announced first, in a collection of those that are open (`{entry: 7, expiresAt}`), so that
-//! finding the ones whose time is over costs nothing for those that were resolved. What was announced and never came, as
-//! the process that announced it died, is forgotten after a while.
+//! An authorisation that expires is announced first, in a collection of open authorisations (`{entry: 7, expiresAt}`),
+//! so that the search for expired ones does not read those that were resolved. If the process dies after the
+//! announcement and the authorisation is never posted, the announcement is removed after a while.
 
 use bson::{Bson, DateTime, Document, doc};
 use tracing::Instrument;
@@ -22,10 +22,10 @@ use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
 use crate::metrics::Event;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// Announcements of one authorisation that are removed at once; the expiry finds further ones.
+/// Limit on the announcements of one authorisation that are removed at once; the expiry finds further ones.
 const ANNOUNCED_MAX: u32 = 1000;
 
-/// An amount to be held for a payee.
+/// An authorisation to post: an amount that is held for a payee.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Authorisation {
     id: Option<Bson>,
@@ -38,37 +38,39 @@ pub struct Authorisation {
 }
 
 impl Authorisation {
-    /// Holds an amount, more than 0 and in the smallest unit of the asset, of the payer for the payee.
+    /// Creates an authorisation that holds an amount of the payer for the payee. The amount is more than 0 and in the
+    /// smallest unit of the asset.
     pub fn new(payer: impl Into<Bson>, payee: impl Into<Bson>, value: i64, asset: impl Into<String>) -> Self {
         let (payer, payee, asset) = (payer.into(), payee.into(), asset.into());
         Authorisation { id: None, payer, payee, value, asset, expires_at: None, metadata: Document::new() }
     }
 
-    /// With an id of the caller's, the idempotency key: to authorise it again does nothing.
+    /// Sets an id of the caller's, which serves as idempotency key: authorising it again does nothing.
     #[must_use]
     pub fn with_id(self, id: impl Into<Bson>) -> Self {
         Authorisation { id: Some(id.into()), ..self }
     }
 
-    /// Until this time: then it cannot be captured any more, and is free again soon after ([`Ledger::expire`]).
+    /// Sets a time from which it cannot be captured any more. Soon after, the amount is free again
+    /// ([`Ledger::expire`]).
     #[must_use]
     pub fn until(self, expires_at: DateTime) -> Self {
         Authorisation { expires_at: Some(expires_at), ..self }
     }
 
-    /// With whatever the caller wants to remember.
+    /// Sets fields of the caller's own.
     #[must_use]
     pub fn with_metadata(self, metadata: Document) -> Self {
         Authorisation { metadata, ..self }
     }
 }
 
-/// How much of an authorisation the payee takes.
+/// The amount of an authorisation that the payee takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
-    /// All of it.
+    /// The whole amount.
     Full,
-    /// This much, more than 0; the rest is free again.
+    /// This amount, more than 0; the rest is free again.
     Part(i64),
 }
 
@@ -76,27 +78,29 @@ pub enum Capture {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Resolution {
-    /// It was resolved as requested, by this entry: now, or by an earlier equal request.
+    /// It was resolved as requested by this entry, now or by an earlier equal request.
     Done(Box<Entry>),
-    /// It had been resolved in another way.
+    /// It had been resolved in another way before.
     Otherwise {
-        /// How.
+        /// The state that it was resolved to.
         state: HoldState,
-        /// By which entry.
+        /// The entry that resolved it.
         by: Box<Entry>,
     },
-    /// There is no authorisation of this id.
+    /// There is no authorisation with this id.
     Missing,
 }
 
 impl Ledger {
-    /// Holds an amount of the payer's, if it is available.
+    /// Holds an amount of the payer, if it is available.
     ///
     /// # Errors
-    /// As [`Ledger::post`].
+    /// [`Error::Store`] if the store fails: call again with the same id. [`Error::Invalid`] for an invalid
+    /// authorisation, and if another entry has its id. [`Error::Contended`] if other posters take the places at each
+    /// attempt.
     ///
     /// # Cancellation
-    /// As [`Ledger::post`].
+    /// The amount may be held: call again with the same id.
     pub async fn authorise(&self, authorisation: Authorisation) -> Result<Posting> {
         let Authorisation { id, payer, payee, value, asset, expires_at, metadata } = authorisation;
         if !(1..=VALUE_MAX).contains(&value) {
@@ -115,7 +119,8 @@ impl Ledger {
         let announced = self.announce(&draft.id, expires_at).await?;
         let posting = self.post_draft(draft).await?;
         if let Posting::Refused(_) = posting {
-            // Nobody else deletes this one: who sends the same authorisation announces it once more.
+            // No other process deletes this announcement: one that sends the same authorisation makes an announcement
+            // of its own.
             self.holds.delete_one(&doc! { "_id": announced }).await?;
         }
         Ok(posting)
@@ -139,13 +144,14 @@ impl Ledger {
         Ok(announced)
     }
 
-    /// Gives the payee what was held, or a part of it. The rest is free again. After the expiry it expires instead.
+    /// Gives the payee the held amount, or a part of it. The rest is free again. An authorisation whose time is over
+    /// expires instead.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more than was held. [`Error::Store`]: capture it again.
+    /// [`Error::Invalid`] for more than was held. [`Error::Store`] if the store fails: capture it again.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// It may have been captured: capture it again.
     pub async fn capture(&self, id: impl Into<Bson>, capture: Capture) -> Result<Resolution> {
         let Some(hold) = self.authorisation(id.into()).await? else { return Ok(Resolution::Missing) };
         if hold.expires_at.is_some_and(|expires_at| expires_at <= self.now()) {
@@ -165,13 +171,13 @@ impl Ledger {
         self.resolve(&hold, HoldEvent::Captured, value).await
     }
 
-    /// Frees what was held.
+    /// Frees the held amount.
     ///
     /// # Errors
-    /// [`Error::Store`]: release it again.
+    /// [`Error::Store`] if the store fails: release it again.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// It may have been released: release it again.
     pub async fn release(&self, id: impl Into<Bson>) -> Result<Resolution> {
         match self.authorisation(id.into()).await? {
             Some(hold) => self.resolve(&hold, HoldEvent::Released, 0).await,
@@ -179,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the state of an authorisation; `None` if none has this id.
+    /// Returns the state of an authorisation; `None` if there is none with this id.
     pub async fn hold_state(&self, id: impl Into<Bson>) -> Result<Option<HoldState>> {
         let id = id.into();
         if self.authorisation(id.clone()).await?.is_none() {
@@ -215,7 +221,7 @@ impl Ledger {
         Ok(if by.is_of(&draft) { Resolution::Done(by) } else { Resolution::Otherwise { state: state_of(&by), by } })
     }
 
-    /// An authorisation that is resolved is not looked for any more. It was announced once for each time that it was sent.
+    /// Removes the announcements of an authorisation that is resolved. It has one for each time that it was sent.
     async fn forget(&self, id: &Bson) -> Result<()> {
         for _ in 0..ANNOUNCED_MAX {
             if !self.holds.delete_one(&doc! { &self.fields().entry: id.clone() }).await? {
@@ -225,7 +231,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Frees authorisations (at most `batch`) whose time is over. It may run anywhere, at any time.
+    /// Frees authorisations (at most `batch`) whose time is over. It may run in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single authorisation is logged and counted.
@@ -257,7 +263,7 @@ impl Ledger {
             }
             return Ok(true);
         }
-        // Whoever announced it died; or its request is still under way.
+        // The process that announced it died, or its request is still under way.
         let expires_at = announced.get_datetime(&self.fields().expires_at).copied().unwrap_or(DateTime::MIN);
         if expires_at <= self.ago(self.options.late_after) {
             let announced = announced.get("_id").cloned().unwrap_or(Bson::Null);
@@ -266,10 +272,10 @@ impl Ledger {
         Ok(false)
     }
 
-    /// Frees in the background what has expired.
+    /// Runs [`Ledger::expire`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_expiry(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn("ledger.expiry", &self.sources, options, cancel, move |batch| {
@@ -304,12 +310,12 @@ impl Hold {
     }
 }
 
-/// The name of the entry that resolves an authorisation: there is one at most.
+/// Returns the id of the entry that resolves an authorisation. As ids are unique, there is at most one.
 fn resolution_id(id: &Bson) -> Bson {
     Bson::Document(doc! { "resolves": id.clone() })
 }
 
-/// Returns the state in which an entry leaves the authorisation that it resolves.
+/// Returns the state of the authorisation that an entry resolves.
 fn state_of(entry: &Entry) -> HoldState {
     let called = |event: &HoldEvent| entry.changes.iter().any(|change| change.kind == event.name());
     let event = HoldEvent::ALL.into_iter().find(called);

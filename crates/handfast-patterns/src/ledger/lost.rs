@@ -1,10 +1,11 @@
-//! Lost entries that are gone for good: their places are taken by entries that say so.
+//! Lost entries that cannot be restored: entries that are marked as abandoned take their places.
 //!
-//! An entry that counts for nothing closes the gap: from then on the books are counted without what was lost. What stands behind
-//! the gap was counted with it, so [`Ledger::verify`] finds those balances, and [`Ledger::rebuild`] counts them again. An entry
-//! that is known from elsewhere is posted anew: its id is free.
+//! An abandoned entry counts for nothing and closes the gap: from then on balances are computed without the lost
+//! entry. The balances after the gap include it, so [`Ledger::verify`] reports them, and [`Ledger::rebuild`]
+//! recomputes them. If the lost entry is known from elsewhere it can be posted anew, as its id is free.
 //!
-//! If anything behind the gap is committed, so was what is lost: the entry that takes its place is committed from the beginning.
+//! If anything after the gap is committed, the lost entry was committed, too. The entry that takes its place is then
+//! inserted as committed.
 
 use std::ops::RangeInclusive;
 
@@ -17,11 +18,11 @@ use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, PAGE, Proc, requests};
 use crate::{Error, Result};
 
-/// Places that are abandoned at once, at most: a gap is some entries long. Many more of them are no loss of entries, but an account
-/// whose document is damaged.
+/// Limit on the places that are abandoned at once. A gap is a few entries long; a much longer one is not a loss of
+/// entries but damage to the account's document.
 pub const ABANDONED_MAX: i64 = 10_000;
 
-/// Times that a gap is looked at again as others had closed a part of it.
+/// Attempts at a gap of which other processes have closed a part meanwhile.
 const LOOKS_MAX: u32 = 4;
 
 /// The last places of an account.
@@ -29,17 +30,19 @@ const LOOKS_MAX: u32 = 4;
 pub(super) struct Ends {
     /// The last place that is known to be taken.
     pub(super) last: i64,
-    /// The last one that is known to be committed, and so are all before it.
+    /// The last place that is known to be committed, with all places before it.
     pub(super) committed: i64,
 }
 
 impl Ledger {
-    /// Says that the entries at these places of an account are gone for good, by entries that count for nothing. Returns how
-    /// many places were abandoned now; to abandon them again does nothing. [`Ledger::rebuild`] then counts what is behind them.
+    /// Closes a gap: entries that count for nothing take these places of an account, because the lost ones cannot be
+    /// restored. Returns how many places were abandoned now; abandoning them again does nothing. [`Ledger::rebuild`]
+    /// then recomputes the balances after them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for places that are not in a gap, and for more than [`ABANDONED_MAX`]. [`Error::Damaged`] for an entry of the
-    /// account that cannot be read: it may be the missing one. [`Error::Store`]: abandon them again.
+    /// [`Error::Invalid`] for places that are not in a gap, and for more than [`ABANDONED_MAX`]. [`Error::Damaged`]
+    /// for an entry of the account that cannot be read, as it may be the missing one. [`Error::Store`] if the store
+    /// fails: abandon them again.
     ///
     /// # Cancellation
     /// Some of the places may be abandoned: abandon them again.
@@ -61,7 +64,7 @@ impl Ledger {
             }
             let is_cached = account.cache.is_some_and(|cache| cache.seq_id == first - 1);
             if first > 1 && !is_cached && self.lines(&id, &mut Cache::default(), first - 2, 1).await?.is_empty() {
-                // What was lost can be told by the balances around the whole gap only.
+                // Only the balances around the whole gap show what was lost.
                 return Err(Error::invalid(format!(
                     "place {} of account {id} has no entry either: abandon the places from the first empty one on",
                     first - 1
@@ -94,7 +97,7 @@ impl Ledger {
     async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<EntryChange>> {
         let (mut missing, mut next) = (Vec::new(), first);
         let mut at = self.final_before(account, first).await?;
-        // `behind` is where the account stands after the last of them, as what is behind was counted with what is lost.
+        // `behind` is the balance after the last of them, as balances after the gap include the lost entries.
         let mut take = |at: Option<Cache>, next: i64, to: i64, behind: Option<Cache>| {
             for seq_id in next..=to {
                 let is_final = seq_id <= ends.committed;

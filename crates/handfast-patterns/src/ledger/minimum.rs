@@ -9,14 +9,14 @@ use super::record::MINIMUM;
 use super::{EntryState, Link};
 use crate::value::same_id;
 
-/// The amounts that posters have read of an account with a minimum. What is canceled later had counted for them if it had brought something, up
-/// to the place that the cancel took.
+/// The amounts that posters have read of an account with a minimum. For them, an entry that was canceled later counted
+/// if it had brought something, up to the place that the cancel took.
 pub(super) struct Minimum {
     account: Bson,
     /// `None` if there is no minimum, or if it cannot be checked any more.
     minimum: Option<i64>,
     available: i64,
-    /// The entry that the last line is of, and by how much more the account could spend after it.
+    /// The entry of the last line, its place, and the amount by which the account can spend more after it.
     entry: Option<(Bson, i64, i64)>,
     /// The amounts of entries that are canceled by now.
     canceled: Vec<(Bson, i64)>,
@@ -29,7 +29,7 @@ impl Minimum {
         Minimum { account, minimum, available: 0, entry: None, canceled: Vec::new(), below: None }
     }
 
-    /// Entries are lost: what was available behind them is unknown.
+    /// Records that entries are lost, so that the available amount after them is unknown.
     pub(super) fn lost(&mut self) {
         self.minimum = None;
     }
@@ -38,7 +38,7 @@ impl Minimum {
         if self.minimum.is_none() {
             return;
         }
-        // An account may be below its minimum for good once what it had gained is given up: somebody has to know.
+        // An abandoned gain may leave an account below its minimum for good, which must be reported.
         let is_given_up = line.status.state == EntryState::Abandoned;
         let gained = if is_given_up { 0 } else { line.change.value.saturating_sub(line.change.hold) };
         let counts = line.status.state.counts();
@@ -53,7 +53,7 @@ impl Minimum {
                 !is_it
             });
         }
-        // All changes of an entry are there at once.
+        // All changes of an entry take effect at once.
         if !self.entry.as_ref().is_some_and(|(entry, ..)| same_id(entry, &line.entry)) {
             self.check_entry();
             self.entry = Some((line.entry.clone(), line.change.seq_id, 0));

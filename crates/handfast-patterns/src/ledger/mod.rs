@@ -1,57 +1,63 @@
-//! A ledger: money moves by entries that are only ever added, and a balance is what they add up to.
+//! A ledger: entries move money and are only ever added, and a balance is their sum.
 //!
-//! An entry is one document with the changes of all its accounts, so it is there or it is not. Each change takes the next
-//! *place* of its account, its sequence number (`seqId`): a unique index on accounts and places keeps each for one entry.
+//! An entry is one document with the changes of all its accounts, so it exists as a whole or not at all. Each change
+//! takes the next *place* of its account, its sequence number (`seqId`): a unique index on accounts and places gives
+//! each place to one entry.
 //!
 //! ```text
 //!                                                       ann                         bob
 //! post       {_id: 7, changes: [{ann, -30}, {bob, 30}]}
-//!   look     the last place, the balance there          4, 100                      9, 5
-//!   insert   one behind each, or another was faster     {seqId: 5, value: -30}      {seqId: 10, value: 30}
+//!   read     the last place, and the balance there     4, 100                      9, 5
+//!   insert   the next places, or another was faster    {seqId: 5, value: -30}      {seqId: 10, value: 30}
 //! commit     when 1 to 4 and 1 to 9 are committed       {seqId: 5, cachedBal: 70}   {seqId: 10, cachedBal: 35}
-//!            the accounts' own documents follow         cache: {balance: 70, seqId: 5} ..
-//! balance    the last committed one, and the valid ones behind it
+//!            then the accounts' own documents          cache: {balance: 70, seqId: 5} ..
+//! balance    the last committed one, and the valid entries after it
 //! ```
 //!
 //! # Places
 //!
-//! A poster looks where an account stands, and inserts one place behind. Between the two no other entry came, or the index
-//! refuses: looking and inserting are one step as far as this account is concerned. So a minimum that held when it was looked
-//! at holds when the entry is in, and the places of an account have no gaps. Who loses waits a random while and looks again.
+//! A poster reads the state of an account, and inserts its entry at the next place. If another entry came in between
+//! the index refuses it, so reading and inserting are one atomic step for this account. Therefore a minimum that held
+//! when the account was read still holds when the entry is inserted, and the places of an account have no gaps. A
+//! poster that loses the race waits for a random time and reads again.
 //!
-//! For an account that all post to (fees, say) that is a race that most lose. It can have a *sequence*: a number in the account's
-//! document, from which each poster draws (find-and-modify) and gets a place for certain. That has a price:
+//! For an account that all processes post to, such as one for fees, most posters lose that race. Such an account can
+//! have a *sequence*: a number in its document from which each poster draws a place (find-and-modify), which no other
+//! poster gets. That has a price:
 //!
-//! - A place that was drawn may stay empty for a while, or for ever, as its poster died. Place 7 must not be committed before
-//!   it is certain what is at 6: a late entry there would make the balance at 7 wrong, for ever. So the committer waits, and
-//!   after [`LedgerOptions::abandoned_after`] inserts an entry at 6 that counts for nothing (`ABANDONED`). The index lets one of
-//!   the two in. A poster who comes too late is refused, and draws another place; nothing depends on whose clock is right.
-//! - Posters insert in another order than they drew, so it is unknown what an account has when an entry gets in: such an account
-//!   has no minimum.
-//! - Two entries that draw from two sequences may draw crosswise: first and second here, second and first there; neither
-//!   could be committed before the other. So an entry has one account with a sequence at most, and draws after it has looked at the
-//!   others: whoever is before it in one of those had its place drawn before. If it loses the race there it draws again.
+//! - A place that was drawn may stay empty for a while, or for ever if its poster died. Place 7 must not be committed
+//!   before it is certain what is at 6: a late entry there would make the balance at 7 wrong for ever. So the
+//!   committer waits, and after [`LedgerOptions::abandoned_after`] inserts an entry at 6 that counts for nothing
+//!   (`ABANDONED`). The index lets one of the two in. A poster that is too late is refused, and draws another place.
+//!   No clock needs to be right for that.
+//! - Posters insert in another order than they drew, so it is unknown what an account has when an entry is inserted.
+//!   So such an account has no minimum.
+//! - Two entries that draw from two sequences may draw in opposite orders: first and second in one, second and first
+//!   in the other. Then neither could be committed before the other. So an entry has at most one account with a
+//!   sequence, and draws after it has read the others: an entry that is before it in one of those has drawn its place
+//!   before. If it loses the race in one of them it draws again.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
-//! | post: the answer is lost | the entry has its id before it is sent: sent again, it is there |
-//! | post: sent by two, or again much later | one of them is in; the others find it by its id, and that its places are taken |
+//! | post: the answer is lost | the entry has its id before it is sent: it is sent again, and found by its id |
+//! | post: sent by two processes, or again much later | one request inserts it; the others find it by its id, or that its places are taken |
 //! | post: the process dies between drawing and inserting | the place is empty: see above |
-//! | commit: two at once, or the process dies anywhere | each writes the same: everything before the entry is final; an account's cache only goes forward |
-//! | cancel beside commit | both expect `UNCOMMITTED` in the one document: one of them is made; the other looks again |
-//! | cancel beside those who spend what is canceled | an entry that changes nothing (`{cancels: id}`) takes the next place of each account that will lose, before the word is said: who had looked before looks again, who looks later does not spend it |
-//! | a copy of any request arrives late | its place, or its id, is taken; or the state that it expects is over |
-//! | an account's document, or a balance in an entry, is wiped or wrong | [`Ledger::verify`] says so; [`Ledger::rebuild`] counts from the first entry on |
-//! | an entry is lost | its places are gaps that no abandoned one explains: [`Ledger::verify`] names them, [`Ledger::rebuild`] stops there; [`Ledger::restore`] or [`Ledger::abandon`] closes them |
+//! | commit: two at once, or the process dies anywhere | each writes the same, as everything before the entry is final; an account's cache only goes forward |
+//! | cancel beside commit | both expect `UNCOMMITTED` in the one document: one of them succeeds, and the other looks again |
+//! | cancel beside a poster that spends what is canceled | before the mark, an entry that changes nothing (`{cancels: id}`) takes the next place of each account that will lose: a poster that had read before reads again, and one that reads later does not spend it |
+//! | a copy of any request arrives late | its place or its id is taken, or the state that it expects is over |
+//! | an account's document, or a balance in an entry, is removed or wrong | [`Ledger::verify`] reports it; [`Ledger::rebuild`] recomputes it from the first entry on |
+//! | an entry is lost | its places are gaps without an abandoned entry: [`Ledger::verify`] names them, [`Ledger::rebuild`] stops there; [`Ledger::restore`] or [`Ledger::abandon`] closes them |
 //!
-//! A COMMITTED entry never changes. There is no isolation between accounts: who reads the balances of two accounts, one after the
-//! other, may see a transfer in one and not in the other. Who needs that reads and posts in a transaction.
+//! A COMMITTED entry never changes. There is no isolation between accounts: a program that reads the balances of two
+//! accounts, one after the other, may see a transfer in one and not in the other. If that matters, read and post in a
+//! transaction.
 //!
-//! Source: seed 0 (solution 4). Ours: the search for the last place by account (sorted by `changes.seqId`, as printed, an
-//! entry with a larger number of *another* account comes first, and the next place found is one that is taken, for ever);
-//! minimums, authorisations, abandoned places, the place that a cancel takes.
+//! Source: seed 0 (solution 4). Our changes: the search for the last place by account (sorted by `changes.seqId`, as
+//! printed there, an entry with a larger number of *another* account comes first, and the next place found is one that
+//! is taken, for ever); minimums, authorisations, abandoned places, and the place that a cancel takes.
 
 mod account;
 mod account_state;
@@ -92,7 +98,7 @@ pub use balance::{AsOf, Balance, Line};
 pub use cancel::Cancel;
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
 pub use export::{Export, ExportFormat};
-pub use finding::{Finding, Gap};
+pub use finding::{Amount, Finding, Gap};
 pub use hold::{Authorisation, Capture, Resolution};
 pub use lost::ABANDONED_MAX;
 pub use options::{LedgerFields, LedgerOptions};
@@ -108,18 +114,18 @@ use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
 use crate::{CancellationToken, Error, FieldNames, Result, Runner, RunnerOptions};
 
-/// Places of an account that are looked at in one go.
+/// Limit on the places of an account that are read at once.
 const PAGE: u32 = 500;
 
 /// The result of [`Ledger::post`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Posting {
-    /// It was posted now.
+    /// The entry was posted by this call.
     Posted(Entry),
-    /// It was posted before: by an earlier request with this id, or by the first attempt of this one.
+    /// The entry was posted before, by an earlier request with this id or by the first attempt of this one.
     AlreadyPosted(Entry),
-    /// An account has too little. Nothing was changed, and the id is not used up.
+    /// An account has too little. Nothing was changed, and the id can be used again.
     Refused(Refusal),
 }
 
@@ -153,14 +159,14 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How a ledger is.
+/// The counts of a ledger's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStatus {
     /// Entries.
     pub entries: u64,
     /// Entries that are not committed.
     pub uncommitted: u64,
-    /// How long ago the oldest of them was posted.
+    /// The age of the oldest uncommitted entry.
     pub oldest_uncommitted: Option<Duration>,
     /// Announcements of authorisations that expire and are not resolved.
     pub expiring: u64,
@@ -206,8 +212,8 @@ impl Ledger {
     /// indexes. The collections of accounts and of authorisations are in the same database.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range. [`Error::Store`] also if the
-    /// store cannot have unique indexes.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::Store`] if the store fails or cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -220,10 +226,10 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Opens a ledger to read it: records no settings and creates no indexes.
+    /// Opens a ledger to read it. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -250,13 +256,13 @@ impl Ledger {
         Ok(Ledger { entries, accounts, holds, sources, options: Arc::new(options) })
     }
 
-    /// Creates the indexes, which [`Ledger::open`] does, too.
+    /// Creates the indexes, as [`Ledger::open`] does.
     ///
     /// # Errors
-    /// [`Error::Store`], also if the store cannot have unique indexes.
+    /// [`Error::Store`] if the store fails or cannot have unique indexes.
     pub async fn create_indexes(&self) -> Result<()> {
         let fields = self.fields();
-        // What is committed is in this one and in that by time alone.
+        // Committed entries are in this index and in the one by time only.
         let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&requests::place(fields))?) };
         let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };
         let waiting =
@@ -268,14 +274,14 @@ impl Ledger {
         self.holds.create_indexes([expiry, entry]).await
     }
 
-    /// Returns whether the index is there that lets one entry take a place.
+    /// Returns whether the unique index on accounts and places exists.
     async fn has_unique_places(&self) -> Result<bool> {
         self.entries.has_unique_index(&requests::place(self.fields())).await
     }
 
-    /// Returns the same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit
-    /// is a conflict if another poster has taken a place meanwhile: then the transaction must be run again, as
-    /// `Database::transaction` does.
+    /// Returns the same ledger on another store. In an open transaction an entry is posted if and only if the
+    /// transaction commits. If another poster has taken a place meanwhile, the commit is a conflict: then the
+    /// transaction must be run again, as `Database::transaction` does.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         let entries = self.entries.on(store);
@@ -284,7 +290,7 @@ impl Ledger {
         Ledger { entries, accounts, holds, ..self.clone() }
     }
 
-    /// An entry as its document says.
+    /// Returns an entry; `None` if there is none with this id.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an entry.
@@ -293,17 +299,17 @@ impl Ledger {
         found.map(|document| self.read(&document)).transpose()
     }
 
-    /// Entries that are not committed, the oldest first.
+    /// Returns entries that are not committed, the oldest first.
     ///
     /// # Errors
-    /// As [`Ledger::show`].
+    /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn uncommitted(&self, limit: u32) -> Result<Vec<Entry>> {
         let oldest_first = doc! { &self.fields().ts: 1 };
         let found = self.entries.find(&requests::uncommitted(self.fields()), &oldest_first, limit).await?;
         found.iter().map(|document| self.read(document)).collect()
     }
 
-    /// How the ledger is. The gauges of [`metrics`] say so afterwards.
+    /// Returns the counts of the ledger, and sets the gauges of [`metrics`] to them.
     pub async fn status(&self) -> Result<LedgerStatus> {
         let oldest = self.uncommitted(1).await?;
         let age = |entry: &Entry| self.now().timestamp_millis().saturating_sub(entry.ts.timestamp_millis());
@@ -318,10 +324,10 @@ impl Ledger {
         Ok(status)
     }
 
-    /// Looks at the status in the background, for the gauges of [`metrics`].
+    /// Reads the status regularly in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let ledger = self.clone();
         Runner::spawn_look("ledger.status", &self.sources, options, cancel, move || {
@@ -330,7 +336,7 @@ impl Ledger {
         })
     }
 
-    /// Something happened to entries of this ledger.
+    /// Counts an event that happened to entries of this ledger.
     fn count(&self, event: Event, times: u64) {
         metrics::count(event, self.entries.namespace(), times);
     }

@@ -1,34 +1,33 @@
-//! Settings: collections, names of fields, patience.
+//! Settings: collections, field names, attempts and waits.
 
 use std::time::Duration;
 
 use crate::fields::field_names;
 
-/// Settings of [`Ledger`](super::Ledger). The collections, `single_entry` and `fields` are recorded in the store when it is opened for the
-/// first time, and have to be the same for all who open it.
+/// Settings of [`Ledger`](super::Ledger). The collections, `single_entry` and `fields` are recorded in the store when
+/// it is opened for the first time, and must be the same in all processes that open it.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
     /// The collection of the accounts' documents, beside that of the entries.
     pub accounts: String,
-    /// The collection that says which authorisations expire, beside that of the entries.
+    /// The collection of the announcements of authorisations that expire, beside that of the entries.
     pub holds: String,
-    /// An entry need not balance: money comes from nowhere and goes there. Without it the changes of an entry add up to
-    /// zero in each asset.
+    /// Whether an entry need not balance. Without this, the changes of an entry add up to 0 in each asset.
     pub single_entry: bool,
-    /// How often a post is tried that others keep racing with. Each time one of them has come through.
+    /// The attempts at a post that races with others. At each attempt another one has succeeded.
     pub attempts_max: u32,
-    /// The longest pause after the first lost race; twice as long after each further one. The pause itself is random, so
-    /// that those who lost together do not come back together.
+    /// The longest pause after the first lost race, which doubles after each further one. The pause itself is random,
+    /// so that posters that lost together do not retry together.
     pub pause_first: Duration,
     /// The longest pause of all.
     pub pause_longest: Duration,
-    /// How long a place that was drawn from a sequence waits for its entry. Nothing goes wrong if it is too short: an entry
-    /// that comes later draws another place.
+    /// The time for which a place that was drawn from a sequence waits for its entry. If it is too short, an entry
+    /// that comes later draws another place, which does no harm.
     pub abandoned_after: Duration,
-    /// How long after its expiry an authorisation that was announced and never came is waited for: longer than any request
-    /// can be under way.
+    /// The time after its expiry for which an announced authorisation is waited for. It must be longer than any
+    /// request can be under way.
     pub late_after: Duration,
-    /// Names of fields.
+    /// The names of the fields.
     pub fields: LedgerFields,
 }
 
@@ -49,68 +48,68 @@ impl Default for LedgerOptions {
 }
 
 field_names! {
-    /// Names of fields.
+    /// The names of the fields.
     pub struct LedgerFields {
-        /// In an entry: when it was posted.
+        /// The time when an entry was posted.
         ts: "ts" in "an entry",
-        /// In an entry: whether it can still change.
+        /// Whether an entry is committed.
         proc: "proc" in "an entry",
-        /// In an entry: whether it counts.
+        /// Whether an entry counts.
         state: "state" in "an entry",
-        /// In an entry: what it changes.
+        /// The changes of accounts by an entry.
         changes: "changes" in "an entry",
-        /// In a change: the `_id` of the account.
+        /// The `_id` of the account of a change.
         account: "account" in "a change" | "an authorisation",
-        /// In a change: what it is called, `deposit` or `withdraw` unless said otherwise.
+        /// The name of a change, `deposit` or `withdraw` by default.
         kind: "type" in "a change",
-        /// In a change: how much, in the smallest unit of the asset.
+        /// The amount of a change, in the smallest unit of the asset.
         value: "value" in "a change" | "an authorisation",
-        /// In a change and of an account: which currency, or whatever is counted.
+        /// The currency or other unit of a change or an account.
         asset: "asset" in "a change" | "an account",
-        /// In a change: its place among the changes of the account. In a cache: the place that it stands on.
+        /// The place of a change in its account, or of a cached balance.
         seq_id: "seqId" in "a change" | "a cache",
-        /// In a change: the balance of the account at its place, once the entry is committed.
+        /// The balance of the account at the place of a change, once the entry is committed.
         cached_balance: "cachedBal" in "a change",
-        /// In a change: what it holds of the account, or (negative) frees. Only where it is not 0.
+        /// The amount that a change holds or, if negative, frees; missing if it is 0.
         hold: "hold" in "a change",
-        /// In a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
+        /// The held amount at the place of a change, once the entry is committed; missing if it is 0.
         cached_held: "cachedHeld" in "a change",
-        /// In an entry: whatever the caller wants to remember.
+        /// The caller's own fields of an entry.
         metadata: "metadata" in "an entry",
-        /// In an entry: why it was canceled, or why it takes another one back.
+        /// The reason why an entry was canceled, or reverses another one.
         reason: "reason" in "an entry",
-        /// In an entry: the `_id` of the committed one that it takes back.
+        /// The `_id` of the committed entry that an entry reverses.
         reverses: "reverses" in "an entry",
-        /// In an entry: the `_id` of the authorisation that it resolves.
+        /// The `_id` of the authorisation that an entry resolves.
         resolves: "resolves" in "an entry",
-        /// In an entry: the `_id` of the one that is being canceled.
+        /// The `_id` of the entry that is being canceled while an entry keeps its place.
         cancels: "cancels" in "an entry",
-        /// In an authorisation: whom the amount is for, and how much: `{account, value}`.
+        /// The payee and the amount of an authorisation: `{account, value}`.
         authorises: "authorises" in "an entry",
-        /// In an authorisation: when it expires.
+        /// The time when an authorisation expires.
         expires_at: "expiresAt" in "an entry" | "an announcement",
-        /// In an announcement of an authorisation that expires: its `_id`.
+        /// The `_id` of the authorisation that is announced.
         entry: "entry" in "an announcement",
-        /// In an account: `{balance, seqId}`, and what is held if that is not 0.
+        /// The cached balance of an account: `{balance, seqId}`, and the held amount if that is not 0.
         cache: "cache" in "an account",
-        /// In a cache: the balance.
+        /// The balance of a cache.
         balance: "balance" in "a cache",
-        /// In a cache: what is held.
+        /// The held amount of a cache.
         held: "held" in "a cache",
-        /// In an account: no entry may take what is available below it.
+        /// The limit below which no entry may take the available amount of an account.
         minimum: "minimum" in "an account",
-        /// In an account with a sequence: the last place that was drawn.
+        /// The last place that was drawn from the sequence of an account.
         last_seq_id: "lastSeqId" in "an account",
     }
 }
 
 impl LedgerFields {
-    /// The path of a field of a change, from the entry.
+    /// Returns the path of a field of a change in an entry.
     pub(super) fn of_change(&self, field: &str) -> String {
         format!("{}.{field}", self.changes)
     }
 
-    /// The path of a field of a cache, from the account.
+    /// Returns the path of a field of a cache in an account.
     pub(super) fn of_cache(&self, field: &str) -> String {
         format!("{}.{field}", self.cache)
     }

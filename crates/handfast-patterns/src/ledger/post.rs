@@ -1,4 +1,4 @@
-//! Posting: each account's next place is taken, or the race is lost and run again.
+//! Posting an entry: it takes the next place of each account, or loses a race and tries again.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::entry::Draft;
 use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
-use crate::steps::Added;
+use crate::steps::{Added, Request};
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// The race that was lost to other posters.
+/// An attempt that lost a race to other posters, with a description of the race.
 struct Lost(String);
 
 /// The result of an attempt.
@@ -29,15 +29,15 @@ struct Drawn {
 }
 
 impl Ledger {
-    /// Posts an entry: all of its changes, or none. To post an entry with the same id again does nothing.
+    /// Posts an entry: all of its changes, or none. Posting an entry with the same id again does nothing.
     ///
     /// # Errors
-    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, post the entry again with the same id. [`Error::Invalid`] for an entry that is
-    /// invalid, for example one that does not balance, and if another entry has this id. [`Error::Contended`] if others take the places at
-    /// each attempt.
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, post the entry again with the same id.
+    /// [`Error::Invalid`] for an entry that is invalid, for example one that does not balance, and if another entry
+    /// has this id. [`Error::Contended`] if other posters take the places at each attempt.
     ///
     /// # Cancellation
-    /// It may have been posted: post it again with the same id.
+    /// The entry may have been posted: post it again with the same id.
     pub async fn post(&self, entry: NewEntry) -> Result<Posting> {
         let draft = entry.draft(|| Bson::ObjectId(self.sources.ids.object_id()), self.now())?;
         self.post_draft(draft).await
@@ -76,9 +76,9 @@ impl Ledger {
         Err(Error::Contended { what: lost, attempts: self.options.attempts_max })
     }
 
-    /// The order matters. Where each account stands is looked at first, and a place that is one behind the last is taken only
-    /// if nobody else came meanwhile: so what was judged holds. A sequence is drawn from after that, so that whoever is before
-    /// us in one account is before us in all.
+    /// Tries to post the draft. The order matters: the state of each account is read first, and the next place is
+    /// taken only if no other entry came meanwhile, so that what was checked still holds. A sequence is drawn from
+    /// after that, so that entries that are before this one in one account are before it in all.
     async fn attempt(&self, draft: &Draft) -> Result<Attempt> {
         let accounts = self.accounts_of(draft).await?;
         let mut next = Vec::with_capacity(accounts.len());
@@ -112,12 +112,13 @@ impl Ledger {
         self.insert(draft, entry, drawn).await
     }
 
-    /// Takes the places, all or none: the index on accounts and places lets one entry through for each.
+    /// Inserts the entry at its places, all or none: the unique index on accounts and places lets only one entry in at
+    /// each.
     async fn insert(&self, draft: &Draft, entry: Entry, drawn: Option<Drawn>) -> Result<Attempt> {
         match self.entries.insert(&entry.to_document(self.fields())).await {
             Ok(Added::New) => return Ok(Ok(Posting::Posted(entry))),
             Ok(Added::There) => {}
-            // Which index a store names is its own affair if the attempt before has inserted the entry.
+            // If the attempt before has inserted the entry, the store may report the conflict of either index.
             Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {}
             Err(error) => return Err(error),
         }
@@ -137,7 +138,7 @@ impl Ledger {
     pub(super) async fn posted(&self, draft: &Draft) -> Result<Option<Entry>> {
         match self.show(draft.id.clone()).await? {
             Some(entry) if entry.is_of(draft) => Ok(Some(entry)),
-            // What resolves an authorisation is looked at by whoever wanted to resolve it in another way.
+            // A caller that wanted to resolve an authorisation in another way looks at the entry itself.
             Some(entry) if draft.id.as_document().is_some() => Ok(Some(entry)),
             Some(_) => Err(Error::invalid(format!("another entry has the id {}", draft.id))),
             None => Ok(None),
@@ -148,7 +149,7 @@ impl Ledger {
     async fn draw(&self, account: &Account, draft: &Draft) -> Result<Drawn> {
         let count = draft.changes.iter().filter(|change| same_id(&change.account, &account.id)).count();
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let (filter, update) = requests::draw(self.fields(), &account.id, count);
+        let Request { filter, update } = requests::draw(self.fields(), &account.id, count);
         let Some(found) = self.accounts.find_and_update(&filter, &update).await? else {
             return Err(Error::invalid(format!("account {} has no sequence any more", account.id)));
         };
@@ -157,20 +158,20 @@ impl Ledger {
         Ok(Drawn { account, first: last - count + 1, count })
     }
 
-    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that no committer waits for them.
-    /// If they are taken already the sequence is behind what is there.
+    /// Gives up places that were drawn and are not used: an entry that counts for nothing takes them, so that no
+    /// committer waits for them. If they are taken, the sequence is behind the existing entries.
     async fn give_up(&self, drawn: &Drawn) -> Result<()> {
         let Drawn { account, first, count } = drawn;
         let places = (*first..first + count).map(|seq_id| EntryChange::abandoned(account, seq_id, None)).collect();
         if !self.insert_abandoned(Entry::abandoned(self, Proc::Uncommitted, places)).await? {
             let last = self.last_place(&account.id).await?;
-            let (filter, update) = requests::raise(self.fields(), &account.id, last);
+            let Request { filter, update } = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(())
     }
 
-    /// Takes places for an entry that counts for nothing; says whether they were free.
+    /// Takes places for an entry that counts for nothing; returns whether they were free.
     pub(super) async fn insert_abandoned(&self, entry: Entry) -> Result<bool> {
         let free = match self.entries.insert(&entry.to_document(self.fields())).await {
             Ok(Added::New | Added::There) => Ok(true),
@@ -183,7 +184,7 @@ impl Ledger {
         Ok(free)
     }
 
-    /// A random pause, longer with each attempt.
+    /// Returns a random pause, which gets longer with each attempt.
     fn pause(&self, attempt: u32) -> Duration {
         let longest = self.options.pause_first.saturating_mul(1 << attempt.min(16)).min(self.options.pause_longest);
         let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
@@ -192,10 +193,10 @@ impl Ledger {
 }
 
 fn no_place(account: &Account) -> Error {
-    Error::invalid(format!("account {} has all its places, up to {SEQUENCE_NUMBER_MAX}, taken", account.id))
+    Error::invalid(format!("all places of account {}, up to {SEQUENCE_NUMBER_MAX}, are taken", account.id))
 }
 
-/// The place of each change, given the last one that is taken in each account.
+/// Returns the place of each change, given the last place that is taken in each account.
 fn numbers(draft: &Draft, mut last: Vec<(&Bson, i64)>) -> Vec<i64> {
     let mut number = |account: &Bson| {
         let last = last.iter_mut().find(|(id, _)| same_id(id, account));

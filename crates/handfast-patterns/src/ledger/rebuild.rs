@@ -1,8 +1,9 @@
-//! Rebuilding: whatever is cached is counted again from the first entry on, and written where it is missing or wrong.
+//! Rebuilding: balances and caches are recomputed from the first entry on, and written where they are missing or
+//! wrong.
 //!
-//! A rebuild writes what it has counted, and it can count as far as all entries are there. So it stops at a lost entry: what
-//! is written behind it was final before the entry was lost, and nothing better can be said. For the same reason it stops at an
-//! entry that is altered, and makes no document for an account that has none. A cache only goes forward.
+//! A rebuild can only compute balances as long as all entries are there. So it stops at a lost entry: the balances
+//! after it were final before the entry was lost, and cannot be improved. For the same reason it stops at an entry
+//! that is altered, and inserts no document for an account that has none. A cache only goes forward.
 
 use bson::{Bson, doc};
 
@@ -11,6 +12,7 @@ use super::audit::Audited;
 use super::balance::Line;
 use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
+use crate::steps::Request;
 use crate::{Error, Findings, Result};
 
 /// The counts of a rebuild.
@@ -25,19 +27,19 @@ pub struct Rebuilt {
     pub balances: u64,
     /// Caches of accounts that were missing, wrong or behind.
     pub caches: u64,
-    /// Lost entries. Nothing behind them was changed.
+    /// Lost entries. The balances after them were not changed.
     pub gaps: Findings<Gap>,
     /// The other findings that ended the count of an account.
     pub stops: Findings<Finding>,
 }
 
 impl Rebuilt {
-    /// Returns whether everything was counted.
+    /// Returns whether no account stopped the rebuild.
     pub fn is_whole(&self) -> bool {
         self.gaps.count() == 0 && self.stops.count() == 0
     }
 
-    /// Adds what was rebuilt of another account.
+    /// Adds the result for another account.
     pub fn add(&mut self, other: Rebuilt) {
         let Rebuilt { accounts, places, balances, caches, gaps, stops } = other;
         self.accounts += accounts;
@@ -50,19 +52,20 @@ impl Rebuilt {
 }
 
 impl Ledger {
-    /// Counts an account again from its first entry on, and writes what is missing or wrong: balances in committed entries, the
-    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run at any time, and again.
+    /// Recomputes an account from its first entry on, and writes what is missing or wrong: balances in committed
+    /// entries, the cache in its document, the number of its sequence. It stops at a lost or altered entry. It may run
+    /// at any time, and again.
     ///
     /// # Errors
-    /// [`Error::Store`]: the balances that were written before it stay written.
+    /// [`Error::Store`] if the store fails: the balances that were written before stay written.
     pub async fn rebuild(&self, account: impl Into<Bson>) -> Result<Rebuilt> {
         self.rebuild_account(&account.into()).await
     }
 
-    /// Rebuilds every account, except those whose document is gone: their limits are unknown.
+    /// Rebuilds every account, except those that have no document, because their limits are unknown.
     ///
     /// # Errors
-    /// As [`Ledger::rebuild`].
+    /// [`Error::Store`] if the store fails: the balances that were written before stay written.
     pub async fn rebuild_all(&self) -> Result<Rebuilt> {
         self.rebuild_all_with_progress(|_| ()).await
     }
@@ -70,7 +73,7 @@ impl Ledger {
     /// Rebuilds as [`Ledger::rebuild_all`], and calls `report` with the counts so far after each account.
     ///
     /// # Errors
-    /// As [`Ledger::rebuild`].
+    /// [`Error::Store`] if the store fails: the balances that were written before stay written.
     pub async fn rebuild_all_with_progress(&self, report: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
@@ -86,7 +89,7 @@ impl Ledger {
         for finding in verified.findings.iter().filter(|finding| finding.stops_a_rebuild()) {
             rebuilt.stops.keep(finding.clone());
         }
-        // A stop behind more findings than are kept is one all the same.
+        // The finding that stops the rebuild may not be among those that were kept.
         if let (Some(place), true) = (stop, rebuilt.stops.is_empty()) {
             let what = format!("nothing can be counted from place {place} on");
             rebuilt.stops.keep(Finding::Unreadable { account: Some(id.clone()), what });
@@ -98,24 +101,25 @@ impl Ledger {
         let counted = self.rebuild_places(account, stop, &mut rebuilt).await?;
         let may_write = match account.cache {
             Some(cache) => cache.seq_id <= counted.seq_id,
-            // Without a cache an account is counted from its last final balance, which may be behind a gap.
+            // The balance of an account without a cache is computed from its last final balance, which may be after a
+            // gap.
             None => rebuilt.is_whole(),
         };
         if may_write {
             rebuilt.caches += u64::from(self.rebuild_cache(account, counted).await?);
         }
         if account.last_seq_id.is_some() {
-            // A cache behind the last place says that entries are lost, or is wrong itself.
+            // A cache after the last place shows that entries are lost, or is wrong itself.
             let cached = account.cache.filter(|_| rebuilt.is_whole()).map_or(0, |cache| cache.seq_id);
             let last = self.last_place(&account.id).await?.max(cached);
-            let (filter, update) = requests::raise(self.fields(), &account.id, last);
+            let Request { filter, update } = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(rebuilt)
     }
 
-    /// Writes the balances at committed places, as far as all places before them are there and committed. Returns where the
-    /// account stands after the last of them.
+    /// Writes the balances at committed places, as far as all places before them are there and committed. Returns the
+    /// balance after the last of them.
     async fn rebuild_places(&self, account: &Account, stop: Option<i64>, rebuilt: &mut Rebuilt) -> Result<Cache> {
         let mut at = Cache::default();
         loop {
@@ -139,16 +143,16 @@ impl Ledger {
         }
     }
 
-    /// Writes the balance at a committed place; says whether it was another one.
+    /// Writes the balance at a committed place; returns whether it was another one before.
     async fn rebuild_line(&self, line: &Line, at: Cache) -> Result<bool> {
         if line.change.cached_balance == Some(at.balance) && line.change.cached_held == at.held {
             return Ok(false);
         }
-        let (filter, update) = requests::rebuild_balance(self.fields(), line, at);
+        let Request { filter, update } = requests::rebuild_balance(self.fields(), line, at);
         self.entries.update_one(&filter, &update).await
     }
 
-    /// Writes an account's cache, if it is still as it was seen: otherwise the committer has written it, who knows more.
+    /// Writes an account's cache, if it has not changed since it was read: a committer that has changed it knows more.
     async fn rebuild_cache(&self, account: &Account, counted: Cache) -> Result<bool> {
         if account.cache == Some(counted) || (account.cache.is_none() && counted.seq_id == 0) {
             return Ok(false);

@@ -9,12 +9,12 @@ use crate::steps::Steps;
 use crate::value::same_id;
 use crate::{Error, Result};
 
-/// The name of the change at a place that was given up.
+/// The name of the change at an abandoned place.
 const ABANDONED: &str = "abandoned";
 /// The name of the change from which on a minimum holds.
 pub(super) const MINIMUM: &str = "minimum";
 
-/// The last place that an account can have: shells write numbers that are exact up to there.
+/// Limit on the places of an account, as shells write numbers that are exact up to there.
 pub(super) const SEQUENCE_NUMBER_MAX: i64 = 1 << 53;
 
 /// A change of an account as the entry's document stores it, with its sequence number in the account.
@@ -32,18 +32,18 @@ pub struct EntryChange {
     pub hold: i64,
     /// Its sequence number among the changes of the account, from 1. Messages and documentation call it its place.
     pub seq_id: i64,
-    /// The balance of the account after it; to be relied on in a committed entry alone.
+    /// The balance of the account after it, which is reliable in a committed entry only.
     pub cached_balance: Option<i64>,
     /// The amount that is held in the account after it.
     pub cached_held: i64,
 }
 
-/// An entry as its document says.
+/// An entry as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Its `_id`.
     pub id: Bson,
-    /// When it was posted.
+    /// The time when it was posted.
     pub ts: DateTime,
     /// Its status.
     pub status: Status,
@@ -51,21 +51,21 @@ pub struct Entry {
     pub changes: Vec<EntryChange>,
     /// Its relation to another entry.
     pub link: Option<Link>,
-    /// When it expires, if it is an authorisation that does.
+    /// The time when it expires, if it is an authorisation that does.
     pub expires_at: Option<DateTime>,
-    /// The reason why it was canceled, or takes another one back.
+    /// The reason why it was canceled, or reverses another one.
     pub reason: Option<String>,
     /// The caller's own fields.
     pub metadata: Document,
 }
 
 impl Entry {
-    /// Returns whether it counts in balances.
+    /// Returns whether the entry counts in balances.
     pub fn counts(&self) -> bool {
         self.status.state.counts()
     }
 
-    /// Returns whether it can still change.
+    /// Returns whether the entry is committed, and so cannot change any more.
     pub fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
     }
@@ -77,12 +77,12 @@ impl Entry {
         changes.into_iter()
     }
 
-    /// Returns by how much more the account can spend after it.
+    /// Returns the amount by which the account can spend more after it.
     pub(super) fn available(&self, account: &Bson) -> i64 {
         self.changes_of(account).fold(0, |sum, change| sum.saturating_add(change.value).saturating_sub(change.hold))
     }
 
-    /// An entry that counts for nothing, and takes places that have no entry.
+    /// Creates an entry that counts for nothing, for places that have no entry.
     pub(super) fn abandoned(ledger: &Ledger, proc: Proc, changes: Vec<EntryChange>) -> Self {
         Entry {
             id: Bson::ObjectId(ledger.sources.ids.object_id()),
@@ -120,8 +120,8 @@ impl Entry {
         }
     }
 
-    /// Returns whether it is what the draft was to become. What links to another entry is named after that one, whatever the
-    /// caller says beside it.
+    /// Returns whether the entry was posted from this draft. The id of an entry with a link is made from the linked
+    /// one, whatever the caller added to it.
     pub(super) fn is_of(&self, draft: &Draft) -> bool {
         let same = |(stored, change): (&EntryChange, &super::Change)| {
             same_id(&stored.account, &change.account)
@@ -134,7 +134,7 @@ impl Entry {
             && (draft.id.as_document().is_some() || self.metadata == draft.metadata)
     }
 
-    /// The document that is inserted.
+    /// Returns the document to insert.
     pub(super) fn to_document(&self, fields: &LedgerFields) -> Document {
         let changes: Vec<_> = self.changes.iter().map(|change| change.to_document(fields)).collect();
         let mut document = doc! {
@@ -163,7 +163,7 @@ impl Entry {
         document
     }
 
-    /// Returns the entry of a document.
+    /// Reads an entry from its document.
     ///
     /// # Errors
     /// [`Error::Damaged`], which says what is wrong.
@@ -192,7 +192,7 @@ impl Entry {
 }
 
 impl EntryChange {
-    /// A place of an entry that counts for nothing; with where the account stands there, if that is final.
+    /// Creates the change of an abandoned place, with the balance there if that is final.
     pub(super) fn abandoned(account: &Account, seq_id: i64, at: Option<Cache>) -> Self {
         EntryChange {
             account: account.id.clone(),
@@ -206,7 +206,7 @@ impl EntryChange {
         }
     }
 
-    /// Returns whether it only fills a place without another entry.
+    /// Returns whether the change only fills a place without another entry.
     pub(super) fn is_abandoned(&self) -> bool {
         self.kind == ABANDONED
     }
@@ -267,7 +267,7 @@ fn link_of(document: &Document, fields: &LedgerFields) -> Result<Option<Link>, B
         .or_else(|| named(&fields.cancels).map(Link::Cancels)))
 }
 
-/// Shells write numbers in whatever type; a field that is not there, or null, is none.
+/// Reads an integer; `None` if the field is missing or null. Any numeric type will do, because shells write several.
 pub(super) fn integer(document: &Document, field: &str) -> Result<Option<i64>, Error> {
     match document.get(field) {
         None | Some(Bson::Null) => Ok(None),

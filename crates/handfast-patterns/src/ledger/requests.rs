@@ -4,21 +4,19 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::account::Cache;
 use super::{EntryState, LedgerFields, Proc};
+use crate::steps::Request;
 
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
-
-/// The keys of the index on accounts and places.
+/// Returns the keys of the index on accounts and places.
 pub(super) fn place(fields: &LedgerFields) -> Document {
     doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 }
 }
 
-/// Entries that wait for the committer.
+/// Matches entries that wait for the committer.
 pub(super) fn uncommitted(fields: &LedgerFields) -> Document {
     doc! { &fields.proc: Proc::Uncommitted.name() }
 }
 
-/// Entries that wait for the committer, without those that change one of these accounts.
+/// Matches entries that wait for the committer, without those that change one of these accounts.
 pub(super) fn uncommitted_without(fields: &LedgerFields, accounts: &[Bson]) -> Document {
     let mut entries = uncommitted(fields);
     if !accounts.is_empty() {
@@ -27,14 +25,14 @@ pub(super) fn uncommitted_without(fields: &LedgerFields, accounts: &[Bson]) -> D
     entries
 }
 
-/// The entries with places of an account that are so: `{$gt: 7}`, `{$in: [1, 2]}`, a number. One change fulfils both, which
-/// is what lets an index on both serve it.
+/// Matches the entries with places of an account that match `seq_id`: `{$gt: 7}`, `{$in: [1, 2]}`, a number. The two
+/// conditions hold for one change, so that an index on both fields serves the filter.
 pub(super) fn places(fields: &LedgerFields, account: &Bson, seq_id: impl Into<Bson>) -> Document {
     let place = doc! { &fields.account: account.clone(), &fields.seq_id: seq_id.into() };
     doc! { &fields.changes: { "$elemMatch": place } }
 }
 
-/// The stages that make of entries the places of an account, one by one.
+/// Returns the stages that turn entries into the single places of an account.
 fn unwound(fields: &LedgerFields, account: &Bson, seq_id: &Bson) -> Vec<Document> {
     let place = doc! {
         fields.of_change(&fields.account): account.clone(),
@@ -47,7 +45,7 @@ fn unwound(fields: &LedgerFields, account: &Bson, seq_id: &Bson) -> Vec<Document
     ]
 }
 
-/// The expression of a field of a change after `$unwind`.
+/// Returns the expression of a field of a change after `$unwind`.
 fn change(fields: &LedgerFields, field: &str) -> String {
     format!("${}", fields.of_change(field))
 }
@@ -80,7 +78,7 @@ pub(super) fn account_state(
     pipeline
 }
 
-/// The last place of an account.
+/// Returns the pipeline of the last place of an account.
 pub(super) fn last_place(fields: &LedgerFields, account: &Bson) -> Vec<Document> {
     let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gt": 0_i64 }));
     let last = doc! { "$max": change(fields, &fields.seq_id) };
@@ -88,7 +86,7 @@ pub(super) fn last_place(fields: &LedgerFields, account: &Bson) -> Vec<Document>
     pipeline
 }
 
-/// The first place of an account behind one.
+/// Returns the pipeline of the first place of an account after a given one.
 pub(super) fn next_place(fields: &LedgerFields, account: &Bson, after: i64) -> Vec<Document> {
     let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gt": after }));
     let next = doc! { "$min": change(fields, &fields.seq_id) };
@@ -96,7 +94,7 @@ pub(super) fn next_place(fields: &LedgerFields, account: &Bson, after: i64) -> V
     pipeline
 }
 
-/// The last place of an account from one on, and the last one of them that is committed.
+/// Returns the pipeline of the last place of an account from a given one on, and the last committed one among them.
 pub(super) fn ends(fields: &LedgerFields, account: &Bson, from: i64) -> Vec<Document> {
     let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gte": from }));
     let place = change(fields, &fields.seq_id);
@@ -107,14 +105,15 @@ pub(super) fn ends(fields: &LedgerFields, account: &Bson, from: i64) -> Vec<Docu
     pipeline
 }
 
-/// The last place of an account, up to one, that is committed and has its balance.
+/// Returns the pipeline of the last place of an account, among those that match, that is committed and has its
+/// balance.
 pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Document) -> Vec<Document> {
     let committed = doc! { &fields.proc: Proc::Committed.name() };
     let has_balance = doc! { fields.of_change(&fields.cached_balance): { "$ne": Bson::Null } };
     let mut pipeline = unwound(fields, account, &Bson::Document(seq_id));
     pipeline.push(doc! { "$match": committed });
     pipeline.push(doc! { "$match": has_balance });
-    // Documents are compared field by field: the greatest is the one with the last place.
+    // Documents are compared field by field, so the greatest one has the last place.
     let anchor = doc! {
         &fields.seq_id: change(fields, &fields.seq_id),
         &fields.balance: change(fields, &fields.cached_balance),
@@ -124,19 +123,19 @@ pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Docu
     pipeline
 }
 
-/// Takes so many places of an account's sequence; the document as it becomes has the last of them.
+/// Takes `count` places of an account's sequence; the document afterwards has the last of them.
 pub(super) fn draw(fields: &LedgerFields, account: &Bson, count: i64) -> Request {
     let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
-    (filter, doc! { "$inc": { &fields.last_seq_id: count } })
+    Request { filter, update: doc! { "$inc": { &fields.last_seq_id: count } } }
 }
 
-/// Lets a sequence go on behind this place.
+/// Raises a sequence to this place, so that it continues after it.
 pub(super) fn raise(fields: &LedgerFields, account: &Bson, last: i64) -> Request {
     let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
-    (filter, doc! { "$max": { &fields.last_seq_id: last } })
+    Request { filter, update: doc! { "$max": { &fields.last_seq_id: last } } }
 }
 
-/// An entry becomes final as it was seen, with the balance at each of its places.
+/// Makes an entry final as it was seen, with the balance at each of its places.
 pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[Cache]) -> Request {
     let filter = doc! {
         "_id": entry.id.clone(),
@@ -151,19 +150,19 @@ pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[C
             set.insert(path(&fields.cached_held), standing.held);
         }
     }
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
-/// An account's cache goes forward, never back.
+/// Writes a later cache into an account; an earlier one does not match.
 pub(super) fn advance_cache(fields: &LedgerFields, account: &Bson, cache: Cache) -> Request {
     let filter = doc! {
         "_id": account.clone(),
         fields.of_cache(&fields.seq_id): { "$not": { "$gte": cache.seq_id } },
     };
-    (filter, doc! { "$set": { &fields.cache: cache.to_document(fields) } })
+    Request { filter, update: doc! { "$set": { &fields.cache: cache.to_document(fields) } } }
 }
 
-/// VALID -> CANCELED, of an entry that is not committed.
+/// Changes the state from VALID to CANCELED, in an entry that is not committed.
 pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request {
     let filter = doc! {
         "_id": id.clone(),
@@ -171,10 +170,10 @@ pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request 
         &fields.state: EntryState::Valid.name(),
     };
     let set = doc! { &fields.state: EntryState::Canceled.name(), &fields.reason: reason };
-    (filter, doc! { "$set": set })
+    Request { filter, update: doc! { "$set": set } }
 }
 
-/// Entries that still count and can still be canceled, of these.
+/// Matches those of these entries that still count and can still be canceled.
 pub(super) fn still_valid(fields: &LedgerFields, ids: Vec<Bson>) -> Document {
     doc! {
         "_id": { "$in": ids },
@@ -183,7 +182,7 @@ pub(super) fn still_valid(fields: &LedgerFields, ids: Vec<Bson>) -> Document {
     }
 }
 
-/// Takes the balance from a change behind a place whose entry is not committed.
+/// Removes the balance from a change after a place whose entry is not committed.
 pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -> Request {
     let stale = doc! {
         &fields.account: account.clone(),
@@ -192,10 +191,13 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
     };
     let mut filter = uncommitted(fields);
     filter.insert(&fields.changes, doc! { "$elemMatch": stale });
-    (filter, doc! { "$set": { format!("{}.$.{}", fields.changes, fields.cached_balance): Bson::Null } })
+    Request {
+        filter,
+        update: doc! { "$set": { format!("{}.$.{}", fields.changes, fields.cached_balance): Bson::Null } },
+    }
 }
 
-/// The balance at a place of a committed entry.
+/// Writes the balance at a place of a committed entry.
 pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cache) -> Request {
     let place = doc! { &fields.account: line.change.account.clone(), &fields.seq_id: line.change.seq_id };
     let filter = doc! {
@@ -210,10 +212,10 @@ pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cac
     } else if let Ok(set) = update.get_document_mut("$set") {
         set.insert(path(&fields.cached_held), at.held);
     }
-    (filter, update)
+    Request { filter, update }
 }
 
-/// The stages that give every account that has an entry.
+/// Returns the stages that yield every account that has an entry.
 pub(super) fn account_ids(fields: &LedgerFields) -> Vec<Document> {
     vec![
         doc! { "$unwind": format!("${}", fields.changes) },

@@ -1,9 +1,9 @@
-//! Lost entries that are put back, from an export.
+//! Restores lost entries from an export.
 //!
-//! An entry is put back at the places that it had, if they are free and its account says nothing against it. What an export
-//! says may be older than the loss: an entry that was not committed then may have been committed since, or canceled. If an entry
-//! behind it is committed it was, too; and the final balances around it say what it had changed. Where they do not say so, or
-//! say something else, nothing is put back.
+//! An entry is restored at the places that it had, if they are free and nothing in its account contradicts it. The
+//! export may be older than the loss: an entry that was not committed then may have been committed or canceled since.
+//! If an entry after it is committed, it was committed, too; and the final balances around it show what it had
+//! changed. If they do not show it, or contradict the export, nothing is restored.
 
 use bson::{Bson, Document, doc};
 
@@ -11,42 +11,42 @@ use super::account::{Account, Cache};
 use super::balance::Line;
 use super::entry::VALUE_MAX;
 use super::{Entry, EntryChange, Ledger, Link, Proc, requests};
-use crate::steps::Added;
+use crate::steps::{Added, Request};
 use crate::value::{key_of, same_id};
 use crate::{Error, Result};
 use handfast_mql::Code;
 
-/// Times that an entry is looked at again as others had taken one of its places.
+/// Attempts at an entry when other processes take its places meanwhile.
 const LOOKS_MAX: u32 = 4;
 
 /// The result of [`Ledger::restore`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Restored {
-    /// It is back.
+    /// The entry was restored.
     Restored(Box<Entry>),
-    /// It is there: it was not lost, or was put back before.
+    /// The entry exists: it was not lost, or was restored before.
     There(Box<Entry>),
-    /// It was not put back; this says why. Nothing was changed.
+    /// The entry was not restored, for this reason. Nothing was changed.
     Refused(String),
 }
 
-/// The places of an entry in one account, which follow each other, and what is around them.
+/// The places of an entry in one account, which follow one another, and their surroundings.
 struct Run {
     account: Account,
     first: i64,
     last: i64,
-    /// Places before them that are empty, behind the last entry of the account.
+    /// The empty places before them, after the last entry of the account.
     empty_before: Option<(i64, i64)>,
     /// The final balance before them.
     before: Option<Cache>,
-    /// The entry before them is there, and not committed.
+    /// Whether the entry before them is there and not committed.
     before_is_open: bool,
     /// The final balance after them.
     after: Option<Cache>,
     /// Whether the entry was committed when it was lost.
     was_committed: bool,
-    /// Whether the account says that an entry was at the places.
+    /// Whether the account shows that an entry was at the places.
     is_gap: bool,
 }
 
@@ -54,13 +54,13 @@ struct Run {
 type Checked<T> = Result<T, String>;
 
 impl Ledger {
-    /// Puts back a lost entry, as [`Ledger::export`] wrote it as JSON. To put it back again does nothing.
+    /// Restores a lost entry from the JSON that [`Ledger::export`] wrote. Restoring it again does nothing.
     ///
     /// # Errors
-    /// [`Error::Store`]: restore it again. [`Error::Invalid`] for a document that is not an entry.
+    /// [`Error::Store`] if the store fails: restore it again. [`Error::Invalid`] for a document that is not an entry.
     ///
     /// # Cancellation
-    /// It may be back: put it back again.
+    /// The entry may have been restored: restore it again.
     pub async fn restore(&self, exported: &Document) -> Result<Restored> {
         let entry = self.read(exported)?;
         if let Err(why) = self.check_restored(&entry) {
@@ -75,7 +75,8 @@ impl Ledger {
             let runs = match self.runs(&entry).await {
                 Ok(Ok(runs)) => runs,
                 Ok(Err(why)) => return Ok(Restored::Refused(why)),
-                // Not the copy, but what is there around its places. Other copies can be put back all the same.
+                // The error is about documents around its places and not about the copy, so that other copies can be
+                // restored all the same.
                 Err(error @ (Error::Damaged { .. } | Error::Invalid { .. })) => {
                     return Ok(Restored::Refused(error.to_string()));
                 }
@@ -93,7 +94,7 @@ impl Ledger {
         Err(Error::Contended { what: format!("others took places of entry {}", entry.id), attempts: LOOKS_MAX })
     }
 
-    /// Checks what every entry must fulfil.
+    /// Checks the conditions on every restored entry.
     fn check_restored(&self, entry: &Entry) -> Checked<()> {
         if entry.changes.is_empty() {
             return Err("it has no changes".to_owned());
@@ -157,9 +158,10 @@ impl Ledger {
         }))
     }
 
-    /// The entry as it was when it was lost.
+    /// Returns the entry as it was when it was lost.
     async fn as_it_was(&self, entry: &Entry, runs: &[Run]) -> Result<Checked<Entry>> {
-        // An entry that is missing in one account had all of its places: in the others, what is empty before them is lost, too.
+        // An entry that is missing in one account had all of its places, so the empty places before them in the others
+        // are lost, too.
         if !runs.iter().any(|run| run.is_gap) {
             if let Some((id, (from, to))) = runs.iter().find_map(|run| Some((&run.account.id, run.empty_before?))) {
                 return Ok(Err(format!("account {id} has no entries at places {from} to {to}: put those back before")));
@@ -228,10 +230,10 @@ impl Ledger {
         }
     }
 
-    /// Lets the sequences go on behind its places.
+    /// Raises the sequences to its places, so that they continue after them.
     async fn raise_sequences(&self, runs: &[Run]) -> Result<()> {
         for run in runs.iter().filter(|run| run.account.last_seq_id.is_some_and(|last| last < run.last)) {
-            let (filter, update) = requests::raise(self.fields(), &run.account.id, run.last);
+            let Request { filter, update } = requests::raise(self.fields(), &run.account.id, run.last);
             self.accounts.update_one(&filter, &update).await?;
         }
         Ok(())
@@ -242,7 +244,7 @@ impl Run {
     /// Returns the balance at each of the places, if the one before them is final.
     ///
     /// # Errors
-    /// Says that an entry behind these places has another balance.
+    /// A text that says that an entry after these places has another balance.
     fn standings(&self, entry: &Entry) -> Checked<Option<Vec<Cache>>> {
         let Run { account: Account { id, .. }, first, after, .. } = self;
         let Some(before) = self.before else { return Ok(None) };
@@ -269,14 +271,14 @@ impl Run {
 }
 
 impl Line {
-    /// The final balance before its place, if the one at its place is.
+    /// Returns the final balance before its place, if the one at its place is final.
     pub(super) fn final_before(&self) -> Option<Cache> {
         self.final_standing()?.without(&self.change, self.status.state.counts())
     }
 }
 
 impl Cache {
-    /// Returns the balance before a change, if the sums fit.
+    /// Returns the balance before a change, if the sums fit into 64 bits.
     fn without(self, change: &EntryChange, counts: bool) -> Option<Self> {
         let (value, hold) = if counts { (change.value, change.hold) } else { (0, 0) };
         let (balance, held) = (self.balance.checked_sub(value)?, self.held.checked_sub(hold)?);
@@ -285,7 +287,7 @@ impl Cache {
 }
 
 impl Entry {
-    /// Writes where an account stands at each of its places.
+    /// Sets the balance at each of its places.
     fn stand_at(&mut self, account: &Bson, standings: &[Cache]) {
         for change in self.changes.iter_mut().filter(|change| same_id(&change.account, account)) {
             if let Some(at) = standings.iter().find(|at| at.seq_id == change.seq_id) {
@@ -295,7 +297,7 @@ impl Entry {
     }
 }
 
-/// Returns whether two are the same entry, wherever each of them is.
+/// Returns whether two entries are the same, apart from their places.
 fn same_entry(one: &Entry, other: &Entry) -> bool {
     let key = |change: &EntryChange| (key_of(&change.account).ok(), change.seq_id, change.value, change.hold);
     one.changes.len() == other.changes.len() && one.changes.iter().map(key).eq(other.changes.iter().map(key))

@@ -1,4 +1,4 @@
-//! The settings that the documents of a ledger depend on, as they are recorded.
+//! The recorded settings of a ledger, which its documents depend on.
 //!
 //! ```text
 //! db.tx.settings   {_id: "ledger", revision: 1, settings: {
@@ -18,7 +18,8 @@ use crate::steps::Steps;
 use crate::{Error, FieldNames, Result};
 
 impl LedgerOptions {
-    /// The recorded settings of a ledger, with defaults for what each process chooses for itself; none if nothing is recorded.
+    /// Reads the recorded settings of a ledger, with defaults for those that each process chooses for itself; `None`
+    /// if nothing is recorded.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a record that cannot be read.
@@ -29,12 +30,12 @@ impl LedgerOptions {
 }
 
 impl Ledger {
-    /// Changes the recorded settings of a ledger to those of `options`; records them, if nothing is recorded. Processes that have
-    /// opened it before go on with the settings of before.
+    /// Changes the recorded settings of a ledger to those of `options`; records them if nothing is recorded. Processes
+    /// that have opened it before keep the old settings.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for entries that have to balance where some
-    /// need not. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for requiring entries
+    /// to balance when some do not. [`Error::Store`] if the store fails: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -64,7 +65,8 @@ impl Ledger {
     /// Records the settings if nothing is recorded, and compares them with the record otherwise.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if nothing is recorded and the entries or accounts have other names of fields; as [`SettingsRecord::open`].
+    /// [`Error::Damaged`] if nothing is recorded and the entries or accounts have other field names, and for an
+    /// invalid record; [`Error::OtherSettings`] if the record has other settings.
     pub(super) async fn record_settings(&self) -> Result<()> {
         let record = record(&self.entries)?;
         if record.read().await?.is_none() {
@@ -76,7 +78,7 @@ impl Ledger {
         record.open(&written(&self.options)).await.map(|_| ())
     }
 
-    /// Checks the names of the accounts' fields: by one that is misspelt a minimum would not hold.
+    /// Checks the field names of the accounts: with a misspelt one a minimum would not hold.
     pub(super) async fn check_names_of_accounts(&self) -> Result<()> {
         let (defaults, given) = (LedgerFields::default(), self.fields());
         for (default, name, of_type) in [

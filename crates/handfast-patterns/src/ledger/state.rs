@@ -1,25 +1,26 @@
-//! The states of an entry and of an authorisation, and what leads from one to the next.
+//! The states of an entry and of an authorisation, and the events that change them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Whether an entry can still change.
+/// Whether an entry is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proc {
-    /// It has its places; the balances at them are not final yet.
+    /// The entry has its places; the balances at them are not final yet.
     Uncommitted,
-    /// Everything before it is committed. It never changes again, and the balances at its places can be relied on.
+    /// Everything before the entry is committed. The entry never changes again, and the balances at its places are
+    /// reliable.
     Committed,
 }
 
-/// Whether an entry counts.
+/// Whether an entry counts in balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryState {
-    /// It counts.
+    /// The entry counts.
     Valid,
-    /// It was canceled before it was committed: it keeps its places, and counts for nothing.
+    /// The entry was canceled before it was committed. It keeps its places and counts for nothing.
     Canceled,
-    /// It never was one: it takes the places that were drawn for an entry which did not come.
+    /// The entry only fills places that were drawn for an entry that did not come, or whose entry is lost.
     Abandoned,
 }
 
@@ -32,18 +33,18 @@ pub enum EntryState {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Status {
-    /// Whether it can still change.
+    /// Whether it is committed.
     pub proc: Proc,
     /// Whether it counts.
     pub state: EntryState,
 }
 
-/// An event in the life of an entry.
+/// An event that changes the status of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryEvent {
     /// Everything before it is committed.
     Committed,
-    /// It is taken back.
+    /// It is canceled.
     Canceled,
 }
 
@@ -51,12 +52,12 @@ impl Status {
     /// The status of an entry that was just posted.
     pub const POSTED: Status = Status { proc: Proc::Uncommitted, state: EntryState::Valid };
 
-    /// Every status that there is.
+    /// Returns every status that an entry can have.
     pub fn all() -> impl Iterator<Item = Status> {
         Proc::ALL.into_iter().flat_map(|proc| EntryState::ALL.into_iter().map(move |state| Status { proc, state }))
     }
 
-    /// The status after the event; none if it cannot happen in this one.
+    /// Returns the status after the event; `None` if the event cannot happen in this status.
     pub fn after(self, event: EntryEvent) -> Option<Status> {
         match (self.proc, self.state, event) {
             (Proc::Uncommitted, _, EntryEvent::Committed) => Some(Status { proc: Proc::Committed, ..self }),
@@ -70,7 +71,7 @@ impl Status {
 }
 
 impl Proc {
-    /// Both.
+    /// Both values.
     pub const ALL: [Proc; 2] = [Proc::Uncommitted, Proc::Committed];
 
     /// Returns the name that documents store.
@@ -83,7 +84,7 @@ impl Proc {
 }
 
 impl EntryState {
-    /// Every state.
+    /// All states.
     pub const ALL: [EntryState; 3] = [EntryState::Valid, EntryState::Canceled, EntryState::Abandoned];
 
     /// Returns whether the entry counts in balances.
@@ -115,30 +116,30 @@ impl EntryState {
 pub enum HoldState {
     /// The amount is held.
     Open,
-    /// It went to the payee, or a part of it; the rest is free again.
+    /// The amount, or a part of it, went to the payee; the rest is free again.
     Captured,
-    /// It is free again.
+    /// The amount is free again.
     Released,
-    /// It is free again, as its time was over.
+    /// The amount is free again, as the time of the authorisation was over.
     Expired,
 }
 
-/// An event in the life of an authorisation.
+/// An event that resolves an authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldEvent {
-    /// The payee takes it, or a part of it.
+    /// The payee takes the amount, or a part of it.
     Captured,
-    /// It is not needed any more.
+    /// The payee does not need the amount any more.
     Released,
-    /// Its time is over.
+    /// The time of the authorisation is over.
     Expired,
 }
 
 impl HoldState {
-    /// Every state.
+    /// All states.
     pub const ALL: [HoldState; 4] = [HoldState::Open, HoldState::Captured, HoldState::Released, HoldState::Expired];
 
-    /// The state after the event; none if it cannot happen in this one.
+    /// Returns the state after the event; `None` if the event cannot happen in this state.
     pub fn after(self, event: HoldEvent) -> Option<HoldState> {
         match (self, event) {
             (HoldState::Open, HoldEvent::Captured) => Some(HoldState::Captured),
@@ -150,7 +151,7 @@ impl HoldState {
 }
 
 impl HoldEvent {
-    /// Every event.
+    /// All events.
     pub const ALL: [HoldEvent; 3] = [HoldEvent::Captured, HoldEvent::Released, HoldEvent::Expired];
 
     /// Returns the name of the changes of the entry that resolves it.
@@ -163,7 +164,7 @@ impl HoldEvent {
     }
 }
 
-/// The text is no value of these states.
+/// The error for a text that names no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an entry is UNCOMMITTED or COMMITTED, and VALID, CANCELED or ABANDONED")]
 pub struct NoEntryState;

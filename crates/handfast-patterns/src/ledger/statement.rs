@@ -7,31 +7,31 @@ use super::balance::Line;
 use super::{Ledger, PAGE};
 use crate::Result;
 
-/// Which part of an account's history.
+/// A part of an account's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// The changes after a place; 0 is before the first one.
     After(i64),
     /// The changes before a place.
     Before(i64),
-    /// The end.
+    /// The last changes.
     Last,
 }
 
 /// A page of an account's history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// The changes in the order of their places, those too that do not count.
+    /// The changes in the order of their places, including those that do not count.
     pub lines: Vec<Line>,
-    /// The page before this one, if there is one.
+    /// The page before this one; `None` if there is none.
     pub earlier: Option<Page>,
-    /// The page after this one, if there is one by now.
+    /// The page after this one; `None` if there is none yet.
     pub later: Option<Page>,
 }
 
 impl Ledger {
-    /// A page of an account's history, of `places` places (at most 500). Places that were drawn and are not posted have no
-    /// line. Empty for an unknown account.
+    /// Returns a page of an account's history, of `places` places (at most 500). Places that were drawn and have no
+    /// entry yet have no line. The page of an unknown account is empty.
     pub async fn statement(&self, account: impl Into<Bson>, page: Page, places: u32) -> Result<Statement> {
         let places = places.clamp(1, PAGE);
         let Some(account) = self.known(account.into()).await? else {
@@ -44,7 +44,7 @@ impl Ledger {
             Page::Before(place) => place - 1 - i64::from(places),
             Page::Last => standing.last - i64::from(places),
         };
-        // The last page of those that go back is as long as what is left.
+        // The last page backwards has the places that are left.
         let places = match page {
             Page::Before(place) if after < 0 => u32::try_from(place - 1).unwrap_or(0),
             Page::After(_) | Page::Before(_) | Page::Last => places,

@@ -1,4 +1,4 @@
-//! The trial balance: over the whole ledger, what was taken is what was given.
+//! The trial balance: over the whole ledger, the debits equal the credits.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::Result;
 /// The sums of all valid entries in an asset, in its smallest unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Which currency, or whatever is counted.
+    /// The currency or other unit.
     pub asset: String,
     /// The sum of what was taken from accounts: 0 or negative.
     pub debits: i64,
@@ -20,14 +20,15 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns whether what was taken is what was given. In a ledger of single entries it need not be.
+    /// Returns whether debits and credits are equal, which they need not be in a ledger of single entries.
     pub fn is_balanced(&self) -> bool {
         self.debits.checked_add(self.credits) == Some(0)
     }
 }
 
 impl Ledger {
-    /// Returns the trial balance, by asset. Each entry is in it wholly or not at all, so it holds at any time, also while others post.
+    /// Returns the trial balance by asset. Each entry is counted completely or not at all, so it balances at any time,
+    /// also while others post.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) if a sum does not fit into 64 bits.

@@ -1,4 +1,4 @@
-//! Verifying: everything is counted again from the first entry on, and compared with what is written.
+//! The verification: balances are recomputed from the first entry on, and compared with those that are written.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,36 @@ use super::{Entry, EntryState, Ledger, Link, PAGE, Totals, requests, totals};
 use crate::value::{key_of, same_id};
 use crate::{Error, Findings, Result};
 
-/// Times that an account is looked at before what is found in it is believed.
+/// Reads of an account before a finding in it is reported.
 const LOOKS_MAX: u32 = 3;
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
-    /// Accounts.
+    /// The accounts that were verified.
     pub accounts: u64,
-    /// Places of accounts.
+    /// The places that were verified.
     pub places: u64,
-    /// Entries, if the whole ledger was verified.
+    /// The entries, if the whole ledger was verified.
     pub entries: u64,
-    /// Places that were drawn from a sequence, and whose entries may still come.
+    /// The places that were drawn from a sequence, and whose entries may still come.
     pub in_flight: u64,
-    /// The sums of the readable entries by asset, if the whole ledger was verified. Each entry is counted wholly or not at all.
+    /// The sums of the readable entries by asset, if the whole ledger was verified. Each entry is counted completely
+    /// or not at all.
     pub totals: Vec<Totals>,
     /// Lost entries.
     pub gaps: Findings<Gap>,
-    /// The other inconsistencies; those that follow from a gap are left out.
+    /// The other inconsistencies, without those that follow from a gap.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Returns whether everything is as it must be.
+    /// Returns whether there are neither gaps nor findings.
     pub fn is_clean(&self) -> bool {
         self.gaps.count() == 0 && self.findings.count() == 0
     }
 
-    /// Adds what was verified of another account.
+    /// Adds the result for another account.
     pub fn add(&mut self, other: Verified) {
         let Verified { accounts, places, entries, in_flight, totals, gaps, findings } = other;
         self.accounts += accounts;
@@ -57,17 +58,17 @@ impl Verified {
 }
 
 impl Ledger {
-    /// Counts an account again from its first entry on, and compares. It may run at any time.
+    /// Recomputes an account from its first entry on, and compares it with what is written. It may run at any time.
     pub async fn verify(&self, account: impl Into<Bson>) -> Result<Verified> {
         Ok(self.audited(&account.into()).await?.map(|audited| audited.verified).unwrap_or_default())
     }
 
-    /// Verifies every entry by itself, then every account, and what keeps the places apart.
+    /// Verifies every entry by itself, then every account, and the unique index on places.
     pub async fn verify_all(&self) -> Result<Verified> {
         self.verify_all_with_progress(|_| ()).await
     }
 
-    /// Verifies as [`Ledger::verify_all`], and calls `report` with the counts so far now and then.
+    /// Verifies as [`Ledger::verify_all`], and calls `report` with the counts so far from time to time.
     pub async fn verify_all_with_progress(&self, report: impl Fn(&Verified)) -> Result<Verified> {
         let (mut verified, mut totals) = (Verified::default(), BTreeMap::new());
         let mut pages = self.entries.pages(&Document::new(), PAGE).await?;
@@ -102,7 +103,7 @@ impl Ledger {
         Ok(verified)
     }
 
-    /// Checks that entries exist which others take back or resolve.
+    /// Checks that the entries exist that others reverse or resolve.
     async fn verify_links(&self, entries: &[Entry], verified: &mut Verified) -> Result<()> {
         let linked = |entry: &Entry| match &entry.link {
             Some(Link::Reverses(id) | Link::Resolves(id)) => Some((entry.id.clone(), id.clone())),
@@ -122,8 +123,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Posters and committers may be seen half-way. What is still found when the account is looked at again is there. None if nobody knows
-    /// the account.
+    /// Returns the findings of an account that are there at a second read as well, because a single read may see other
+    /// processes half-way. `None` for an unknown account.
     pub(super) async fn audited(&self, id: &Bson) -> Result<Option<Audited>> {
         let mut audited = self.look_through(id).await?;
         for _ in 1..LOOKS_MAX {
@@ -171,7 +172,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Describes the documents of an account that cannot be read or counted, and names the first one.
+    /// Describes the documents of an account that cannot be read or counted, naming the first one.
     ///
     /// # Errors
     /// [`Error::Store`] if `error` is one.
@@ -185,7 +186,7 @@ impl Ledger {
 
     /// Returns the sums of an entry's changes, for each asset where the sum must be 0 and is not.
     pub(super) fn unbalanced(&self, entry: &Entry) -> Vec<(String, i64)> {
-        // Each account that had lost an entry has one of its own for what it had lost.
+        // An abandoned entry has a change of its own for each account that had lost one.
         if self.options.single_entry || entry.status.state == EntryState::Abandoned {
             return Vec::new();
         }
@@ -197,7 +198,7 @@ impl Ledger {
         sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(asset, sum)| (asset.to_owned(), sum)).collect()
     }
 
-    /// All accounts that have an entry or a document.
+    /// Returns all accounts that have an entry or a document.
     pub(super) async fn account_ids(&self) -> Result<Vec<Bson>> {
         let fields = self.fields();
         let mut ids = BTreeMap::new();

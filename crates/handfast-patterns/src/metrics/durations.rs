@@ -1,4 +1,5 @@
-//! Each duration that is recorded is that of what it is about, by the injected clock: every request to the store takes a second here.
+//! Checks that each recorded duration is that of its work, by the injected clock: every request to the store takes a
+//! second here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,7 @@ struct World {
 }
 
 impl World {
-    /// Returns how long something takes.
+    /// Returns the duration of some work.
     async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<f64> {
         let begun = self.clock.elapsed();
         work.await?;
@@ -70,7 +71,7 @@ fn place(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
-/// Runs a scenario; returns what it says, and the durations of a metric, together.
+/// Runs a scenario; returns its result, and the sum of the durations of a metric.
 fn recorded(metric: &str, collection: &str, scenario: impl AsyncFnOnce(&World) -> Result<f64>) -> (f64, f64) {
     let (sources, clock) = Sources::manual(1);
     let store = Arc::new(Slow { store: MemoryStore::new(sources.clone()), clock: Arc::clone(&clock) });
@@ -93,8 +94,9 @@ fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
             async { Ok::<_, JobError>(()) }
         });
         assert_eq!(worker.drain().await?.completed, 1);
-        // It waits for the insert, which takes a second after its time was written into it, for five more, and for the two requests that look
-        // whether the queue is paused. It runs for seven, and its end is one update.
+        // The job waits for the insert, which takes a second after its time was written into it, for five more
+        // seconds, and for the two requests that look whether the queue is paused. It runs for seven, and its end is
+        // one update.
         Ok(8.0)
     };
     let (waited, expected) = recorded("job_queue_wait", "jobs", scenario);
@@ -130,7 +132,8 @@ fn a_transaction_takes_from_its_claim_to_its_end() {
         world.clock.advance(100 * SECOND);
         world.timed(transfers.run(1)).await
     });
-    // Claim, two updates, applied, two releases, done; it may have begun to count once the claim was answered.
+    // The requests are the claim, two updates, applied, two releases and done; the time may begin when the claim was
+    // answered.
     assert!((6.0..=7.0).contains(&seconds) && expected - seconds <= 1.0, "{seconds} of {expected} s");
 }
 
@@ -146,7 +149,7 @@ fn a_version_is_carried_to_all_copies() {
         let mary = Change::new(doc! { "$set": { "name": "Mary" } });
         world.timed(names.change(names.token(), 1, &mary)).await
     });
-    // The change of the main document comes before it, at least, and nothing else takes longer.
+    // At least the change of the main document comes before it, and nothing else takes longer.
     assert!(seconds >= 1.0 && seconds < all, "{seconds} of {all} s");
 }
 

@@ -9,17 +9,18 @@ use metrics::{
 
 type Numbers = Arc<Mutex<BTreeMap<String, f64>>>;
 
-/// What was counted, and what was described.
+/// The recorded numbers, and the descriptions.
 #[derive(Default)]
 pub(super) struct Recorded {
     numbers: Numbers,
-    /// Of histograms.
+    /// The sums of histograms.
     sums: Numbers,
     described: Mutex<Vec<String>>,
 }
 
 impl Recorded {
-    /// What is counted while this runs, on a clock that stands still unless all wait for it; and what it says.
+    /// Runs a scenario and returns what it records, with its result. The clock stands still unless all tasks wait for
+    /// it.
     pub(super) fn of<T>(scenario: impl Future<Output = crate::Result<T>>) -> (Self, T) {
         let recorded = Recorded::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -28,12 +29,13 @@ impl Recorded {
         (recorded, said.expect("nothing goes wrong that should not"))
     }
 
-    /// The number under `name{label=value,..}`; a histogram says how many durations it has. `None` if it was never recorded.
+    /// Returns the number under `name{label=value,..}`, which for a histogram is that of its durations; `None` if it
+    /// was never recorded.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
         lock(&self.numbers).get(key).copied()
     }
 
-    /// What the durations under a histogram's name come to.
+    /// Returns the sum of the durations under a histogram's name.
     pub(super) fn seconds(&self, key: &str) -> Option<f64> {
         lock(&self.sums).get(key).copied()
     }

@@ -1,5 +1,5 @@
-//! Whatever a background round does to an item, and whatever a worker does, happens in a span that says to what: what is logged on the
-//! way is found by it.
+//! Everything that a background round does to an item, and a worker to a job, happens in a span that names the item,
+//! so that log messages can be found by it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Notes the names of spans and of their fields, those of this crate.
+/// A collector of the names and fields of this crate's spans.
 #[derive(Default)]
 pub(super) struct Spans {
     last: AtomicU64,
@@ -16,7 +16,7 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// Each once: `job_queue.reclaim{id}`.
+    /// Returns each span once: `job_queue.reclaim{id}`.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

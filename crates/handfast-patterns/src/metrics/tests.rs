@@ -1,4 +1,4 @@
-//! Each pattern is run once so that everything happens that it counts, and the numbers are compared.
+//! Runs each pattern so that each event happens once, and compares the numbers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +35,12 @@ impl World {
         World { store: Arc::new(MemoryStore::new(sources.clone())), sources, clock }
     }
 
-    /// The same, for a process that dies when its first request has been carried out.
+    /// Returns a store for a process that dies when its first request has been carried out.
     fn dying(&self) -> Arc<dyn DocumentStore> {
         Arc::new(Faulty::new(Arc::clone(&self.store), Plan::at(0, Fault::CrashAfter)))
     }
 
-    /// Changes a document by hand.
+    /// Changes a document outside of the pattern.
     async fn by_hand(&self, namespace: &Namespace, filter: Document, change: Document) -> Result<()> {
         let raw = |document: &Document| bson::RawDocumentBuf::try_from(document).map_err(|error| other(&error));
         let outcome = self.store.update_one(namespace, raw(&filter)?, raw(&change)?).await?;
@@ -57,12 +57,12 @@ fn place(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
-/// What is counted while this runs.
+/// Records what is counted while a scenario runs.
 fn recorded(scenario: impl Future<Output = Result<()>>) -> Recorded {
     Recorded::of(scenario).0
 }
 
-/// Compares the counters of a pattern, or other numbers, with what they should be. No other may be there.
+/// Compares the counters of a pattern, or other numbers, with the expected ones. There must be no others.
 fn assert_numbers(recorded: &Recorded, metric: &str, labels: &str, expected: &[(&str, u64)]) {
     let key = |value: &str| format!("{metric}{{{labels}{value}}}");
     for (value, number) in expected {
@@ -170,7 +170,7 @@ async fn ledger() -> Result<()> {
     world.clock.advance(Duration::from_secs(2));
     assert_eq!(ledger.expire(10).await?.done, 1);
 
-    // A sequence that is behind what is there, and one of which a place was drawn for nothing.
+    // The sequence is behind the existing entries, and one of its places was drawn in vain.
     let accounts = place(&LedgerOptions::default().accounts)?;
     let buy = || NewEntry::transfer("cash", "shop", 1, "EUR");
     let _ = ledger.post(buy()).await?;
@@ -191,7 +191,8 @@ fn of_entries() {
         "handfast_ledger_events_total",
         "collection=test.tx,event=",
         &[
-            // 100 to ann, 30 to bob, the fence of its cancellation, the authorisation and its expiry, three to the shop.
+            // The entries: 100 to ann, 30 to bob, the fence of its cancellation, the authorisation and its expiry,
+            // three to the shop.
             ("posted", 8),
             ("repeated", 1),
             ("refused", 1),
@@ -221,13 +222,13 @@ async fn two_phase() -> Result<()> {
     }
     assert_eq!(transfers.run(1).await?, Ended::Done);
     assert!(matches!(transfers.run(2).await?, Ended::Canceled { .. }));
-    // Another application dies with the third one.
+    // Another application dies within the third transaction.
     let elsewhere = TwoPhaseOptions { application: "App2".to_owned(), ..options };
     let elsewhere = TwoPhase::attach(world.store.clone(), transactions, world.sources.clone(), elsewhere).await?;
     assert!(elsewhere.within(world.dying()).run(3).await.is_err());
     world.clock.advance(DAY);
     assert_eq!(transfers.recover(10).await?.done, 1);
-    // A copy of a request of the first one arrives when it has long been forgotten.
+    // A copy of a request of the first transaction arrives when that was forgotten long ago.
     let late = doc! {
         "$inc": { "balance": -100 },
         "$push": { "pendingTransactions": 1 },
@@ -247,7 +248,7 @@ fn of_transactions_in_two_phases() {
         "collection=test.transactions,event=",
         &[
             ("begun", 3),
-            // The claim of who died was answered to nobody.
+            // The claim of the process that died was never answered.
             ("claimed", 2),
             ("applied", 2),
             ("done", 2),
@@ -275,7 +276,7 @@ async fn sync_flag() -> Result<()> {
     let rename = |name: &str| Change::new(doc! { "$set": { "name": name } });
     let _ = names.change(names.token(), 1, &rename("Mary")).await?;
     let dying = SyncFlag::attach(world.dying(), users.clone(), world.sources.clone(), options.clone())?;
-    // The answer to the change gets lost with the process; the next one asks again.
+    // The answer to the change is lost with the process; the next process asks again.
     let token = dying.token();
     assert!(dying.change(token, 1, &rename("Ann")).await.is_err());
     let unlucky = Arc::new(Faulty::new(world.store.clone(), Plan::at(1, Fault::Refuse)));
@@ -298,7 +299,7 @@ fn of_copies() {
         "collection=test.users,event=",
         &[
             ("changed", 2),
-            // Two that were inserted and confirmed, two changes of both, and one by hand.
+            // Two copies that were inserted and confirmed, two changes of both, and one change outside of the pattern.
             ("copied", 7),
             ("synced", 2),
             ("left", 1),
@@ -361,7 +362,7 @@ async fn exactly_once() -> Result<()> {
     let open = |store| TwoStep::open(store, pages.clone(), world.sources.clone(), view.clone(), Default::default());
     let visits = open(world.store.clone()).await?;
     assert_eq!(visits.apply(visits.token(), "/").await?, Outcome::Applied);
-    // Two requests are of its indexes.
+    // Two requests create the indexes.
     let dying = open(Arc::new(Faulty::new(Arc::clone(&world.store), Plan::at(1, Fault::CrashAfter)))).await?;
     assert!(dying.apply(dying.token(), "/").await.is_err());
     world.clock.advance(DAY);
@@ -411,7 +412,7 @@ fn of_background_work() {
     assert_eq!(recorded.number("handfast_job_queue_jobs{collection=test.jobs,state=due}"), Some(1.0));
 }
 
-/// What is counted nowhere else: a schedule, and copies that are found where there were none.
+/// Covers the other counters: those of a schedule, and of copies that are found without a version.
 async fn schedule_and_backfill() -> Result<()> {
     let world = World::new();
     let (users, comments) = (place("users")?, place("comments")?);
@@ -446,7 +447,8 @@ fn whatever_is_done_to_an_item_is_done_in_a_span_that_names_it() {
         runners().await?;
         schedule_and_backfill().await
     };
-    // For all threads: where there is none, a span is switched off for good by whoever comes to it first.
+    // The subscriber is set for all threads: without one, the first thread that reaches a span switches it off for
+    // good.
     tracing::subscriber::set_global_default(Arc::clone(&spans)).expect("no other test has one");
     recorded(everything);
     let expected = [
@@ -466,15 +468,16 @@ fn whatever_is_done_to_an_item_is_done_in_a_span_that_names_it() {
         "versioned_tree.sweep{tree,version}",
         "worker{name}",
     ];
-    // Other tests run meanwhile, and their spans are seen, too.
+    // Other tests run meanwhile, and their spans are collected, too.
     let seen = spans.names();
     let missing: Vec<_> = expected.into_iter().filter(|name| !seen.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:?} is not among {seen:?}");
 }
 
-/// What is counted, described and documented is the same: names, and the values of labels that are not the program's own.
+/// The counted, the described and the documented metrics are the same: names, and the values of labels that are not
+/// the program's own.
 #[test]
-fn the_documentation_has_each_of_them() {
+fn the_documentation_has_each_metric() {
     let everything = recorded(async {
         jobs().await?;
         ledger().await?;

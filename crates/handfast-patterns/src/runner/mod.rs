@@ -1,4 +1,4 @@
-//! Background work: a round every so often, until a token is cancelled.
+//! Background work in rounds, which are repeated until a token is cancelled.
 //!
 //! ```text
 //! wait (interval, give or take the jitter) ── round: at most a batch of items ──┬── more than a batch: next round at once
@@ -6,8 +6,8 @@
 //!   └───────────────────────────────────────────────────────────────────────────┘ otherwise, and after a failure
 //! ```
 //!
-//! A round is never cut off: cancelling lets the one that is under way come to its end. Any number of processes may run
-//! the same rounds at once; the jitter keeps those that were started together from working at the same moment.
+//! A round is never cut off: after a cancellation the round that is under way still ends. Any number of processes may
+//! run the same rounds at once; the jitter keeps those that were started together from working at the same moment.
 
 #[cfg(test)]
 mod tests;
@@ -24,14 +24,14 @@ use tracing::Instrument;
 
 use crate::{Error, Result, metrics};
 
-/// When rounds run, and how large they are.
+/// Options for the time between rounds and their size.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
-    /// From the end of a round to the begin of the next one.
+    /// The time from the end of a round to the beginning of the next one.
     pub interval: Duration,
-    /// By how much the interval may be shorter or longer, at random: 0.2 is a fifth. From 0 to 1.
+    /// The largest part of the interval, from 0 to 1, by which it is made shorter or longer at random: 0.2 is a fifth.
     pub jitter: f64,
-    /// Items of one round at most, so that a round is short and its memory bounded.
+    /// The largest number of items in one round, which bounds its duration and memory.
     pub batch: u32,
 }
 
@@ -44,24 +44,24 @@ impl Default for RunnerOptions {
 /// The counts of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Items that are in order now.
+    /// The items that the round completed.
     pub done: u64,
-    /// Items that failed; each was logged, and a later round takes it up again.
+    /// The items that failed. Each failure was logged, and a later round tries the item again.
     pub failed: u64,
-    /// The batch was full: there may be more to do.
+    /// Whether the batch was full, so that more items may be waiting.
     pub more: bool,
 }
 
 /// The counts of a runner since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunnerCounts {
-    /// Rounds, failed ones too.
+    /// All rounds, including those that failed.
     pub rounds: u64,
-    /// Rounds that could not be carried out.
+    /// The rounds that could not be carried out.
     pub rounds_failed: u64,
-    /// Items that are in order.
+    /// The items that were completed.
     pub done: u64,
-    /// Failures of single items.
+    /// The failures of single items.
     pub failed: u64,
 }
 
@@ -73,7 +73,7 @@ struct Counters {
     failed: AtomicU64,
 }
 
-/// Background work that was started. Dropping it cancels the work, too.
+/// Background work that was started. Dropping it cancels the work.
 #[derive(Debug)]
 pub struct Runner {
     cancel: CancellationToken,
@@ -86,7 +86,7 @@ impl Runner {
     /// runtime.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a jitter outside of 0 to 1, a batch of 0, or no interval.
+    /// [`Error::Invalid`] for a jitter outside of 0 to 1, a batch of 0, or an interval of 0.
     pub fn spawn<F>(
         name: &'static str,
         sources: &Sources,
@@ -106,7 +106,7 @@ impl Runner {
         Ok(Runner { cancel, counters, task: Some(task) })
     }
 
-    /// Runs `look` in the background, which only reads: it counts nothing and has no rest to come back to.
+    /// Runs `look` in the background, which only reads: it completes no items, and so no second round follows at once.
     pub(crate) fn spawn_look<T, F>(
         name: &'static str,
         sources: &Sources,
@@ -135,10 +135,10 @@ impl Runner {
         }
     }
 
-    /// Cancels the work and waits for the round that is under way.
+    /// Cancels the work, and waits for the end of the round that is under way.
     ///
     /// # Cancellation
-    /// The work ends all the same, without being waited for.
+    /// The work is cancelled all the same.
     pub async fn stop(mut self) {
         self.cancel.cancel();
         if let Some(task) = self.task.take()
@@ -180,14 +180,14 @@ async fn run<F: Future<Output = Result<Round>> + Send>(
     }
 }
 
-/// Counts a round; says whether the next one is to follow at once.
+/// Counts a round; returns whether the next one is to follow at once.
 fn count(name: &'static str, counters: &Counters, result: Result<Round>) -> bool {
     counters.rounds.fetch_add(1, Ordering::Relaxed);
     match result {
         Ok(round) => {
             counters.done.fetch_add(round.done, Ordering::Relaxed);
             counters.failed.fetch_add(round.failed, Ordering::Relaxed);
-            // A round of nothing but failures would be followed by the same one.
+            // If every item of a round failed, the next round would meet the same items.
             round.more && round.done > 0
         }
         Err(error) => {
@@ -198,9 +198,9 @@ fn count(name: &'static str, counters: &Counters, result: Result<Round>) -> bool
     }
 }
 
-/// The duration, made shorter or longer by at most this part of it.
+/// Returns the duration, made shorter or longer by at most this part of it.
 pub(crate) fn jittered(duration: Duration, jitter: f64, random: u64) -> Duration {
-    // 53 bits: as many as a double holds exactly.
+    // A double holds 53 bits exactly.
     let zero_to_one = (random >> 11) as f64 / (1_u64 << 53) as f64;
     duration.mul_f64(1.0 + jitter * (2.0 * zero_to_one - 1.0))
 }

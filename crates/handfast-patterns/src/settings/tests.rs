@@ -39,7 +39,7 @@ async fn the_first_one_records_and_others_are_compared() {
     assert_eq!(record.read().await.expect("read"), Some(recorded), "nothing was done");
 }
 
-/// A record that was written before there was a setting, and one that a shell has written.
+/// One record was written before a setting existed, another one by a shell.
 #[tokio::test]
 async fn a_record_stands_for_defaults_and_numbers_are_compared_by_value() {
     let record = record_on(&store());
@@ -63,9 +63,9 @@ async fn what_is_no_record_is_refused() {
     }
 }
 
-/// Both have seen that nothing is recorded.
+/// Both processes have read that nothing is recorded.
 #[tokio::test]
-async fn of_two_who_open_for_the_first_time_the_second_is_compared() {
+async fn the_second_of_two_first_openings_is_compared_with_the_first() {
     let record = record_on(&store());
     record.record(&settings("a")).await.expect("the first one");
     record.record(&settings("a")).await.expect("equal");
@@ -81,7 +81,7 @@ async fn a_change_keeps_the_settings_of_before() {
     assert_eq!(record.change(&second, &settings("b")).await.expect("nothing to change"), second);
     assert_eq!(record.open(&settings("b")).await.expect("the new ones"), second);
     assert!(matches!(record.open(&settings("a")).await, Err(Error::OtherSettings { .. })));
-    // Somebody who has not seen the second revision changes nothing any more, unless it is to the same.
+    // A process that has not seen the second revision cannot change the record, except to the same settings.
     assert_eq!(record.change(&first, &settings("b")).await.expect("as it is"), second);
     assert!(matches!(record.change(&first, &settings("c")).await, Err(Error::OtherSettings { .. })));
     assert_eq!(record.read().await.expect("read"), Some(second));
@@ -98,8 +98,8 @@ async fn changes_have_a_bound() {
     assert_eq!(record.read().await.expect("read"), Some(now));
 }
 
-/// Opened, changed, and opened again, with each fault at each operation: what is there is what somebody wrote, whole, and the same
-/// steps again lead to the end.
+/// Opens, changes and reopens a record, with each fault at each operation. The record then has settings that one of
+/// the processes wrote, complete, and repeating the steps completes the change.
 #[tokio::test]
 async fn every_fault_at_every_operation() {
     let run = async |store: &Arc<dyn DocumentStore>| {

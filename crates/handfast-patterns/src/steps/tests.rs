@@ -1,4 +1,4 @@
-//! How often each kind of step is sent while the network keeps failing: twice, over whatever store.
+//! Counts how often each kind of step is sent while the network keeps failing: twice, over every kind of store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,8 @@ macro_rules! kinds {
     };
 }
 
-/// Each kind of step, with a filter or a change that a decorator cannot know to be safe where there is one.
+/// Returns one step of each kind, with a filter or a change that a decorator cannot know to be safe where there is
+/// one.
 fn kinds() -> [Kind; 15] {
     kinds! {
         "create_indexes": steps => steps.create_indexes([IndexSpec::new(bson::rawdoc! { "n": 1 })]),
@@ -39,7 +40,7 @@ fn kinds() -> [Kind; 15] {
     }
 }
 
-/// The steps of a pattern that was given this store, over a network that fails as planned.
+/// Returns the steps of a pattern on this store, over a network that fails as planned.
 fn over(store: &str, plan: Plan) -> (Arc<Faulty<MemoryStore>>, Steps) {
     let sources = Sources::seeded(1);
     let network = Arc::new(Faulty::new(Arc::new(MemoryStore::new(sources.clone())), plan));
@@ -56,7 +57,7 @@ fn over(store: &str, plan: Plan) -> (Arc<Faulty<MemoryStore>>, Steps) {
 #[tokio::test]
 async fn a_step_is_sent_twice_over_any_store_while_the_network_fails() {
     let lasting = [Fault::LoseRequest, Fault::LoseReply, Fault::StepDown].map(|fault| vec![fault; 8]);
-    // What a decorator must not send again, and then what it may.
+    // The first fault is one that a decorator must not repeat, the others are ones that it may.
     let mixed = vec![Fault::LoseReply, Fault::StepDown, Fault::StepDown, Fault::StepDown];
     let mut wrong = Vec::new();
     for faults in lasting.into_iter().chain([mixed]) {
@@ -88,7 +89,7 @@ async fn the_first_of_several_documents_is_looked_for_before_it_is_changed_again
     }
 }
 
-/// An outage, or a refusal, is no hiccup.
+/// An outage and a refusal are not transient errors.
 #[tokio::test]
 async fn nothing_else_is_sent_twice() {
     for store in ["bare", "resilient"] {
@@ -100,7 +101,7 @@ async fn nothing_else_is_sent_twice() {
     }
 }
 
-/// What a store takes of several documents before the network breaks is in its outcome, not in an error.
+/// The outcome, not an error, says how many of several documents a store has inserted before the network failed.
 #[tokio::test]
 async fn documents_that_were_not_inserted_are_inserted_by_the_second_attempt() {
     struct Breaking(MemoryStore, AtomicBool);

@@ -1,4 +1,4 @@
-//! The first run over documents that are there, and audits of all copies.
+//! The first run over existing documents, and audits of all copies.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,18 @@ use crate::steps::Pages;
 use crate::value::key_of;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How often a copy is read that seems to be stale, while its main document keeps changing.
+/// Attempts at a copy that seems to be stale, while its main document keeps changing.
 const READS_MAX: u32 = 4;
 
 /// The counts of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Audit {
-    /// Copies.
+    /// The copies that were read.
     pub copies: u64,
     /// Copies that differ and have a flag: a change is under way, or the sweeper will carry it.
     pub in_flight: u64,
-    /// Copies that differ without a flag, or cannot be compared: each was reported.
+    /// Copies that differ without a flag, or cannot be compared. Each was reported.
     pub stale: u64,
 }
 
@@ -37,9 +37,9 @@ enum Finding {
 }
 
 impl SyncFlag {
-    /// The first run over documents that were there before: every main document gets a version, and every copy the values and the
-    /// version of its main document. May be run again at any time, from the beginning; so after a new link was declared, too.
-    /// Reads `page` main documents at a time.
+    /// Gives every main document that existed before the pattern a version, and every copy the values and the version
+    /// of its main document. It reads `page` main documents at a time. It may be run again at any time from the
+    /// beginning, as after a new link was declared.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single main document is logged and counted.
@@ -65,16 +65,16 @@ impl SyncFlag {
     async fn backfill_one(&self, id: &Bson) -> Result<()> {
         let Some(main) = self.begin_first(id).await? else { return Ok(()) };
         match main.state {
-            // Its copies may be from before their link was declared.
+            // Its copies may be older than the declaration of their link.
             MainState::Settled => self.carry_version(&main).await,
             MainState::Syncing | MainState::Deleting | MainState::Gone => self.carry(&main).await.map(|_| ()),
         }
     }
 
-    /// Looks at every copy, `page` at a time, and reports each one that differs from its main document and has no flag that
-    /// says so. Nothing is changed. It may run at any time: a copy is reported only if its main document had the same version
-    /// and no flag both before and after the copy was read. Of a main document that is not what the pattern writes each copy is reported
-    /// ([`Stale::MainUnreadable`](super::Stale::MainUnreadable)).
+    /// Reads every copy, `page` at a time, and reports each one that differs from its main document without a flag.
+    /// Nothing is changed. It may run at any time: a copy is reported only if its main document had the same version
+    /// and no flag both before and after the copy was read. If the version or the flag of a main document cannot be
+    /// read, each of its copies is reported ([`Stale::MainUnreadable`](super::Stale::MainUnreadable)).
     pub async fn drift(&self, page: u32, mut stale: impl FnMut(StaleCopy)) -> Result<Audit> {
         let mut audit = Audit::default();
         for link in &self.options.links {
@@ -90,7 +90,7 @@ impl SyncFlag {
         Ok(audit)
     }
 
-    /// Puts right what [`SyncFlag::drift`] reports.
+    /// Repairs what [`SyncFlag::drift`] reports.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single copy is logged and counted.
@@ -108,10 +108,11 @@ impl SyncFlag {
         Ok(round)
     }
 
-    /// Repairs in the background: each round looks at all copies, so the interval should be long. A batch is a page.
+    /// Runs [`SyncFlag::repair`] in the background: each round reads all copies, so the interval should be long. A
+    /// batch is a page.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_repair(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn("sync_flag.repair", &self.sources, options, cancel, move |page| {
@@ -120,10 +121,11 @@ impl SyncFlag {
         })
     }
 
-    /// Audits in the background, and repairs nothing: each stale copy is logged, and counted as `stale` by [`metrics`](crate::metrics).
+    /// Runs [`SyncFlag::drift`] in the background: each stale copy is logged, and counted as `stale` by
+    /// [`metrics`](crate::metrics).
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_drift(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let (flag, page) = (self.clone(), options.batch);
         Runner::spawn_look("sync_flag.drift", &self.sources, options, cancel, move || {
@@ -137,7 +139,7 @@ impl SyncFlag {
         })
     }
 
-    /// The stale copies of the next page; none after the last page.
+    /// Returns the stale copies of the next page; `None` after the last page.
     async fn next_stale(
         &self,
         link: &Link,
@@ -162,7 +164,7 @@ impl SyncFlag {
         }
     }
 
-    /// The stale copies among these.
+    /// Returns the stale copies among these.
     async fn audit_page(&self, link: &Link, page: Vec<Document>, audit: &mut Audit) -> Result<Vec<StaleCopy>> {
         let copies: Vec<_> = page.into_iter().filter_map(|document| Copy::read(document, link)).collect();
         let mains = self.mains_of(&copies).await?;
@@ -170,7 +172,7 @@ impl SyncFlag {
         for copy in copies {
             audit.copies += 1;
             let main = mains.get(&key_of(&copy.main)?);
-            // Of a main document that cannot be read nobody can tell what the copy should be.
+            // If its main document cannot be read, nothing says what a copy should be.
             let is_readable = !matches!(main, Some(None));
             if is_readable && compare(link, &copy, main.and_then(Option::as_ref)) == CopyState::Equal {
                 continue;
@@ -191,12 +193,12 @@ impl SyncFlag {
         Ok(stale)
     }
 
-    /// Reads a copy again, between two looks at its main document that must be the same.
+    /// Reads a copy again, between two reads of its main document that must be the same.
     async fn compare_again(&self, link: &Link, copy: Copy) -> Result<Finding> {
         let mut before = self.main(&copy.main).await?;
         for _ in 0..READS_MAX {
             let document = self.copies(link).find_one(&doc! { "_id": copy.id.clone() }).await?;
-            // One that was deleted, or names no main document any more, is no copy.
+            // A document that was deleted, or names no main document any more, is no copy.
             let Some(copy) = document.and_then(|document| Copy::read(document, link)) else {
                 return Ok(Finding::Equal);
             };
@@ -210,11 +212,12 @@ impl SyncFlag {
             }
             before = after;
         }
-        // It changes faster than we can look.
+        // The main document changes faster than it can be compared.
         Ok(Finding::InFlight)
     }
 
-    /// The main documents of these copies, by the key of their id; none in place of one that cannot be read. Read after the copies.
+    /// Returns the main documents of these copies by the key of their id; `None` for one that cannot be read. They are
+    /// read after the copies.
     async fn mains_of(&self, copies: &[Copy]) -> Result<HashMap<Vec<u8>, Option<Main>>> {
         let ids: HashMap<Vec<u8>, Bson> =
             copies.iter().map(|copy| Ok((key_of(&copy.main)?, copy.main.clone()))).collect::<Result<_>>()?;
@@ -232,7 +235,7 @@ impl SyncFlag {
     }
 }
 
-/// Returns whether nothing was begun between two looks at a main document.
+/// Returns whether no change was begun between two reads of a main document.
 fn same(before: Option<&Main>, after: Option<&Main>) -> bool {
     match (before, after) {
         (None, None) => true,

@@ -1,4 +1,4 @@
-//! Steps 2 and 3: a version is carried to the copies, and the flag goes.
+//! Steps 2 and 3, which carry a version to the copies and remove the flag.
 
 use bson::Bson;
 
@@ -6,17 +6,17 @@ use super::requests::{self, Step};
 use super::{Main, MainState, Outcome, SyncFlag};
 use crate::Result;
 use crate::metrics::{self, Event, Span};
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 
 impl SyncFlag {
-    /// Carries what is under way in a main document to its copies: after [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin),
-    /// or after [`Outcome::Later`].
+    /// Carries the change that is under way in a main document to its copies. Call it after
+    /// [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin), or after [`Outcome::Later`].
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): call again, or leave it to the sweeper.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: call again, or leave it to the sweeper.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The change may have been carried to some copies: call again, or leave it to the sweeper.
     pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.main(&id.into()).await? {
             Some(main) => {
@@ -32,14 +32,15 @@ impl SyncFlag {
         match self.carry(&main).await {
             Ok(_) => Outcome::Synced { version },
             Err(error) => {
-                tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will see to it");
+                tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will try again");
                 self.count(Event::MainLeft, 1);
                 Outcome::Later { version, error }
             }
         }
     }
 
-    /// Brings every copy to this version; then the flag goes, unless it is a newer one. Says whether it was us who ended it.
+    /// Brings every copy to this version, and then removes the flag unless a newer change has set it. Returns whether
+    /// this call removed it.
     pub(super) async fn carry(&self, main: &Main) -> Result<bool> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
@@ -55,10 +56,10 @@ impl SyncFlag {
         Ok(ended)
     }
 
-    /// Every copy that is older gets this version.
+    /// Brings every older copy to this version.
     pub(super) async fn carry_version(&self, main: &Main) -> Result<()> {
         for link in &self.options.links {
-            let (filter, update) = requests::carry(link, main);
+            let Request { filter, update } = requests::carry(link, main);
             let copied = self.copies(link).update_many(&filter, &update).await?;
             self.count(Event::CopyWritten, copied);
         }
@@ -69,7 +70,7 @@ impl SyncFlag {
         for link in &self.options.links {
             let copies = self.copies(link);
             let copied = match requests::leave(link, main) {
-                Step::Update((filter, update)) => copies.update_many(&filter, &update).await?,
+                Step::Update(Request { filter, update }) => copies.update_many(&filter, &update).await?,
                 Step::Remove(filter) => copies.delete_many(&filter).await?,
             };
             self.count(Event::CopyWritten, copied);
@@ -79,16 +80,16 @@ impl SyncFlag {
 
     /// Sets the flag of a main document that has never been changed, so that its copies get their first version.
     pub(super) async fn begin_first(&self, id: &Bson) -> Result<Option<Main>> {
-        let (filter, update) = requests::begin_first(self.fields(), id);
+        let Request { filter, update } = requests::begin_first(self.fields(), id);
         self.mains.update_one(&filter, &update).await?;
         self.main(id).await
     }
 }
 
-/// Takes a step on one document; says whether it was there to be taken.
+/// Takes a step on one document; returns whether its filter matched.
 pub(super) async fn take(steps: &Steps, step: &Step) -> Result<bool> {
     match step {
-        Step::Update((filter, update)) => steps.update_one(filter, update).await,
+        Step::Update(Request { filter, update }) => steps.update_one(filter, update).await,
         Step::Remove(filter) => steps.delete_one(filter).await,
     }
 }

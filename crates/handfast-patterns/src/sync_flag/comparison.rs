@@ -1,4 +1,4 @@
-//! Whether a copy is what it should be.
+//! The comparison of a copy with its main document.
 
 use std::fmt;
 
@@ -10,18 +10,19 @@ use super::record::{Copy, FINAL_VERSION, Main};
 use super::{MainState, OnDelete};
 use crate::value::{at_path, identical};
 
-/// The difference between a copy and its main document that no change under way will remove.
+/// A difference between a copy and its main document that no change under way will remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stale {
-    /// It was made from an older version of its main document, or says no version.
+    /// The copy was made from an older version of its main document, or has no version.
     Behind,
-    /// It says a version that its main document has not come to: one that was restored, or made again.
+    /// The copy has a version that its main document has not reached, because that was restored or made again.
     Ahead,
-    /// It says the right version, and has other values.
+    /// The copy has the right version and other values.
     Different,
-    /// It has no main document, and is not as [`OnDelete`] has it.
+    /// The main document does not exist, and the copy is not as [`OnDelete`] requires.
     Orphan,
-    /// Its main document is not what the pattern writes: it is unknown what the copy should be, and it is left as it is.
+    /// The version or the flag of the main document cannot be read. It is unknown what the copy should be, and it is
+    /// left unchanged.
     MainUnreadable,
 }
 
@@ -57,9 +58,9 @@ pub struct StaleCopy {
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyState {
-    /// It equals its main document.
+    /// The copy equals its main document.
     Equal,
-    /// It differs, and it or its main document has a flag.
+    /// The copy differs, and it or its main document has a flag.
     InFlight,
     Stale(Stale),
 }
@@ -70,7 +71,7 @@ pub(super) fn compare(link: &Link, copy: &Copy, main: Option<&Main>) -> CopyStat
         Some(main) => stale(link, copy, main),
         None => orphan(link, copy),
     };
-    // Whoever comes back to flags finds them by their dates.
+    // The sweep finds flags by their dates.
     let flagged =
         matches!(copy.syncing, Some(Bson::DateTime(_))) || main.is_some_and(|main| main.state != MainState::Settled);
     match stale {
@@ -81,7 +82,7 @@ pub(super) fn compare(link: &Link, copy: &Copy, main: Option<&Main>) -> CopyStat
 }
 
 fn stale(link: &Link, copy: &Copy, main: &Main) -> Option<Stale> {
-    // The next changes of the main document would pass it by, whatever its values are now.
+    // Later changes of the main document would not overwrite it, whatever its values are now.
     if copy.version > main.version {
         return Some(Stale::Ahead);
     }

@@ -1,4 +1,4 @@
-//! New copies, and copies one by one.
+//! Inserts of new copies, and reads of single copies.
 
 use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
@@ -15,36 +15,36 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Copied {
-    /// It is in, and equal to its main documents.
+    /// The document was inserted, and its copies equal their main documents.
     Settled {
-        /// Its `_id`.
+        /// The `_id` of the document.
         id: Bson,
     },
-    /// It is in with its flag; it may have the values of an older version until the sweeper has seen it, or whoever
-    /// calls [`SyncFlag::read_copy`].
+    /// The document was inserted with its flag. It may have the values of an older version until the sweeper or
+    /// [`SyncFlag::read_copy`] brings it up to date.
     Later {
-        /// Its `_id`.
+        /// The `_id` of the document.
         id: Bson,
-        /// The error that stopped it.
+        /// The error of the step after the insert.
         error: Error,
     },
-    /// It names a main document that is not there: it was not inserted.
+    /// The document names a main document that does not exist. It was not inserted.
     MainMissing {
         /// The `_id` of the main document.
         main: Bson,
     },
 }
 
-/// The result of the insert alone.
+/// The result of an insert within a transaction.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Inserted {
-    /// It is in, with its flag.
+    /// The document was inserted with its flag.
     Flagged {
-        /// Its `_id`.
+        /// The `_id` of the document.
         id: Bson,
     },
-    /// It names a main document that is not there: it was not inserted.
+    /// The document names a main document that does not exist. It was not inserted.
     MainMissing {
         /// The `_id` of the main document.
         main: Bson,
@@ -55,9 +55,9 @@ pub enum Inserted {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Stamped {
-    /// With the copied fields, their versions and flags.
+    /// The document with the copied fields, their versions and flags.
     Document(Document),
-    /// It names a main document that is not there.
+    /// The document names a main document that does not exist.
     MainMissing {
         /// The `_id` of the main document.
         main: Bson,
@@ -65,14 +65,14 @@ pub enum Stamped {
 }
 
 impl SyncFlag {
-    /// Inserts a document that names main documents, with the copies of their fields. It gets an `_id` if it has none; to insert
-    /// the same document again does nothing.
+    /// Inserts a document that names main documents, with copies of their fields. The document gets an `_id` if it has
+    /// none; inserting the same document again does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a collection without links. Another document with this `_id` is taken for this one.
+    /// [`Error::Invalid`] for a collection without links. A document that exists with this `_id` counts as this one.
     ///
     /// # Cancellation
-    /// It may be in, with its flag.
+    /// The document may have been inserted, with its flag.
     pub async fn insert_copy(&self, target: &Namespace, document: Document) -> Result<Copied> {
         let id = match self.insert_flagged(target, document).await? {
             Inserted::Flagged { id } => id,
@@ -81,17 +81,18 @@ impl SyncFlag {
         match self.refresh_copies(target, &id).await {
             Ok(()) => Ok(Copied::Settled { id }),
             Err(error) => {
-                tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will see to it");
+                tracing::warn!(%id, %error, "a new copy could not be confirmed, the sweeper will try again");
                 Ok(Copied::Later { id, error })
             }
         }
     }
 
-    /// The copied fields of a document as of now, with their versions and flags: for programs that insert it (or change its
-    /// foreign key) themselves. Who has done so calls [`SyncFlag::read_copy`], or leaves it to the sweeper.
+    /// Returns the document with the current values of the copied fields, their versions and flags. It is meant for
+    /// programs that insert the document, or change its foreign key, themselves. After that the program calls
+    /// [`SyncFlag::read_copy`], or leaves it to the sweeper.
     ///
     /// # Errors
-    /// As [`SyncFlag::insert_copy`].
+    /// [`Error::Invalid`] for a collection without links.
     pub async fn stamp(&self, target: &Namespace, mut document: Document) -> Result<Stamped> {
         for link in self.links(target)? {
             let Some(id) = at_path(&document, &link.foreign_key).cloned().filter(|id| *id != Bson::Null) else {
@@ -111,7 +112,7 @@ impl SyncFlag {
         Ok(Stamped::Document(document))
     }
 
-    /// A document with copies; those that are not equal to their main documents are brought up to date first.
+    /// Returns a document with copies, and brings those up to date first that differ from their main documents.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a collection without links.
@@ -140,13 +141,13 @@ impl SyncFlag {
         Ok(())
     }
 
-    /// Brings one copy up to date; says whether there was something to do.
+    /// Brings one copy up to date; returns whether there was something to do.
     pub(super) async fn refresh_copy(&self, link: &Link, id: &Bson) -> Result<bool> {
         let copies = self.copies(link);
         for _ in 0..RACES_MAX {
             let Some(document) = copies.find_one(&doc! { "_id": id.clone() }).await? else { return Ok(false) };
             let Some(copy) = Copy::read(document, link) else { return Ok(false) };
-            // Read after the copy was: what is there now is no older than what the copy was made from.
+            // It is read after the copy was, so that it is no older than what the copy was made from.
             let main = self.main(&copy.main).await?;
             let Some(step) = requests::refresh_copy(link, &copy, main.as_ref()) else { return Ok(false) };
             if take(&copies, &step).await? {

@@ -1,5 +1,5 @@
-//! The links of an application, as they are recorded beside the main documents. A process that carries a change for the application
-//! reads them there, so that no process has to repeat them, perhaps wrongly.
+//! The links of an application as they are recorded beside the main documents. A process that carries changes for the
+//! application reads them there, so that no process has to repeat them.
 
 use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
@@ -13,9 +13,10 @@ use crate::settings::{read_namespace, written_namespace};
 pub struct Declared {
     /// All links.
     pub links: Vec<DeclaredLink>,
-    /// Tokens of changes that each main document remembers; none if a build wrote the links that recorded nothing else.
+    /// The number of tokens that each main document keeps; `None` if a build that recorded the links alone has written
+    /// the record.
     pub tokens_max: Option<u32>,
-    /// Names of fields of main documents; none as for `tokens_max`.
+    /// The field names of main documents; `None` if a build that recorded the links alone has written the record.
     pub fields: Option<SyncFields>,
     /// The collection of the record.
     pub(super) record: Namespace,
@@ -29,23 +30,26 @@ pub struct DeclaredLink {
 }
 
 impl DeclaredLink {
-    /// The link, without the fields that only the application can compute.
+    /// Returns the link without the fields that only the application can compute.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Fields of copies that a function of the application computes ([`Link::computed`]): no other program can carry them.
+    /// Returns the fields of copies that a function of the application computes ([`Link::computed`]). No other program
+    /// can carry them.
     pub fn functions(&self) -> &[String] {
         &self.functions
     }
 
-    /// Returns whether it is about the same copies: those in the same collection that name their main document in the same field.
+    /// Returns whether the link covers the same copies: those in the same collection that name their main document in
+    /// the same field.
     pub fn is_of(&self, target: &Namespace, foreign_key: &str) -> bool {
         self.link.target == *target && self.link.foreign_key == foreign_key
     }
 
-    /// What a link that only looks at copies says in another way than this one; none if all that it names is declared so. It may name
-    /// fewer fields, and how those of a function are computed is for the caller to know.
+    /// Compares a link that only reads copies with this one, and describes the first difference; `None` if all of its
+    /// fields are declared in the same way. The link may have fewer fields, and may compute those of a function in its
+    /// own way.
     pub fn contradicts(&self, link: &Link) -> Option<String> {
         if let Some(differs) = self.differs_in_place(link) {
             return Some(differs);
@@ -63,12 +67,12 @@ impl DeclaredLink {
         })
     }
 
-    /// The paths of all fields of a copy that follow from its main document, also those of functions.
+    /// Returns the paths of all fields of a copy that follow from its main document, including those of functions.
     pub fn copies(&self) -> Vec<String> {
         self.link.copied_fields().map(str::to_owned).chain(self.functions.iter().cloned()).collect()
     }
 
-    /// Returns what two links say differently about the collection, the key and the version of the copies.
+    /// Describes how two links differ in the collection, the key or the version of the copies.
     fn differs_in_place(&self, link: &Link) -> Option<String> {
         if !self.is_of(&link.target, &link.foreign_key) {
             return Some("no such link is declared".to_owned());
@@ -78,7 +82,7 @@ impl DeclaredLink {
         other.map(|(name, declared, said)| format!("{name} is declared as {declared:?}, and said to be {said:?}"))
     }
 
-    /// Returns what a link that is to replace this one says differently; `None` if it may.
+    /// Describes how a link that is to replace this one differs; `None` if it may replace it.
     pub fn differs_from(&self, link: &Link) -> Option<String> {
         if let Some(differs) = self.differs_in_place(link) {
             return Some(differs);
@@ -86,7 +90,7 @@ impl DeclaredLink {
         if self.link.on_delete != link.on_delete {
             return Some(format!("onDelete is declared as {:?}", self.link.on_delete));
         }
-        // How a field of a function is computed is for the caller to know.
+        // A program may compute the fields of a function in its own way.
         let is_function = |copy: &str| self.functions.iter().any(|function| function == copy);
         if let Some(missing) = self.functions.iter().find(|path| !link.copied.iter().any(|(copy, _)| copy == *path)) {
             return Some(format!("{missing} is computed by a function of the application"));
@@ -105,7 +109,7 @@ impl DeclaredLink {
     }
 }
 
-/// The order of what is copied says nothing.
+/// Returns a link as it is recorded. The order of the copied fields has no meaning.
 pub(super) fn written_link(link: &Link, mains: &Namespace) -> Document {
     let copied = |(copy, source): &(String, Source)| {
         let mut copied = doc! { "copy": copy };
@@ -131,7 +135,7 @@ pub(super) fn written_link(link: &Link, mains: &Namespace) -> Document {
     written
 }
 
-/// Expressions are text: not every store takes names with a `$`.
+/// Expressions are stored as text, because not every store allows field names with a `$`.
 fn said_of(source: &Source) -> Document {
     match source {
         Source::Field(path) => doc! { "field": path },
@@ -142,7 +146,7 @@ fn said_of(source: &Source) -> Document {
     }
 }
 
-/// Reads what [`written_link`] has written.
+/// Reads a link that [`written_link`] has written.
 pub(super) fn read_link(
     link: &Bson,
     mains: &Namespace,
@@ -177,7 +181,7 @@ pub(super) fn read_link(
             }
             OnDelete::Set(values)
         }
-        other => return Err(format!("{other} is nothing that becomes of copies").into()),
+        other => return Err(format!("{other} is not a treatment of copies after a delete").into()),
     };
     Ok(DeclaredLink { link: read.on_delete(on_delete), functions })
 }

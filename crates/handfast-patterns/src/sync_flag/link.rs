@@ -1,4 +1,4 @@
-//! Links: which fields of a main document have copies, and where.
+//! Links, which say which fields of a main document have copies, and where.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::update::is_within;
 use crate::value::at_path;
 use crate::{Error, Result};
 
-/// Copies of fields of a main document, in the documents of a collection that name it.
+/// A link: copies of fields of a main document in the documents of a collection, which name the main document.
 ///
 /// ```
 /// use bson::{Bson, Document};
@@ -43,12 +43,12 @@ pub struct Link {
 #[derive(Clone)]
 pub(super) enum Source {
     Field(String),
-    /// An expression as it was written, and as it was compiled.
+    /// An expression as it was given, and compiled.
     Expression(Bson, Arc<Computed>),
     Function(Arc<Computed>),
 }
 
-/// From a main document to a value of its copies.
+/// A function from a main document to a value of its copies.
 pub(super) type Computed = dyn Fn(&Document) -> Option<Bson> + Send + Sync;
 
 /// The treatment of documents with copies when their main document is deleted.
@@ -57,7 +57,7 @@ pub enum OnDelete {
     /// The copied fields are removed.
     #[default]
     Unset,
-    /// The copied fields become these; those that are not named are removed.
+    /// The copied fields get these values; those without a value are removed.
     Set(Document),
     /// The documents are deleted.
     Remove,
@@ -81,9 +81,9 @@ impl OnDelete {
 pub(super) type Values = Vec<(String, Option<Bson>)>;
 
 impl Link {
-    /// Copies in the documents of `target` that hold the `_id` of their main document in `foreign_key`. Paths may lead into
-    /// documents (`author.id`), not through arrays. The version of a copy is in `<foreign key>Version`, its own flag in
-    /// `<foreign key>Syncing`.
+    /// Creates a link to the documents of `target` whose field `foreign_key` holds the `_id` of their main document.
+    /// Paths may lead into documents (`author.id`), not through arrays. The version of a copy is in `<foreign
+    /// key>Version`, its own flag in `<foreign key>Syncing`.
     pub fn new(target: Namespace, foreign_key: impl Into<String>) -> Self {
         let foreign_key = foreign_key.into();
         Link {
@@ -102,8 +102,8 @@ impl Link {
         self.copied(copy, Source::Field(main.into()))
     }
 
-    /// What is at a path of the copy follows from the main document. The function must give the same for the same document,
-    /// in every process.
+    /// Computes the value at a path of the copy from the main document. The function must return the same value for
+    /// the same document in every process.
     #[must_use]
     pub fn computed(
         self,
@@ -113,9 +113,9 @@ impl Link {
         self.copied(copy, Source::Function(Arc::new(value)))
     }
 
-    /// What is at a path of the copy is what an aggregation expression makes of the main document, `{$toUpper: "$name"}` for
-    /// example. It can be said to a command, which [`Link::computed`] cannot. Where the expression fails on a document, its copies have
-    /// no such field.
+    /// Computes the value at a path of the copy from the main document by an aggregation expression, such as
+    /// `{$toUpper: "$name"}`. A command can be given an expression, but not the function of [`Link::computed`]. If the
+    /// expression fails on a document, its copies lack the field.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid expression, and for one that depends on time or chance.
@@ -124,7 +124,7 @@ impl Link {
         let written = raw(&doc! { "of": expression.clone() })?;
         if may_vary(&written) {
             return Err(Error::invalid(
-                "what is copied must follow from the main document alone, not from time or chance",
+                "the expression of a copied field must depend on the main document alone, not on time or chance",
             ));
         }
         let compiled = match written.get("of") {
@@ -132,7 +132,8 @@ impl Link {
             Ok(None) => return Err(Error::invalid("an expression is missing")),
             Err(error) => return Err(Error::invalid(error.to_string())),
         };
-        let compiled = compiled.map_err(|error| Error::invalid(format!("{written:?} is no expression: {error}")))?;
+        let compiled =
+            compiled.map_err(|error| Error::invalid(format!("{written:?} is not an expression: {error}")))?;
         let value = move |main: &Document| {
             let main = raw(main).ok()?;
             let nothing_varies = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);
@@ -153,28 +154,28 @@ impl Link {
         Link { on_delete, ..self }
     }
 
-    /// With other names for the version of a copy, and for its own flag.
+    /// Sets other names for the version of a copy, and for its own flag.
     #[must_use]
     pub fn with_fields(self, version: impl Into<String>, syncing: impl Into<String>) -> Self {
         Link { version: version.into(), syncing: syncing.into(), ..self }
     }
 
-    /// The collection of the copies.
+    /// Returns the collection of the copies.
     pub fn target(&self) -> &Namespace {
         &self.target
     }
 
-    /// Sets the treatment of the copies when their main document is deleted.
+    /// Returns the treatment of the copies when their main document is deleted.
     pub fn deleted(&self) -> &OnDelete {
         &self.on_delete
     }
 
-    /// In which of their fields they name their main document.
+    /// Returns the field in which copies name their main document.
     pub fn foreign_key(&self) -> &str {
         &self.foreign_key
     }
 
-    /// The paths of the fields of a copy that follow from its main document.
+    /// Returns the paths of the fields of a copy that follow from its main document.
     pub fn copied_fields(&self) -> impl Iterator<Item = &str> {
         self.copied.iter().map(|(path, _)| path.as_str())
     }
@@ -187,7 +188,7 @@ impl Link {
         })
     }
 
-    /// Returns the copied fields for this main document.
+    /// Returns the values of the copied fields for this main document.
     pub(super) fn values(&self, main: &Document) -> Values {
         let value = |source: &Source| match source {
             Source::Field(path) => at_path(main, path).cloned(),
@@ -196,7 +197,7 @@ impl Link {
         self.copied.iter().map(|(path, source)| (path.clone(), value(source))).collect()
     }
 
-    /// Returns the copied fields after the main document was deleted; none if they may stay.
+    /// Returns the values of the copied fields after the main document was deleted; empty if they may stay.
     pub(super) fn values_left(&self) -> Values {
         let value = |path: &String| match &self.on_delete {
             OnDelete::Set(values) => values.get(path).cloned(),
@@ -210,7 +211,7 @@ impl Link {
         }
     }
 
-    /// Every path that is written into a copy.
+    /// Returns every path that is written into a copy.
     fn paths(&self) -> impl Iterator<Item = &String> {
         self.copied.iter().map(|(path, _)| path).chain([&self.version, &self.syncing])
     }

@@ -1,7 +1,8 @@
-//! A sync flag: fields of one document are copied into others, and no copy stays behind for good.
+//! A sync flag: fields of one document are copied into others, and no copy stays out of date for good.
 //!
-//! A user's name stands in every comment of the user. The update that changes the name also sets a flag in the user's
-//! document, in one step; then the comments are changed; then the flag goes. Who finds an old flag does the rest again.
+//! Every comment of a user holds the user's name. The update that changes the name also sets a flag in the user's
+//! document, in one step; then the comments are changed, and then the flag is removed. A process that finds an old
+//! flag does the remaining steps again.
 //!
 //! ```text
 //!                user 1                                         comments of user 1       (Link: user, name -> userName)
@@ -14,51 +15,53 @@
 //!
 //! # Versions
 //!
-//! Each change counts the main document's version up, and each copy carries the version that it was made from. A copy is
-//! overwritten by a newer version only. So two changes at once, a sweeper beside a slow process, and requests that arrive in
-//! any order all end with the values of the last version; and a flag is taken away only by the process that carried the very
-//! version that set it.
+//! Each change increments the main document's version, and each copy has the version that it was made from. A copy is
+//! only overwritten by a newer version. So the values of the last version win, even if two processes change the
+//! document at once, a sweeper runs beside a slow process, or requests arrive in another order. A flag is removed only
+//! by a process that has carried the version that set it.
 //!
-//! # A copy that is made while a change is in flight
+//! # Copies made while a change is in flight
 //!
-//! A process reads user 1 (John, version 6) and inserts a comment for John. Between the two the user becomes Mary, the comments
-//! are changed, the flag goes: then the comment arrives, with a name that will never be looked for. To look at the
-//! user again after the insert is right, but the process may die before it does; a flag at the user would cost two writes to
-//! the busiest document for each comment, and a late insert would arrive after that flag was cleared.
+//! Suppose a process reads user 1 (John, version 6) to insert a comment for John. In between the user becomes Mary,
+//! the comments are changed, and the flag is removed; then the comment is inserted, with a name that no process will
+//! look for. The process could read the user again after the insert, but may die before. A flag in the user's document
+//! would take two writes to the busiest document for each comment, and a late insert would arrive after that flag was
+//! removed.
 //!
-//! So a new copy carries a flag of its own. [`SyncFlag::insert_copy`] writes the values, their version and the date
-//! (`userSyncing`), reads the user *again*, and takes the flag away in the update that sets the values just read; if somebody
-//! newer was there first, once more. The argument:
+//! So a new copy has a flag of its own. [`SyncFlag::insert_copy`] writes the values, their version and the date
+//! (`userSyncing`), reads the user *again*, and removes the flag in the update that sets the values just read. If a
+//! newer version was there first, it repeats that. The argument:
 //!
-//! - A copy without a flag was at some moment, after it was inserted, equal to its main document as of that moment.
-//! - Every later version is set together with the main document's flag, and carried by a request that begins later, and
+//! - A copy without a flag was equal to its main document at some moment after it was inserted.
+//! - Every later version is set together with the main document's flag, and carried by a request that begins later and
 //!   therefore finds the copy.
-//! - That flag goes only after such a request has come to its end.
+//! - That flag is removed only after such a request has ended.
 //!
-//! Hence a copy that differs has a flag, or its main document has: the sweeper finds both by sparse indexes. A comment that
-//! arrives hours late brings its flag along.
+//! Hence a copy that differs has a flag, or its main document has one: the sweeper finds both by sparse indexes. A
+//! comment that is inserted hours late has its flag, too.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
-//! | a process dies after step 1, or within 2 | the flag is there: [`SyncFlag::sweep`], or the next [`SyncFlag::read`], carries the version again |
+//! | a process dies after step 1, or within 2 | the flag is set: [`SyncFlag::sweep`], or the next [`SyncFlag::read`], carries the version again |
 //! | an answer is lost | each step is safe to repeat: its filter has a token, a version or a date, and does not match twice |
-//! | two change one main document | the versions differ: step 4 of the first matches nothing, the newer one keeps its flag |
+//! | two processes change one main document | the versions differ: step 4 of the first matches nothing, and the newer one keeps its flag |
 //! | a copy of step 1 arrives late | the main document remembers the tokens of its last changes |
-//! | a copy of step 2 or 4 arrives late | the copies are not older, the date is another one |
+//! | a copy of step 2 or 4 arrives late | the copies are not older, or the date is another one |
 //! | a new copy is made from an old version | it has a flag of its own, see above |
-//! | a process dies within a delete | the main document stays, marked as deleted, until every copy was told |
-//! | a copy is inserted for a main document that is gone | its flag is there, and [`OnDelete`] says what becomes of it |
+//! | a process dies within a delete | the main document stays, marked as deleted, until every copy was changed |
+//! | a copy is inserted for a deleted main document | its flag is set, and [`OnDelete`] decides what the copy becomes |
 //!
-//! Writes around it are not covered: a raw update of a copied field, a foreign key that is changed without
-//! [`SyncFlag::stamp`], a backup that is restored on one side only. [`SyncFlag::drift`] finds them, and
-//! [`SyncFlag::repair`] puts them right. An `_id` that is used again after a delete is a new life of the main document, in which
-//! versions begin again: wait for longer than any request can be under way, and repair what [`OnDelete`] has left.
+//! The pattern does not cover writes that bypass it: a raw update of a copied field, a foreign key that is changed
+//! without [`SyncFlag::stamp`], a backup that is restored on one side only. [`SyncFlag::drift`] finds their effects,
+//! and [`SyncFlag::repair`] repairs them. If an `_id` is used again after a delete, versions begin at 1 again: wait
+//! before that for longer than any request can be under way, and repair what [`OnDelete`] has left.
 //!
-//! Nothing of this depends on clocks: dates only keep the sweeper from doing what another one is about to do.
+//! The result does not depend on clocks: dates only keep the sweeper from doing the work of a process that is about to
+//! do it.
 //!
-//! Source: seed 0 (solution 1). Ours: versions, the flag of a new copy, deletes.
+//! Source: seed 0 (solution 1). Versions, the flag of a new copy and deletes are our additions.
 
 mod audit;
 mod carry;
@@ -96,45 +99,45 @@ pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};
 use crate::metrics::{self, Event};
-use crate::steps::{Steps, raw};
+use crate::steps::{Request, Steps, raw};
 use crate::{Error, FieldNames, Result};
 
-/// How often a step is tried that others keep racing with. Each time one of them has come through.
+/// Attempts at a step that races with others. At each attempt another one has succeeded.
 const RACES_MAX: u32 = 16;
 
 /// The result of a change, or of a delete.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Outcome {
-    /// The main document is changed (or gone), and every copy has this version or a newer one.
+    /// The main document was changed (or deleted), and every copy has this version or a newer one.
     Synced {
         /// The version of the main document.
         version: i64,
     },
-    /// The main document is changed (for readers gone), and its copies are not yet: the sweeper will see to them, or whoever
-    /// calls [`SyncFlag::sync`].
+    /// The main document was changed (or is deleted for readers), and its copies are not up to date yet: the sweeper
+    /// or [`SyncFlag::sync`] will carry the change.
     Later {
         /// The version of the main document.
         version: i64,
-        /// The error that stopped it.
+        /// The error that stopped the change of the copies.
         error: Error,
     },
-    /// There is no such document.
+    /// The document does not exist.
     Missing,
-    /// The guard does not hold: nothing was changed, and the token is not used up.
+    /// The guard does not hold. Nothing was changed, and the token can be used again.
     Refused,
 }
 
-/// The result of the first step alone.
+/// The result of the first step within a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Begun {
-    /// The main document is changed and has its flag.
+    /// The main document was changed and has its flag.
     Flagged {
-        /// Its version.
+        /// The version of the main document.
         version: i64,
     },
-    /// There is no such document.
+    /// The document does not exist.
     Missing,
     /// The guard does not hold.
     Refused,
@@ -193,12 +196,13 @@ pub struct SyncFlag {
 }
 
 impl SyncFlag {
-    /// Opens the sync flag of a collection of main documents; records the settings if none are recorded ([`SyncFlag::declared`]), and creates the
-    /// sparse indexes on flags, and those by which copies are found.
+    /// Opens the sync flag of a collection of main documents. It records the settings if none are recorded
+    /// ([`SyncFlag::declared`]), and creates the sparse indexes on flags and the indexes that find the copies.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other links, `tokens_max` or names of fields are recorded ([`SyncFlag::change_settings`]).
-    /// [`Error::Invalid`] for options without a link, with two links that write to one field, or with nothing to remember.
+    /// [`Error::OtherSettings`] if other links, `tokens_max` or field names are recorded
+    /// ([`SyncFlag::change_settings`]). [`Error::Invalid`] for options without a link, with two links that write to
+    /// one field, or with a `tokens_max` of 0.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -211,11 +215,11 @@ impl SyncFlag {
         Ok(flag)
     }
 
-    /// Opens the sync flag without writing to the store: creates no indexes and records no settings. A caller that changes anything by it
-    /// must pass all links of the application as they are recorded ([`SyncFlag::declared`]).
+    /// Opens the sync flag without writing to the store: it creates no indexes and records no settings. A caller that
+    /// makes changes through it must pass all links of the application as they are recorded ([`SyncFlag::declared`]).
     ///
     /// # Errors
-    /// As [`SyncFlag::open`].
+    /// [`Error::Invalid`] for the options that [`SyncFlag::open`] refuses.
     pub fn attach(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -231,7 +235,7 @@ impl SyncFlag {
         link::check_all(&options.links)?;
         if options.tokens_max == 0 {
             return Err(Error::invalid(
-                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+                "tokens_max must be at least 1: an update whose token is not kept can be applied twice",
             ));
         }
         Ok(())
@@ -248,25 +252,26 @@ impl SyncFlag {
         Ok(())
     }
 
-    /// The steps that make sense within an open transaction: what they do is there if and only if it commits.
+    /// Returns the steps that can be made within an open transaction. They take effect if and only if it commits.
     pub fn within(&self, transaction: Arc<dyn DocumentStore>) -> SyncFlagWithin {
         SyncFlagWithin::new(SyncFlag { mains: self.mains.on(transaction), ..self.clone() })
     }
 
-    /// A fresh token.
+    /// Returns a fresh token.
     pub fn token(&self) -> Token {
         Token::fresh(&*self.sources.ids)
     }
 
-    /// Changes a main document, and then its copies. A change with a token that was used is not made again, but its copies
-    /// are looked after.
+    /// Changes a main document, and then its copies. If the token was used before, the change is not made again, but
+    /// the copies are still brought up to date.
     ///
     /// # Errors
-    /// [`Error::Store`] at the main document: if [`Error::applied`] is `Maybe`, call again with the same token. A failure at the copies is
-    /// [`Outcome::Later`]. [`Error::Invalid`] for a change that would insert the document: insert it, it has no copies yet.
+    /// [`Error::Store`] if the change of the main document fails: if [`Error::applied`] is `Maybe`, call again with
+    /// the same token. A failure at the copies is [`Outcome::Later`]. [`Error::Invalid`] for a change that would
+    /// insert the document: insert it directly, as it has no copies yet.
     ///
     /// # Cancellation
-    /// It may have been applied, as after a lost answer.
+    /// The change may have been applied: call again with the same token.
     pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
         match self.begin(token, &id.into(), change).await? {
             Beginning::Made(main) => {
@@ -278,14 +283,14 @@ impl SyncFlag {
         }
     }
 
-    /// Deletes a main document: first it is marked, and gone for readers; then its copies become what [`OnDelete`] says; then
-    /// it goes.
+    /// Deletes a main document: first it is marked as deleted, and does not exist for readers; then its copies are
+    /// treated according to [`OnDelete`]; then it is removed.
     ///
     /// # Errors
-    /// As [`SyncFlag::change`], without a token: delete again.
+    /// [`Error::Store`] if the mark cannot be written: delete it again. A failure at the copies is [`Outcome::Later`].
     ///
     /// # Cancellation
-    /// It may have been applied, as after a lost answer.
+    /// The document may have been marked as deleted: delete it again.
     pub async fn delete(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.begin_delete(&id.into()).await? {
             Some(main) => {
@@ -296,17 +301,18 @@ impl SyncFlag {
         }
     }
 
-    /// A main document; what is under way in it is carried to its copies first.
+    /// Returns a main document, after a change that is under way in it was carried to its copies.
     ///
     /// # Errors
-    /// [`Error::Store`], also at the copies. To read the document as it is, read it from the store.
+    /// [`Error::Store`] if the read or the changes of the copies fail. To read the document without them, read it from
+    /// the store.
     pub async fn read(&self, id: impl Into<Bson>) -> Result<Option<Document>> {
         let Some(main) = self.main(&id.into()).await? else { return Ok(None) };
         self.carry(&main).await?;
         Ok(main.is_alive().then_some(main.document))
     }
 
-    /// A main document as it says itself.
+    /// Returns a main document with its version and state, without changing anything.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document with an invalid version or flag.
@@ -314,32 +320,33 @@ impl SyncFlag {
         self.main(&id.into()).await
     }
 
-    /// Main documents with a flag, the oldest first.
+    /// Returns main documents with a flag, the oldest flag first.
     ///
     /// # Errors
-    /// As [`SyncFlag::show`].
+    /// [`Error::Damaged`] for a document with an invalid version or flag.
     pub async fn list(&self, limit: u32) -> Result<Vec<Main>> {
         self.list_each(limit).await?.into_iter().collect()
     }
 
-    /// Lists as [`SyncFlag::list`] does; in place of a document whose version or flag is none stands an error that names it.
+    /// Returns main documents as [`SyncFlag::list`] does. A document whose version or flag is invalid has an error in
+    /// its place, which names it.
     pub async fn list_each(&self, limit: u32) -> Result<Vec<Result<Main>>> {
         let syncing = &self.fields().syncing;
         let found = self.mains.find(&doc! { syncing: { "$exists": true } }, &doc! { syncing: 1 }, limit).await?;
         Ok(found.into_iter().map(|document| Main::read(&self.mains, document, self.fields())).collect())
     }
 
-    /// Step 1.
+    /// Makes step 1 of a change.
     async fn begin(&self, token: Token, id: &Bson, change: &Change) -> Result<Beginning> {
         if change.inserts() {
             return Err(Error::invalid("a change does not make a main document: insert it, it has no copies yet"));
         }
-        let (filter, update) = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
+        let Request { filter, update } = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
         for _ in 0..RACES_MAX {
             if let Some(document) = self.mains.find_and_update(&filter, &update).await? {
                 return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
             }
-            // It was made before: by an attempt whose answer got lost, or by an earlier request with this token.
+            // An attempt whose answer was lost, or an earlier request with this token, has made it.
             let ours = doc! { "_id": id.clone(), &self.fields().tokens: token };
             if let Some(document) = self.mains.find_one(&ours).await? {
                 return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
@@ -353,12 +360,12 @@ impl SyncFlag {
         Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
     }
 
-    /// Step 1 of a delete; none if there is nothing to delete.
+    /// Makes step 1 of a delete; `None` if there is nothing to delete.
     async fn begin_delete(&self, id: &Bson) -> Result<Option<Main>> {
-        let (filter, update) = requests::begin_delete(self.fields(), id);
+        let Request { filter, update } = requests::begin_delete(self.fields(), id);
         match self.mains.find_and_update(&filter, &update).await? {
             Some(document) => Main::read(&self.mains, document, self.fields()).map(Some),
-            // Begun before, if it is there.
+            // If the document exists, it was marked before.
             None => Ok(self.main(id).await?.filter(|main| main.state == MainState::Deleting)),
         }
     }
@@ -372,7 +379,7 @@ impl SyncFlag {
         self.mains.at(link.target.clone())
     }
 
-    /// Something happened to main documents, or to copies of them.
+    /// Counts an event that happened to main documents, or to copies of them.
     fn count(&self, event: Event, times: u64) {
         metrics::count(event, self.mains.namespace(), times);
     }

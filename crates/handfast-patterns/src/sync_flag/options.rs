@@ -1,28 +1,29 @@
-//! Settings: names of fields, and how long a flag is left alone.
+//! Settings: links, field names, and the age at which a flag counts as left behind.
 
 use std::time::Duration;
 
 use super::Link;
 use crate::fields::field_names;
 
-/// Settings of [`SyncFlag`](super::SyncFlag). The links, `tokens_max` and `fields` are recorded in the store when it is opened for the first
-/// time, and have to be the same for all who open it.
+/// Settings of [`SyncFlag`](super::SyncFlag). The links, `tokens_max` and `fields` are recorded in the store when it
+/// is opened for the first time, and must be the same in all processes that open it.
 #[derive(Clone, Debug)]
 pub struct SyncFlagOptions {
-    /// The collection of the copies.
+    /// The links from main documents to their copies.
     pub links: Vec<Link>,
-    /// How old a flag must be before the sweeper takes it for left behind; one that is by more than this in the future is, too. Nothing goes wrong if it is too short: two then
-    /// do the same work.
+    /// The age from which the sweeper treats a flag as left behind. A flag that is further in the future than this is
+    /// treated in the same way. If it is too short, two processes do the same work, which does no harm.
     pub abandoned_after: Duration,
-    /// Tokens of changes that each main document remembers, so that a late copy of a request does nothing. More than one
-    /// main document is changed within the longest time that a request can be under way, at least 1.
+    /// The number of tokens of changes that each main document keeps, so that a late copy of a request does nothing.
+    /// It must be at least 1, and greater than the number of changes of one main document within the longest time that
+    /// a request can be under way.
     pub tokens_max: u32,
-    /// Names of fields of main documents; those of copies are settings of their [`Link`].
+    /// The field names of main documents; those of copies are settings of their [`Link`].
     pub fields: SyncFields,
 }
 
 impl SyncFlagOptions {
-    /// The settings of the seed: a flag is left behind when it is an hour old.
+    /// Creates the settings of the seed: a flag is left behind when it is an hour old.
     pub fn new(links: impl IntoIterator<Item = Link>) -> Self {
         SyncFlagOptions {
             links: links.into_iter().collect(),
@@ -34,15 +35,15 @@ impl SyncFlagOptions {
 }
 
 field_names! {
-    /// Names of fields of main documents.
+    /// The field names of main documents.
     pub struct SyncFields {
-        /// The flag: when the change was made that is under way, by the store's clock.
+        /// The flag: the time of the change that is under way, by the store's clock.
         syncing: "syncing" in "a main document",
-        /// How often it has been changed.
+        /// The number of its changes.
         version: "syncVersion" in "a main document",
-        /// It is to be deleted.
+        /// Whether it is to be deleted.
         deleted: "syncDeleted" in "a main document",
-        /// The last changes.
+        /// The tokens of its last changes.
         tokens: "syncTokens" in "a main document",
     }
 }

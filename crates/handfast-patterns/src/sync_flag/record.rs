@@ -1,4 +1,4 @@
-//! A main document, and a copy, as they say themselves.
+//! A main document and a copy, as their documents describe them.
 
 use bson::{Bson, DateTime, Document};
 
@@ -7,22 +7,22 @@ use crate::Result;
 use crate::steps::Steps;
 use crate::value::{at_path, integer};
 
-/// The version of copies that have outlived their main document: more than any that is ever counted up to, so that nothing
-/// that arrives late overwrites them.
+/// The version of copies that have outlived their main document. It is greater than any version that counting reaches,
+/// so that no late request overwrites them.
 pub const FINAL_VERSION: i64 = i64::MAX;
 
-/// A main document as it says itself.
+/// A main document as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Main {
     /// Its `_id`.
     pub id: Bson,
-    /// How often it has been changed; 0 before the first time.
+    /// The number of its changes; 0 before the first one.
     pub version: i64,
     /// Its state.
     pub state: MainState,
-    /// When the change was made that is under way.
+    /// The time of the change that is under way.
     pub since: Option<DateTime>,
-    /// All of it.
+    /// The whole document.
     pub document: Document,
 }
 
@@ -39,8 +39,7 @@ impl Main {
         };
         let deleted = at_path(&document, &fields.deleted).is_some();
         if deleted && since.is_none() {
-            let what =
-                format!("it is {}, and has no {} by which that would be carried", fields.deleted, fields.syncing);
+            let what = format!("it is {}, and has no {}, so that no sweep finds it", fields.deleted, fields.syncing);
             return Err(steps.damaged(&document, what));
         }
         let state = match (deleted, since) {
@@ -51,7 +50,7 @@ impl Main {
         Ok(Main { id: document.get("_id").cloned().unwrap_or(Bson::Null), version, state, since, document })
     }
 
-    /// Returns whether it is there for readers.
+    /// Returns whether the document exists for readers.
     pub(super) fn is_alive(&self) -> bool {
         match self.state {
             MainState::Settled | MainState::Syncing => true,
@@ -60,15 +59,15 @@ impl Main {
     }
 }
 
-/// A document with copies by one link, as it says itself.
+/// A copy by one link, as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Copy {
     pub(super) id: Bson,
     /// The `_id` of its main document.
     pub(super) main: Bson,
-    /// The version that it was made from; 0 if it does not say.
+    /// The version that it was made from; 0 if the document has none.
     pub(super) version: i64,
-    /// Its own flag, whatever that is.
+    /// The value of its own flag, of any type.
     pub(super) syncing: Option<Bson>,
     pub(super) document: Document,
 }
@@ -80,7 +79,8 @@ impl Copy {
         Some(Copy {
             id: document.get("_id").cloned().unwrap_or(Bson::Null),
             main,
-            // A version that is no number was written by somebody else: any change of the main document overwrites it.
+            // A version that is not a number was written by another program; any change of the main document
+            // overwrites it.
             version: integer(&document, &link.version).unwrap_or(0),
             syncing: at_path(&document, &link.syncing).cloned(),
             document,

@@ -1,4 +1,4 @@
-//! Each step's filter and update, as values. The filter carries the state that the step expects.
+//! The filter and the update of each step, as values. The filter has the state that the step expects.
 
 use std::time::Duration;
 
@@ -10,20 +10,18 @@ use super::record::{Copy, FINAL_VERSION, Main};
 use super::{MainEvent, MainState, OnDelete, SyncFields};
 use crate::Result;
 use crate::exactly_once::{Change, Token};
+use crate::steps::Request;
 use crate::update::merged;
 use crate::value::lapsed;
 
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
-
-/// A change of one document, or its end.
+/// An update or a delete of one document.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     Update(Request),
     Remove(Document),
 }
 
-/// The caller's change, the next version and the flag, in one step; not if it was made.
+/// Makes the caller's change, sets the next version and the flag in one step, unless the token was used.
 pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Change, tokens_max: u32) -> Result<Request> {
     let mut filter =
         doc! { "_id": id.clone(), &fields.tokens: { "$ne": token }, &fields.deleted: { "$exists": false } };
@@ -32,31 +30,37 @@ pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Chang
     }
     let mut ours = flag(fields);
     ours.insert("$push", doc! { &fields.tokens: { "$each": [token], "$slice": -i64::from(tokens_max) } });
-    Ok((filter, merged(&change.update, &ours)?))
+    Ok(Request { filter, update: merged(&change.update, &ours)? })
 }
 
-/// The flag alone, for a main document that has never been changed.
+/// Sets the flag alone, in a main document that has never been changed.
 pub(super) fn begin_first(fields: &SyncFields, id: &Bson) -> Request {
     let absent = doc! { "$exists": false };
-    (doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent }, flag(fields))
+    Request {
+        filter: doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent },
+        update: flag(fields),
+    }
 }
 
-/// From here on it is gone for readers, and cannot be changed.
+/// Marks the document as deleted. From then on readers do not see it, and it cannot be changed.
 pub(super) fn begin_delete(fields: &SyncFields, id: &Bson) -> Request {
     let mut update = flag(fields);
     update.insert("$set", doc! { &fields.deleted: true });
-    (doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update)
+    Request { filter: doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update }
 }
 
 fn flag(fields: &SyncFields) -> Document {
     doc! { "$inc": { &fields.version: 1_i64 }, "$currentDate": { &fields.syncing: true } }
 }
 
-/// The flag goes, or the document: only if it is still the flag that was seen. None if there is nothing to finish.
+/// Removes the flag, or the document, if the flag is still the one that was seen. `None` if there is nothing to
+/// finish.
 pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     let mut filter = doc! { "_id": seen.id.clone(), &fields.version: seen.version, &fields.syncing: seen.since? };
     match seen.state.after(MainEvent::Carried)? {
-        MainState::Settled => Some(Step::Update((filter, doc! { "$unset": { &fields.syncing: "" } }))),
+        MainState::Settled => {
+            Some(Step::Update(Request { filter, update: doc! { "$unset": { &fields.syncing: "" } } }))
+        }
         MainState::Gone => {
             filter.insert(&fields.deleted, true);
             Some(Step::Remove(filter))
@@ -65,37 +69,37 @@ pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     }
 }
 
-/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that no process would come back to
-/// before its date.
+/// Matches documents whose flag is that far from now: left behind, or written by a clock that was ahead, so that no
+/// process would find it before its date.
 pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 2] {
     lapsed(now, age).map(|date| doc! { flag: date })
 }
 
-/// All copies that were made from an older version, or do not say from which.
+/// Changes all copies that were made from an older version, or have no version.
 pub(super) fn carry(link: &Link, main: &Main) -> Request {
     let filter = doc! { &link.foreign_key: main.id.clone(), &link.version: { "$not": { "$gte": main.version } } };
-    (filter, copied(link, link.values(&main.document), main.version))
+    Request { filter, update: copied(link, link.values(&main.document), main.version) }
 }
 
-/// All copies of a main document that is being deleted.
+/// Changes all copies of a main document that is being deleted.
 pub(super) fn leave(link: &Link, main: &Bson) -> Step {
     let mut filter = doc! { &link.foreign_key: main.clone() };
     match link.on_delete {
         OnDelete::Remove => Step::Remove(filter),
         OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {
             filter.insert(&link.version, doc! { "$ne": FINAL_VERSION });
-            Step::Update((filter, copied(link, link.values_left(), FINAL_VERSION)))
+            Step::Update(Request { filter, update: copied(link, link.values_left(), FINAL_VERSION) })
         }
     }
 }
 
-/// Brings one copy up to date that was read before its main document was, and takes its own flag away. None if there is
+/// Brings up to date one copy that was read before its main document was, and removes its own flag. `None` if there is
 /// nothing to do.
 pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Option<Step> {
     if compare(link, copy, main) == CopyState::Equal && copy.syncing.is_none() {
         return None;
     }
-    // A flag that somebody has set meanwhile is not ours to take away.
+    // A flag that another process has set meanwhile must stay.
     let flag = copy.syncing.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
     let mut filter = doc! { "_id": copy.id.clone(), &link.foreign_key: copy.main.clone(), &link.syncing: flag };
     let (values, version) = match main.filter(|main| main.is_alive()) {
@@ -103,7 +107,8 @@ pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Opt
         None if link.on_delete == OnDelete::Remove => return Some(Step::Remove(filter)),
         None => (link.values_left(), FINAL_VERSION),
     };
-    // A version that the main document has not come to is from an earlier life of it, and gives way.
+    // A version that the main document has not reached belongs to an earlier document with this `_id`, and is
+    // replaced.
     let expected: Bson =
         if copy.version > version { copy.version.into() } else { doc! { "$not": { "$gt": version } }.into() };
     filter.insert(&link.version, expected);
@@ -111,7 +116,7 @@ pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Opt
     let mut unset = update.get_document("$unset").cloned().unwrap_or_default();
     unset.insert(&link.syncing, "");
     update.insert("$unset", unset);
-    Some(Step::Update((filter, update)))
+    Some(Step::Update(Request { filter, update }))
 }
 
 fn copied(link: &Link, values: Values, version: i64) -> Document {

@@ -1,4 +1,4 @@
-//! The settings that main documents and their copies depend on, as they are recorded.
+//! The recorded settings that main documents and their copies depend on.
 //!
 //! ```text
 //! db.users.settings  {_id: "sync-flag", revision: 1, settings: {
@@ -8,10 +8,10 @@
 //!                       tokensMax: 20, fields: {syncing: "syncing", syncVersion: "syncVersion", ..}}}
 //! ```
 //!
-//! A process that takes a flag away says that *every* copy has the version. A process that knows of fewer links, or of other fields, would say
-//! so wrongly, and the rest would never be found: it is refused.
+//! Removing a flag states that *every* copy has the version. A process with fewer links, or with other fields, would
+//! state that wrongly, and the remaining copies would never be found. So such a process is refused.
 //!
-//! Builds of before the record wrote the links alone into `<main documents>.links`. Where nothing else is recorded, those count.
+//! Earlier builds recorded the links alone, in `<main documents>.links`. They count if nothing else is recorded.
 
 use std::sync::Arc;
 
@@ -25,11 +25,12 @@ use crate::steps::Steps;
 use crate::value::integer;
 use crate::{Error, FieldNames, Result, SettingsDifference};
 
-/// The only document among the links of earlier builds.
+/// The `_id` of the only document among the links of earlier builds.
 const EARLIER: &str = "links";
 
 impl SyncFlag {
-    /// Reads what the application recorded when it first opened its links, or last changed them; none if it has not.
+    /// Reads the settings that the application recorded when it first opened its links, or last changed them; `None`
+    /// if it has not.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a record that cannot be read.
@@ -42,13 +43,13 @@ impl SyncFlag {
         }
     }
 
-    /// Changes the recorded settings of main documents and their copies to those of `options`; records them if nothing is recorded.
-    /// Processes that have opened them before go on with the links of before: stop them first. Copies of a new link get their values
-    /// by [`SyncFlag::backfill`].
+    /// Changes the recorded settings of main documents and their copies to those of `options`; records them if nothing
+    /// is recorded. Processes that have opened them before keep the old links: stop them first. Copies of a new link
+    /// get their values by [`SyncFlag::backfill`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields once main documents have versions, and while changes are carried to their copies by the
-    /// recorded links. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] for other field names once main documents have versions, and while changes are being carried
+    /// to copies by the recorded links. [`Error::Store`] if the store fails: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -93,10 +94,10 @@ impl SyncFlag {
 }
 
 impl Declared {
-    /// Compares names of fields with the recorded ones.
+    /// Compares field names with the recorded ones.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] for other names of fields.
+    /// [`Error::OtherSettings`] for other field names.
     pub fn ensure_fields(&self, fields: &SyncFields) -> Result<()> {
         let Some(recorded) = &self.fields else { return Ok(()) };
         let given = fields.to_document();
@@ -140,7 +141,7 @@ fn written(options: &SyncFlagOptions, mains: &Namespace) -> Document {
     }
 }
 
-/// The order of links says nothing.
+/// Returns links as they are recorded, in a fixed order, as their order has no meaning.
 fn written_links<'a>(links: impl IntoIterator<Item = &'a Link>, mains: &Namespace) -> Bson {
     let mut links: Vec<_> = links.into_iter().collect();
     links.sort_by_key(|link| (&link.target, &link.foreign_key));
@@ -160,7 +161,7 @@ fn read(settings: &Document, mains: &Namespace, record: Namespace) -> Result<Dec
     parsed().map_err(|error| Error::invalid(format!("the recorded settings of {mains} cannot be read: {error}")))
 }
 
-/// The links that a build of before the record has written down.
+/// Reads the links that an earlier build has recorded.
 async fn earlier(mains: &Steps) -> Result<Option<Declared>> {
     let of = mains.namespace();
     let place = Namespace::new(of.database(), format!("{}.links", of.collection()))?;

@@ -1,4 +1,4 @@
-//! The states of a main document, and what leads from one to the next.
+//! The states of a main document, and the events that change them.
 
 use std::fmt;
 
@@ -13,20 +13,20 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MainState {
-    /// Every copy is equal to it, or says itself that it may not be.
+    /// Every copy is equal to it, or has a flag of its own.
     Settled,
     /// It was changed, and the change is being carried to its copies.
     Syncing,
-    /// It is to be deleted, and its copies are being told. For readers it is gone.
+    /// It is to be deleted, and the delete is being carried to its copies. Readers do not see it.
     Deleting,
-    /// It is not there any more.
+    /// It does not exist any more.
     Gone,
 }
 
-/// An event in the life of a main document.
+/// An event that changes the state of a main document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainEvent {
-    /// One of the fields that have copies may have changed.
+    /// A field with copies may have been changed.
     Changed,
     /// A delete was begun.
     Deleted,
@@ -35,10 +35,10 @@ pub enum MainEvent {
 }
 
 impl MainState {
-    /// Every state.
+    /// All states.
     pub const ALL: [MainState; 4] = [MainState::Settled, MainState::Syncing, MainState::Deleting, MainState::Gone];
 
-    /// The state after the event; none if it cannot happen in this one.
+    /// Returns the state after the event; `None` if the event cannot happen in this state.
     pub fn after(self, event: MainEvent) -> Option<MainState> {
         match (self, event) {
             (MainState::Settled | MainState::Syncing, MainEvent::Changed) => Some(MainState::Syncing),

@@ -1,4 +1,4 @@
-//! Flags that were left behind.
+//! The sweep, which carries changes whose flags were left behind.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::metrics::{self, Event, Level};
 use crate::steps::Steps;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
-/// How much is not in sync at the moment.
+/// The number and age of the documents that are not in sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
     /// Main documents with a flag.
     pub mains: u64,
     /// Copies with a flag of their own.
     pub copies: u64,
-    /// How old the oldest of these flags is: at most for so long some copy has been out of date.
+    /// The age of the oldest of these flags: no copy has been out of date for longer.
     pub oldest: Option<Duration>,
 }
 
 impl SyncFlag {
-    /// Carries what was left behind: main documents, and new copies (at most `batch` of each kind), whose flag is older than
-    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or by as much in the future: a clock was ahead that was put right. It may run
-    /// in any process at any time.
+    /// Carries the changes of main documents and new copies (at most `batch` of each kind) whose flag is older than
+    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or further than that in the future because a
+    /// clock was ahead. It may run in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single document is logged and counted.
@@ -46,7 +46,7 @@ impl SyncFlag {
         Ok(round)
     }
 
-    /// Documents whose flag was left behind: main documents, or copies of a link.
+    /// Returns documents whose flag was left behind: main documents, or copies of a link.
     async fn left_behind(&self, link: Option<&Link>, batch: u32, round: &mut Round) -> Result<Vec<Document>> {
         let (steps, flag) = self.flags_of(link);
         let abandoned = requests::abandoned(flag, self.now(), self.options.abandoned_after);
@@ -67,27 +67,27 @@ impl SyncFlag {
         self.carry(&Main::read(&self.mains, document, self.fields())?).await
     }
 
-    /// Counts a document that was swept, or was not there to be swept any more.
+    /// Counts a document that was swept, unless another process was faster.
     fn count_swept(&self, round: &mut Round, swept: Result<bool>) {
         match swept {
             Ok(swept) => {
                 if swept {
-                    tracing::info!("a flag that was left behind is gone");
+                    tracing::info!("a flag that was left behind is removed");
                 }
                 self.count(Event::FlagSwept, u64::from(swept));
                 round.done += u64::from(swept);
             }
             Err(error) => {
-                tracing::warn!(%error, "a flag that was left behind could not be dealt with, it is tried again later");
+                tracing::warn!(%error, "a flag that was left behind could not be removed, it is tried again later");
                 round.failed += 1;
             }
         }
     }
 
-    /// Sweeps in the background.
+    /// Runs [`SyncFlag::sweep`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn("sync_flag.sweep", &self.sources, options, cancel, move |batch| {
@@ -96,10 +96,10 @@ impl SyncFlag {
         })
     }
 
-    /// Looks at the staleness in the background, for the gauges of [`metrics`].
+    /// Reads the staleness regularly in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_staleness(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let flag = self.clone();
         Runner::spawn_look("sync_flag.staleness", &self.sources, options, cancel, move || {
@@ -108,7 +108,7 @@ impl SyncFlag {
         })
     }
 
-    /// Returns how much is not in sync at the moment: what the flags say. The gauges of [`metrics`] say so afterwards.
+    /// Returns the number and age of the flags, and sets the gauges of [`metrics`] to them.
     pub async fn staleness(&self) -> Result<Staleness> {
         let mut staleness = Staleness::default();
         let (mains, oldest) = self.flagged(None).await?;
@@ -132,7 +132,7 @@ impl SyncFlag {
     /// Returns how many documents have a flag, and the oldest one: main documents, or copies of a link.
     async fn flagged(&self, link: Option<&Link>) -> Result<(u64, Option<DateTime>)> {
         let (steps, field) = self.flags_of(link);
-        // Dates alone: a range is what the index is used for where nothing is to be in order.
+        // The filter is a range of dates, for which a store uses the index even without a sort.
         let flagged = doc! { field: { "$gte": DateTime::MIN } };
         let oldest = steps.find(&flagged, &doc! { field: 1 }, 1).await?;
         let since = oldest.first().and_then(|oldest| crate::value::at_path(oldest, field)?.as_datetime().copied());

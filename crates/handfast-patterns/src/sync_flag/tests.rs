@@ -6,7 +6,7 @@ use super::link::check_all;
 use super::record::{Copy, FINAL_VERSION, Main};
 use super::requests::{self, Step};
 use super::{Link, MainEvent, MainState, OnDelete, Stale, SyncFields};
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 
 fn place(collection: &str) -> Namespace {
     Namespace::new("site", collection).expect("a name")
@@ -42,7 +42,7 @@ fn the_table_of_states() {
 
 /// John, version 6, as the copy says; and what its main document says.
 #[test]
-fn copies_are_judged() {
+fn copies_are_compared_with_their_main_documents() {
     let now = Bson::DateTime(ManualClock::START);
     let name = |name: &str, version: i64| doc! { "_id": 1, "profile": { "name": name }, "syncVersion": version };
     let flagged = |mut document: Document| {
@@ -90,7 +90,10 @@ fn a_flag_is_taken_away_by_its_date_and_version() {
     let seen = main(doc! { "_id": 1, "syncVersion": 7, "syncing": ManualClock::START });
     let filter = doc! { "_id": 1, "syncVersion": 7_i64, "syncing": ManualClock::START };
     let unset = doc! { "$unset": { "syncing": "" } };
-    assert_eq!(requests::finish(&SyncFields::default(), &seen), Some(Step::Update((filter.clone(), unset))));
+    assert_eq!(
+        requests::finish(&SyncFields::default(), &seen),
+        Some(Step::Update(Request { filter: filter.clone(), update: unset }))
+    );
     let mut deleted = seen.clone();
     deleted.state = MainState::Deleting;
     let mut filter = filter;
@@ -132,7 +135,7 @@ fn an_expression_says_what_a_copy_is() {
     let link = link().expression("userInitial", initial).expect("an expression");
     let value = |main: Document| link.values(&main).pop().expect("the computed one").1;
     assert_eq!(value(doc! { "name": "john" }), Some("J".into()));
-    // It fails on a document.
+    // The computation fails on a document.
     assert_eq!(value(doc! { "name": doc! { "first": "john" } }), None);
     let link = link.expression("nick", "$nick").expect("an expression");
     assert_eq!(link.values(&doc! { "nick": 7 }).pop(), Some(("nick".to_owned(), Some(7.into()))));

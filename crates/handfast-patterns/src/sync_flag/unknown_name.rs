@@ -1,5 +1,5 @@
-//! Finds names in links that no document has. By a name that is misspelt, or in settings that were changed, no copy is found, or every
-//! copy differs, and a repair would empty them all.
+//! Finds names in links that no document has. By a wrong name, which may be misspelt or from old settings, no copy is
+//! found, or every copy differs and a repair would empty them all.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ use crate::value::key_of;
 /// A name in a link that no document has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnknownName {
-    /// No document has the key, by which copies are found.
+    /// No document has the key that finds the copies.
     Key {
         /// The collection of the copies.
         target: Namespace,
         /// The key.
         key: String,
     },
-    /// No document names a main document that is there by the key.
+    /// By the key, no document names a main document that exists.
     Mains {
         /// The collection of the copies.
         target: Namespace,
@@ -31,7 +31,7 @@ pub enum UnknownName {
         /// The collection of the main documents.
         mains: Namespace,
     },
-    /// No main document has what a field of the copies is made from.
+    /// No main document has the field that a field of the copies is made from.
     Field {
         /// The collection of the copies.
         target: Namespace,
@@ -63,8 +63,9 @@ impl fmt::Display for UnknownName {
 impl SyncFlag {
     /// Returns the first name in the links that no document has. The caller must not compare or change copies by them.
     ///
-    /// Where they are declared, documents must say that they have copies already: the first users with a nickname, and the first
-    /// comments with an editor, may be still to come. Where nothing is declared, nothing else tells a new name from a wrong one.
+    /// If links are declared, documents must already have copies for a name to count as unknown: the first users with
+    /// a nickname, and the first comments with an editor, may be still to come. If nothing is declared, a new name
+    /// cannot be told from a wrong one, and it counts as unknown.
     pub async fn unknown_name(&self, declared: bool, page: u32) -> Result<Option<UnknownName>> {
         for link in &self.options.links {
             if let Some(unknown) = self.unknown_name_of(link, declared, page).await? {
@@ -106,8 +107,8 @@ impl SyncFlag {
         Ok(None)
     }
 
-    /// Returns whether a copy names a main document that is there. Copies whose main document was deleted, and which say so, do not count; if
-    /// there are no others, it is true.
+    /// Returns whether a copy names a main document that exists. Copies that are marked as those of a deleted main
+    /// document do not count; if there are no others, it returns true.
     async fn leads_to_mains(&self, link: &Link, page: u32) -> Result<bool> {
         let (copies, mut is_any) = (self.copies(link), false);
         let of_mains = doc! { &link.foreign_key: { "$exists": true }, &link.version: { "$ne": FINAL_VERSION } };
@@ -128,7 +129,7 @@ impl SyncFlag {
         Ok(!is_any)
     }
 
-    /// Returns whether a main document gives a value for a field of copies.
+    /// Returns whether any main document has a value for a field of copies.
     async fn gives(&self, link: &Link, copy: &str, page: u32) -> Result<bool> {
         let gives = |main: &Document| link.values(main).iter().any(|(path, value)| path == copy && value.is_some());
         let mut pages = self.mains.pages(&doc! {}, page).await?;

@@ -1,4 +1,4 @@
-//! The steps of a sync flag within an open transaction.
+//! The steps of a sync flag that can be made within an open transaction.
 
 use bson::{Bson, Document};
 use handfast_store::Namespace;
@@ -7,12 +7,13 @@ use super::{Begun, Inserted, SyncFlag};
 use crate::Result;
 use crate::exactly_once::{Change, Token};
 
-/// The first steps of a [`SyncFlag`], on another store: an open transaction.
+/// The first steps of a [`SyncFlag`], on an open transaction.
 ///
-/// Only they are here. To carry a change to a million copies is not for a transaction; and to confirm a new copy needs a look
-/// at the main document *after* the copy can be seen, which a transaction, who reads its own snapshot, cannot have: it would
-/// take the flag from a copy that is stale. So what is flagged here is carried after the commit, by [`SyncFlag::sync`],
-/// [`SyncFlag::read_copy`] or the sweeper.
+///
+/// The later steps cannot be made in a transaction. Carrying a change to a million copies is too much for one, and
+/// confirming a new copy needs a read of the main document *after* the copy is visible: a transaction reads its own
+/// snapshot, and would remove the flag of a copy that is out of date. So after the commit, [`SyncFlag::sync`],
+/// [`SyncFlag::read_copy`] or the sweeper carry on.
 #[derive(Clone)]
 pub struct SyncFlagWithin {
     flag: SyncFlag,
@@ -26,8 +27,8 @@ impl SyncFlagWithin {
     /// Changes a main document and sets its flag.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store) of the transaction; [`Error::Invalid`](crate::Error::Invalid) for a change that would insert
-    /// the document.
+    /// [`Error::Store`](crate::Error::Store) if the transaction fails; [`Error::Invalid`](crate::Error::Invalid) for a
+    /// change that would insert the document.
     pub async fn begin(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Begun> {
         Ok(self.flag.begin(token, &id.into(), change).await?.begun())
     }

@@ -1,14 +1,16 @@
-//! Brings one transaction to its end, from wherever it is.
+//! Carries out one transaction from any state to its end.
 
 use bson::{Bson, doc};
 use handfast_store::ErrorClass;
 
-use super::requests::{self, Request};
+use super::requests;
 use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
 use crate::metrics::{self, Event as Counted, Span};
+use crate::steps::Request;
 use crate::{Error, Result};
 
-/// Waiting transactions that [`TwoPhase::run_next`] looks at, so that workers who look at the same moment find different ones.
+/// Limit on the waiting transactions that [`TwoPhase::run_next`] chooses from, so that workers that look at the same
+/// moment find different ones.
 const CANDIDATES: u32 = 16;
 
 /// The result of the first phase.
@@ -18,16 +20,17 @@ enum Applying {
 }
 
 impl TwoPhase {
-    /// Carries out a transaction that was begun, from where it is. One that another application works on is left to it.
+    /// Carries out a transaction from its current state on. A transaction of another application is left to it.
     ///
     /// # Errors
-    /// [`Error::Store`]: the transaction stays as it is. Run it again, or leave it to the recovery.
+    /// [`Error::Store`] if the store fails: the transaction keeps its state. Run it again, or leave it to the
+    /// recovery.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The transaction keeps its state: run it again, or leave it to the recovery.
     pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
         let id = id.into();
-        let (filter, update) = self.claim(&id);
+        let Request { filter, update } = self.claim(&id);
         if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
             self.count(Counted::TransactionClaimed);
             return self.begin_work(Record::read(&self.transactions, &claimed, self.fields())?).await;
@@ -38,13 +41,14 @@ impl TwoPhase {
         }
     }
 
-    /// Claims one of the oldest transactions that wait, and carries it out; returns `None` if none waits.
+    /// Claims one of the oldest waiting transactions, and carries it out; returns `None` if none waits.
     ///
     /// # Errors
-    /// As [`TwoPhase::run`].
+    /// [`Error::Store`] if the store fails: the transaction keeps its state. Run it again, or leave it to the
+    /// recovery.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The transaction keeps its state: run it again, or leave it to the recovery.
     pub async fn run_next(&self) -> Result<Option<(Bson, Outcome)>> {
         let waiting =
             doc! { &self.fields().state: State::Initial.name(), &self.fields().application: { "$exists": false } };
@@ -53,8 +57,8 @@ impl TwoPhase {
         found.rotate_left(usize::try_from(self.sources.random.next_u64()).unwrap_or(0) % count);
         for candidate in found {
             let id = candidate.get("_id").cloned().unwrap_or(Bson::Null);
-            let (filter, update) = self.claim(&id);
-            // Who loses the race goes on to the next one.
+            let Request { filter, update } = self.claim(&id);
+            // A worker that loses the race tries the next one.
             if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
                 self.count(Counted::TransactionClaimed);
                 let record = Record::read(&self.transactions, &claimed, self.fields())?;
@@ -64,19 +68,19 @@ impl TwoPhase {
         Ok(None)
     }
 
-    /// Rolls a transaction back, unless it is applied, whichever application carries it out.
+    /// Rolls a transaction back unless it is applied, even if another application carries it out.
     ///
     /// # Errors
-    /// [`Error::Store`]: cancel it again, or leave it to the recovery.
+    /// [`Error::Store`] if the store fails: cancel it again, or leave it to the recovery.
     ///
     /// # Cancellation
-    /// The effect is that of an error.
+    /// The transaction may be half rolled back: cancel it again, or leave it to the recovery.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
-        // Who dies after this step leaves a transaction that the recovery refuses.
-        let (filter, update) = requests::claim_to_refuse(self.claim(&id), self.fields(), reason);
+        // If the process dies after this step, the recovery rolls the transaction back.
+        let Request { filter, update } = requests::claim_to_refuse(self.claim(&id), self.fields(), reason);
         self.transactions.update_one(&filter, &update).await?;
-        let (filter, update) = requests::refuse(self.fields(), &id, self.application(), reason);
+        let Request { filter, update } = requests::refuse(self.fields(), &id, self.application(), reason);
         if self.transactions.update_one(&filter, &update).await? {
             self.count(Counted::TransactionRefused);
         }
@@ -97,10 +101,10 @@ impl TwoPhase {
         requests::claim(self.fields(), id, self.application(), self.revisions.to_write())
     }
 
-    /// Carries out a transaction that was claimed just now, so that no participant has been touched.
+    /// Carries out a transaction that was claimed just now, so that no participant has been changed.
     async fn begin_work(&self, mut record: Record) -> Result<Outcome> {
         if let Err(error) = self.participants(&record) {
-            // Somebody has written a transaction that cannot be carried out: there is nothing to undo.
+            // Another program has written a transaction that cannot be carried out. There is nothing to undo.
             let reason = error.to_string();
             let refuse = requests::refuse(self.fields(), &record.id, self.application(), &reason);
             if self.step(&mut record, Event::Refused, Some(refuse)).await? {
@@ -112,7 +116,8 @@ impl TwoPhase {
         self.drive(record).await
     }
 
-    /// One state after the other. A step that does not match was made by another process; the document then counts.
+    /// Moves a transaction from state to state. If a step does not match, another process made it, and the document is
+    /// read again.
     pub(super) async fn drive(&self, record: Record) -> Result<Outcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
@@ -122,7 +127,7 @@ impl TwoPhase {
     }
 
     async fn drive_untimed(&self, mut record: Record) -> Result<Outcome> {
-        // Whether all updates are in that the transaction says are in.
+        // Whether all updates of an applied transaction are known to be in the participants.
         let mut is_seen = false;
         loop {
             let ours = record.application.as_deref() == Some(self.application());
@@ -150,8 +155,8 @@ impl TwoPhase {
         }
     }
 
-    /// Does what a state asks for at the participants, by the settings that the transaction was claimed by; returns the step that
-    /// follows.
+    /// Makes the changes of participants that a state requires, by the settings that the transaction was claimed by;
+    /// returns the step that follows.
     async fn work(&self, record: &mut Record) -> Result<(Event, Option<Request>)> {
         let by = self.by_settings_of(record)?;
         let event = match record.state {
@@ -175,9 +180,11 @@ impl TwoPhase {
         Ok((event, self.advance(record, event)))
     }
 
-    /// Makes a step between states; says whether it was made by us.
+    /// Makes a step between states; returns whether this process made it.
     async fn step(&self, record: &mut Record, event: Event, request: Option<Request>) -> Result<bool> {
-        let (Some((filter, update)), Some(next)) = (request, record.state.after(event)) else { return Ok(false) };
+        let (Some(Request { filter, update }), Some(next)) = (request, record.state.after(event)) else {
+            return Ok(false);
+        };
         let made = self.transactions.update_one(&filter, &update).await?;
         if made {
             record.state = next;
@@ -200,7 +207,7 @@ impl TwoPhase {
         self.checked(&record.id, record.plan()?)
     }
 
-    /// The first phase. Whatever keeps a participant from its update, short of a store that cannot be reached, is a reason
+    /// Makes the first phase. Any failure at a participant is a reason to cancel, unless the store cannot be reached.
     /// to cancel.
     async fn apply_all(&self, record: &Record) -> Result<Applying> {
         if let Some(reason) = &record.reason {
@@ -217,7 +224,7 @@ impl TwoPhase {
     async fn apply(&self, id: &Bson, participant: &Participant) -> Result<Applying> {
         let documents = self.transactions.at(participant.namespace.clone());
         let place = format!("{} {}", participant.namespace, participant.id);
-        let (filter, update) = requests::apply(self.fields(), id, participant)?;
+        let Request { filter, update } = requests::apply(self.fields(), id, participant)?;
         match documents.update_one(&filter, &update).await {
             Ok(true) => return Ok(Applying::All),
             Ok(false) => {}
@@ -234,28 +241,30 @@ impl TwoPhase {
         Ok(Applying::Refused(format!("{place} {why}")))
     }
 
-    /// Checks that every participant of an applied transaction has its update: the process that takes it over has not applied them.
+    /// Checks that every participant of an applied transaction has its update. A process that takes the transaction
+    /// over has not applied them itself.
     pub(super) async fn ensure_applied(&self, record: &Record) -> Result<()> {
         match self.by_settings_of(record)?.lacking(record).await?.first() {
-            Some(finding) => Err(Error::invalid(format!("{finding}: somebody else has changed it"))),
+            Some(finding) => Err(Error::invalid(format!("{finding}: another program has changed it"))),
             None => Ok(()),
         }
     }
 
-    /// The second phase. A participant that was deleted since its update needs no release.
+    /// Makes the second phase. A participant that was deleted since its update needs no release.
     async fn release_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)? {
-            let (filter, update) =
+            let Request { filter, update } =
                 requests::release(self.fields(), &record.id, &participant, self.options.finished_max)?;
             self.transactions.at(participant.namespace).update_one(&filter, &update).await?;
         }
         Ok(())
     }
 
-    /// The way back, in the order of the seed: the last participant first.
+    /// Undoes the updates in the order of the seed: the last participant first.
     async fn undo_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)?.iter().rev() {
-            let (filter, update) = requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
+            let Request { filter, update } =
+                requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
             self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await?;
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Update operators inside of a stored document.
+//! Escapes update operators inside a stored document.
 //!
-//! What a transaction does is written into its document, so that another process can finish it. Not every store takes field
-//! names that begin with `$` or have dots in them. So both are replaced by the full-width characters that look like them
-//! (U+FF04 and U+FF0E), as MongoDB's manual used to advise: `{＄inc: {stock．left: -1}}`.
+//! The plan of a transaction is stored in its document, so that another process can finish it. Not every store accepts
+//! field names that begin with `$` or have dots in them. So both characters are replaced by the full-width characters
+//! that look like them (U+FF04 and U+FF0E), as MongoDB's manual used to advise: `{＄inc: {stock．left: -1}}`.
 
 use bson::{Bson, Document};
 
@@ -11,10 +11,11 @@ use crate::{Error, Result};
 const DOLLAR: char = '\u{ff04}';
 const DOT: char = '\u{ff0e}';
 
-/// The document with names that every store takes.
+/// Returns the document with names that every store accepts.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that contains one of the two characters: it could not be told from an escaped one.
+/// [`Error::Invalid`] for a name with one of the two full-width characters, which could not be told from an escaped
+/// one.
 pub(super) fn escaped(document: &Document) -> Result<Document> {
     if let Some(name) = names(document).find(|name| name.contains([DOLLAR, DOT])) {
         return Err(Error::invalid(format!("the field name {name} has a full-width dollar sign or full stop in it")));
@@ -27,7 +28,7 @@ pub(super) fn unescaped(document: &Document) -> Document {
     renamed(document, &|name| name.replace(DOLLAR, "$").replace(DOT, "."))
 }
 
-/// All names, also within.
+/// Returns all names, including those of nested documents.
 fn names(document: &Document) -> impl Iterator<Item = &String> {
     let mut open: Vec<&Bson> = document.values().collect();
     let mut names: Vec<&String> = document.keys().collect();

@@ -1,7 +1,8 @@
-//! Two-phase commit: several documents change together, each in a step of its own, and any process can continue after a crash.
+//! Two-phase commit: several documents change together, each in its own step, and any process can continue after a
+//! crash.
 //!
-//! The plan is written down first, as a document of its own. Then one step after the other is made, and each
-//! leaves a mark from which anybody can see how far it came. The transfer of the seed, 100 from A to B:
+//! The plan is stored first, as a document of its own. Then one step after the other is made, and each leaves a mark
+//! that shows every process how far the transaction is. The transfer of the seed, 100 from A to B:
 //!
 //! ```text
 //!                  transactions                            A                       B
@@ -9,37 +10,37 @@
 //! claim     2  initial -> pending, application: me
 //! apply     3                                              900, pending: [1]
 //!           4                                                                      1100, pending: [1]
-//!           5  pending -> applied           (from here on there is no way back)
+//!           5  pending -> applied           (from here on it cannot be rolled back)
 //! release   6                                              900, pending: []
 //!           7                                                                      1100, pending: []
 //!           8  applied -> done
 //! ```
 //!
-//! Until step 5 it can be rolled back: pending -> canceling, the inverse for each participant that carries the id, canceling
-//! -> canceled. A participant that was never touched is not changed.
+//! Until step 5 the transaction can be rolled back: pending -> canceling, then the inverse update for each participant
+//! that has the id, then canceling -> canceled. A participant that was never changed stays unchanged.
 //!
-//! **There is no isolation.** Others see 900 and 1000 between steps 3 and 4. [`TwoPhase::read`] says of a document whether
-//! transactions are under way in it. Who needs more uses a transaction.
+//! **There is no isolation.** Other processes see 900 and 1000 between steps 3 and 4. [`TwoPhase::read`] returns
+//! whether transactions are under way in a document. If you need isolation, use a transaction of the store.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
-//! | a process dies, anywhere | [`TwoPhase::recover`] finds the transaction after a while, takes it over, and goes on |
+//! | a process dies, anywhere | [`TwoPhase::recover`] finds the transaction after a while, takes it over, and continues |
 //! | an answer is lost | each step is safe to repeat: its filter does not match a second time |
 //! | a guard does not hold, a participant is missing or its update is refused | the transaction is rolled back, with the reason |
-//! | two work on one transaction | states only go forward, each step once; who finds a state that it did not expect reads again |
+//! | two processes work on one transaction | states only go forward, and each step is made once; a process that finds another state than it expected reads again |
 //! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
-//! | the same, after it has forgotten, or after a rollback that did not touch it | it carries the id of a transaction that is over: [`TwoPhase::repair`] finds that and takes the update back |
-//! | a participant lacks the update of a transaction that is applied, or is gone | another program has changed it: the process that takes the transaction over leaves it, and [`TwoPhase::verify`] names the participant |
+//! | the same after the participant has forgotten the id, or after a rollback that did not change it | the participant has the id of a finished transaction: [`TwoPhase::repair`] finds that and takes the update back |
+//! | a participant lacks the update of an applied transaction, or is gone | another program has changed it: a process that takes the transaction over does not finish it, and [`TwoPhase::verify`] names the participant |
 //! | another process has other settings | it is refused: the settings are recorded in the store ([`TwoPhaseOptions::recorded`]) |
 //!
-//! Only steps 3 and 4 touch what participants are about, and each of them carries its mark in the same step. So the marks
-//! always tell the truth, and nothing of this depends on clocks: the recovery's threshold only keeps it from doing what
-//! another one is about to do.
+//! Only steps 3 and 4 make the participants' updates, and each of them writes its mark in the same step. So the marks
+//! are always right, and the result does not depend on clocks: the threshold of the recovery only keeps it from doing
+//! the work of a process that is about to do it.
 //!
-//! Source: seed 1 (two-phase commit), seed 0 (solution 3). Ours: the ids of finished transactions, without which a late copy
-//! of step 3 is applied twice; `canceling` is recovered, too.
+//! Source: seed 1 (two-phase commit), seed 0 (solution 3). Our additions: the ids of finished transactions, without
+//! which a late copy of step 3 is applied twice; and the recovery of `canceling`.
 
 mod drive;
 mod escape;
@@ -73,27 +74,27 @@ pub use state::{Event, NoState, State};
 pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
 use crate::metrics::{self, Event as Counted};
-use crate::steps::{Added, Steps, raw};
+use crate::steps::{Added, Request, Steps, raw};
 use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
-/// How a transaction ended, as far as this process knows.
+/// The end of a transaction, as far as this process knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// Every participant has its update.
     Done,
-    /// No participant has it.
+    /// No participant has its update.
     Canceled {
         /// The reason.
         reason: String,
     },
-    /// Another application has taken it over, and will bring it to its end.
+    /// Another application has taken it over, and will finish it.
     TakenOver {
-        /// Its name, if it has left one.
+        /// The name of the application; `None` if the document has none.
         by: Option<String>,
     },
-    /// There is no transaction of this id.
+    /// There is no transaction with this id.
     Missing,
 }
 
@@ -103,11 +104,11 @@ pub enum Outcome {
 pub enum Cancel {
     /// No participant has its update.
     Canceled,
-    /// All participants have their updates: [`TwoPhase::compensate`] makes a transaction for the way back.
+    /// All participants have their updates. [`TwoPhase::compensate`] begins a transaction that takes them back.
     TooLate,
-    /// Another application carries it out, and will bring it to its end.
+    /// Another application carries it out, and will finish it.
     TakenOver,
-    /// There is no transaction of this id.
+    /// There is no transaction with this id.
     Missing,
 }
 
@@ -116,7 +117,8 @@ pub enum Cancel {
 pub enum ParticipantDocument {
     /// No transaction is under way in it.
     Settled(Document),
-    /// It may have an update that will be taken back, and others of the same transaction may not have theirs.
+    /// The document may have an update that will be taken back, and others of the same transaction may not have
+    /// theirs.
     UnderWay {
         /// The document as it is now.
         document: Document,
@@ -160,12 +162,13 @@ pub struct TwoPhase {
 }
 
 impl TwoPhase {
-    /// Opens the transactions of a collection; records the settings if none are recorded, and creates the indexes on states, and on
-    /// the participants that transactions are under way in.
+    /// Opens the transactions of a collection; records the settings if none are recorded, and creates the indexes on
+    /// states and on the participants that have transactions under way.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`TwoPhaseOptions::recorded`], [`TwoPhase::change_settings`]). [`Error::Invalid`]
-    /// for options without a name of the application, or with nothing to remember.
+    /// [`Error::OtherSettings`] if other settings are recorded ([`TwoPhaseOptions::recorded`],
+    /// [`TwoPhase::change_settings`]). [`Error::Invalid`] for options without a name of the application, or with a
+    /// `finished_max` of 0.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -177,10 +180,11 @@ impl TwoPhase {
         Ok(two_phase)
     }
 
-    /// Opens the transactions to read them: records no settings and creates no indexes.
+    /// Opens the transactions to read them. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// As [`TwoPhase::open`].
+    /// [`Error::OtherSettings`] if other settings are recorded. [`Error::Invalid`] for options without a name of the
+    /// application, or with a `finished_max` of 0.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -212,20 +216,21 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Returns the same pattern on another store. Within an open transaction only [`TwoPhase::begin`] is useful: the two-phase
-    /// transaction is there if and only if the other one commits.
+    /// Returns the same pattern on another store. In an open transaction of the store only [`TwoPhase::begin`] is
+    /// useful: the two-phase transaction is stored if and only if the other one commits.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         TwoPhase { transactions: self.transactions.on(store), ..self.clone() }
     }
 
-    /// Writes a transaction down. Its id is the caller's: to begin again with the same id and the same plan does nothing.
+    /// Stores a transaction. Its id is the caller's: beginning it again with the same id and the same plan does
+    /// nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a plan that cannot be carried out, and if another transaction has this id.
     ///
     /// # Cancellation
-    /// It may have been written: begin again with the same id.
+    /// The transaction may have been stored: begin it again with the same id.
     pub async fn begin(&self, id: impl Into<Bson>, plan: impl Into<Plan>) -> Result<()> {
         let (id, plan) = (id.into(), plan.into());
         self.checked(&id, &plan)?;
@@ -243,7 +248,7 @@ impl TwoPhase {
         }
     }
 
-    /// Returns a transaction as its document stores it.
+    /// Returns a transaction; `None` if there is none with this id.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a transaction.
@@ -252,22 +257,23 @@ impl TwoPhase {
         found.map(|document| Record::read(&self.transactions, &document, self.fields())).transpose()
     }
 
-    /// Returns the transactions in a state, those first that reached it first.
+    /// Returns the transactions in a state, those that reached it first at the front.
     ///
     /// # Errors
-    /// As [`TwoPhase::show`].
+    /// [`Error::Damaged`] for a document that is not a transaction.
     pub async fn list(&self, state: State, limit: u32) -> Result<Vec<Record>> {
         self.list_each(state, limit).await?.into_iter().collect()
     }
 
-    /// Lists as [`TwoPhase::list`], with an error for each document that is not a transaction.
+    /// Returns the transactions in a state as [`TwoPhase::list`] does, with an error in the place of each document
+    /// that is not a transaction.
     pub async fn list_each(&self, state: State, limit: u32) -> Result<Vec<Result<Record>>> {
         let Fields { state: field, last_modified, .. } = self.fields();
         let found = self.transactions.find(&doc! { field: state.name() }, &doc! { last_modified: 1 }, limit).await?;
         Ok(found.iter().map(|document| Record::read(&self.transactions, document, self.fields())).collect())
     }
 
-    /// Reads a document of a participant, and whether transactions are under way in it.
+    /// Returns a document of a participant, and whether transactions are under way in it.
     pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<ParticipantDocument>> {
         let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": id.into() }).await?;
         Ok(found.map(|document| match document.get_array(&self.fields().pending) {
@@ -278,13 +284,14 @@ impl TwoPhase {
         }))
     }
 
-    /// Begins the transaction that takes another one back: a transfer the other way, or the inverse of each update. It can
-    /// be refused like any other. Returns the plan of it. The transaction that is taken back names it, so that another one can do so
-    /// only after this one was canceled; to compensate again with the same id does nothing.
+    /// Begins a transaction that takes another one back, by a transfer in the other direction or the inverse of each
+    /// update, and returns its plan. It can be refused like any other. The transaction that is taken back names it, so
+    /// that a further one can take its place only after this one was canceled. Compensating again with the same id
+    /// does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the transaction is not applied, if another one takes it back, or if its plan cannot be reversed.
-    /// [`Error::Store`]: call again with the same id.
+    /// [`Error::Invalid`] if the transaction is not applied, if another one takes it back, or if its plan cannot be
+    /// reversed. [`Error::Store`] if the store fails: call again with the same id.
     pub async fn compensate(&self, id: impl Into<Bson>, new_id: impl Into<Bson>) -> Result<Plan> {
         let id = id.into();
         let record = self.show(id.clone()).await?;
@@ -292,7 +299,7 @@ impl TwoPhase {
             return Err(Error::invalid(format!("there is nothing to take back: transaction {id} is not applied")));
         };
         if record.state == State::Applied {
-            // What a participant lacks cannot be taken from it.
+            // An update that a participant lacks cannot be taken back.
             self.ensure_applied(&record).await?;
         }
         let (new_id, plan) = (new_id.into(), record.plan()?.clone().reversed()?);
@@ -303,13 +310,13 @@ impl TwoPhase {
         }
         let taken = |by: &Bson| Error::invalid(format!("transaction {id} is taken back by transaction {by} already"));
         if let Some(other) = record.compensation.as_ref().filter(|other| !same_id(other, &new_id)) {
-            // One that is not there may be about to be begun.
+            // A transaction that does not exist yet may be about to begin.
             let is_in_the_way = |other: &Record| other.state != State::Canceled && takes_back(other);
             if self.show(other.clone()).await?.as_ref().is_none_or(is_in_the_way) {
                 return Err(taken(other));
             }
         }
-        let (filter, update) = requests::compensate(self.fields(), &record, &new_id);
+        let Request { filter, update } = requests::compensate(self.fields(), &record, &new_id);
         if !self.transactions.update_one(&filter, &update).await? {
             return Err(match self.show(id.clone()).await?.and_then(|record| record.compensation) {
                 Some(other) => taken(&other),
@@ -324,7 +331,7 @@ impl TwoPhase {
     /// request can be under way.
     ///
     /// # Errors
-    /// [`Error::Store`]: the transactions that were removed before it stay removed.
+    /// [`Error::Store`] if the store fails: the transactions that were removed before stay removed.
     pub async fn purge(&self, age: Duration, batch: u32) -> Result<Round> {
         let Fields { state, last_modified, .. } = self.fields();
         let over: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
@@ -332,7 +339,7 @@ impl TwoPhase {
         let found = self.transactions.find(&old, &doc! { last_modified: 1 }, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         for document in found {
-            // Another one may have its id by now, which is not over.
+            // Another transaction, which is not finished, may have its id by now.
             let mut filter = old.clone();
             filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
             round.done += u64::from(self.transactions.delete_one(&filter).await?);
@@ -340,10 +347,10 @@ impl TwoPhase {
         Ok(round)
     }
 
-    /// Purges in the background.
+    /// Runs [`TwoPhase::purge`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_purge(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.purge", &self.sources, options, cancel, move |batch| {
@@ -352,7 +359,7 @@ impl TwoPhase {
         })
     }
 
-    /// The participants of a plan all of whose requests can be made.
+    /// Returns the participants of a plan, after a check that all of its requests can be made.
     fn checked(&self, id: &Bson, plan: &Plan) -> Result<Vec<Participant>> {
         let participants = plan.participants(&self.options)?;
         for participant in &participants {
@@ -363,7 +370,7 @@ impl TwoPhase {
         Ok(participants)
     }
 
-    /// Something happened to a transaction.
+    /// Counts an event that happened to a transaction.
     fn count(&self, event: Counted) {
         metrics::count(event, self.transactions.namespace(), 1);
     }
@@ -376,14 +383,14 @@ impl TwoPhase {
         &self.options.application
     }
 
-    /// All collections that participants may be in, also by the settings of before.
+    /// Returns all collections that may have participants, including those of earlier settings.
     fn collections(&self) -> impl Iterator<Item = &Namespace> {
         let all = self.revisions.all();
         let collections = all.flat_map(|options| options.participants.iter().chain([&options.accounts.namespace]));
         collections.collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Participants that transactions are under way in.
+    /// Matches participants that have transactions under way.
     fn under_way(&self) -> Document {
         doc! { format!("{}.0", self.fields().pending): { "$exists": true } }
     }

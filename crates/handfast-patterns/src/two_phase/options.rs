@@ -1,4 +1,4 @@
-//! Settings: names of fields, and how accounts look.
+//! Settings: accounts, participants, field names.
 
 use std::time::Duration;
 
@@ -8,29 +8,30 @@ use crate::fields::{field_names, is_path};
 use crate::update::is_within;
 use crate::{Error, FieldNames, Result};
 
-/// Settings of [`TwoPhase`](super::TwoPhase). All but `application` and `abandoned_after` are recorded in the store when it is opened for
-/// the first time, and have to be the same for all who open it.
+/// Settings of [`TwoPhase`](super::TwoPhase). All but `application` and `abandoned_after` are recorded in the store
+/// when it is opened for the first time, and must be the same in all processes that open it.
 #[derive(Clone, Debug)]
 pub struct TwoPhaseOptions {
-    /// The name of this process, which it writes into the transactions that it works on. Each process has its own, and the
-    /// same again after a restart.
+    /// The name of this process, which it writes into the transactions that it works on. Each process needs a name of
+    /// its own, and must keep it after a restart.
     pub application: String,
-    /// How the accounts of transfers look.
+    /// The form of the accounts of transfers.
     pub accounts: Accounts,
-    /// Further collections that documents of participants are in.
+    /// The further collections that have documents of participants.
     pub participants: Vec<Namespace>,
-    /// How long a transaction that is under way must have been left alone before the recovery takes it; and how far ahead its date may be.
-    /// Nothing goes wrong if it is too short: two then do the same work.
+    /// The age at which the recovery takes a transaction over that is under way; also the distance at which it does so
+    /// if the date is in the future. If it is too short, two processes do the same work, which does no harm.
     pub abandoned_after: Duration,
-    /// Ids of finished transactions that each participant remembers, so that a late copy of a request does nothing. More than
-    /// one participant takes part in within the longest time that a request can be under way, at least 1.
+    /// The number of ids of finished transactions that each participant keeps, so that a late copy of a request does
+    /// nothing. It must be at least 1, and greater than the number of transactions of one participant within the
+    /// longest time that a request can be under way.
     pub finished_max: u32,
-    /// Names of fields.
+    /// The names of the fields.
     pub fields: Fields,
 }
 
 impl TwoPhaseOptions {
-    /// The settings of the seed: balances, a threshold of 30 minutes.
+    /// Creates the settings of the seed: balances, and a threshold of 30 minutes.
     pub fn new(application: impl Into<String>, accounts: Namespace) -> Self {
         TwoPhaseOptions {
             application: application.into(),
@@ -44,7 +45,7 @@ impl TwoPhaseOptions {
 }
 
 impl TwoPhaseOptions {
-    /// Checks that the settings have a meaning.
+    /// Checks that the settings are within their ranges.
     pub(super) fn check(&self) -> Result<()> {
         if self.application.is_empty() || self.finished_max == 0 {
             return Err(Error::invalid(
@@ -71,28 +72,28 @@ impl TwoPhaseOptions {
     }
 }
 
-/// How the accounts of transfers look.
+/// The form of the accounts of transfers.
 #[derive(Clone, Debug)]
 pub struct Accounts {
-    /// Their collection.
+    /// The collection of the accounts.
     pub namespace: Namespace,
-    /// The field of the balance: an integer, in the smallest unit of the currency.
+    /// The field of the balance, an integer in the smallest unit of the currency.
     pub balance: String,
-    /// A balance may become negative by a transfer.
+    /// Whether a transfer may make a balance negative.
     pub overdraft: bool,
-    /// Fields for what is under way. With them a credit is in the balance only once the transfer is applied, so that nobody
-    /// spends what a rollback would take back.
+    /// The fields for amounts under way. With them the balance includes a credit only once the transfer is applied, so
+    /// that nobody spends what a rollback would take back.
     pub pending: Option<PendingFields>,
 }
 
 impl Accounts {
-    /// A field `balance`, which must not become negative.
+    /// Creates the default form: a field `balance`, which must not become negative.
     pub fn new(namespace: Namespace) -> Self {
         Accounts { namespace, balance: "balance".to_owned(), overdraft: false, pending: None }
     }
 }
 
-/// Fields of an account for what is under way.
+/// The fields of an account for amounts under way.
 #[derive(Clone, Debug)]
 pub struct PendingFields {
     /// The field of amounts that will be added to the balance.
@@ -108,31 +109,31 @@ impl Default for PendingFields {
 }
 
 field_names! {
-    /// Names of fields.
+    /// The names of the fields.
     pub struct Fields {
-        /// In a transaction: its state.
+        /// The state of a transaction.
         state: "state" in "a transaction",
-        /// In a transaction: when its state changed, by the store's clock.
+        /// The time of the last change of the state, by the store's clock.
         last_modified: "lastModified" in "a transaction",
-        /// In a transaction: the application that carries it out.
+        /// The application that carries out a transaction.
         application: "application" in "a transaction",
-        /// In a transaction: why it was canceled.
+        /// The reason why a transaction was canceled.
         reason: "reason" in "a transaction",
-        /// In a transaction: the `_id` of the one that takes it back.
+        /// The `_id` of the transaction that takes a transaction back.
         compensation: "compensation" in "a transaction",
-        /// In a transaction: the revision of the recorded settings that it was claimed by, if not the first one.
+        /// The revision of the recorded settings that a transaction was claimed by, unless that is the first one.
         settings: "settings" in "a transaction",
-        /// In a transfer: the `_id` of the account that pays.
+        /// The `_id` of the account that pays in a transfer.
         source: "source" in "a transaction",
-        /// In a transfer: the `_id` of the account that is paid.
+        /// The `_id` of the account that is paid in a transfer.
         destination: "destination" in "a transaction",
-        /// In a transfer: how much.
+        /// The amount of a transfer.
         value: "value" in "a transaction",
-        /// In a transaction that is no transfer: what it does.
+        /// The participants with their updates, in a transaction that is no transfer.
         participants: "participants" in "a transaction",
-        /// In a participant: ids of the transactions that are under way.
+        /// The ids of the transactions that are under way in a participant.
         pending: "pendingTransactions" in "a participant",
-        /// In a participant: ids of transactions that are finished, the last ones.
+        /// The ids of the last finished transactions of a participant.
         finished: "finishedTransactions" in "a participant",
     }
 }

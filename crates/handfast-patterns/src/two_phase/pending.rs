@@ -1,7 +1,7 @@
-//! Compares the credits and debits under way of accounts with the transactions that are under way in them.
+//! Compares the fields for amounts under way of accounts with the transactions that are under way in them.
 //!
-//! The fields for what is under way change in the same steps as the ids of the transactions do. So in each document, at any moment, they
-//! are the sums over the transfers whose ids it carries; nothing has to stand still for the comparison.
+//! These fields change in the same steps as the ids of the transactions. So at any moment they are the sums over the
+//! transfers whose ids the document has, and the comparison needs no pause of other processes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::steps::Steps;
 use crate::value::{at_path, integer, same_id};
 
 impl TwoPhase {
-    /// Compares all accounts that say that something is under way, `page` at a time.
+    /// Compares all accounts with a field that is not 0, or with transactions under way, `page` at a time.
     pub(super) async fn verify_pending(
         &self,
         page: u32,
@@ -40,7 +40,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The fields for what is under way, by collection; also those of settings before.
+    /// Returns the fields for amounts under way by collection, including those of earlier settings.
     fn pending_fields(&self) -> BTreeMap<Namespace, Vec<String>> {
         let mut all: BTreeMap<Namespace, Vec<String>> = BTreeMap::new();
         for accounts in self.revisions.all().map(|options| &options.accounts) {
@@ -65,7 +65,7 @@ impl TwoPhase {
         let id = account.get("_id").cloned().unwrap_or(Bson::Null);
         let mut expected = BTreeMap::new();
         for transaction in self.pending(account) {
-            // A transaction that is not there, or cannot be read, is a finding of its own.
+            // A transaction that is missing or cannot be read is a finding of its own.
             let Some((field, value)) = self.share(&id, transaction).await? else { return Ok(()) };
             if let Some(field) = field {
                 *expected.entry(field).or_insert(0_i64) += value;
@@ -86,7 +86,8 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The field of an account that a transaction under way has added to, and how much; `None` if that is unknown.
+    /// Returns the field of an account that a transaction under way has added to, and the amount; `None` if that is
+    /// unknown.
     async fn share(&self, account: &Bson, transaction: &Bson) -> Result<Option<(Option<String>, i64)>> {
         let Some(record) = unreadable(self.show(transaction.clone()).await)?.unwrap_or_default() else {
             return Ok(None);

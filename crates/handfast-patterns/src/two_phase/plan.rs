@@ -8,34 +8,34 @@ use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 use crate::value::key_of;
 use crate::{Error, Result};
 
-/// Participants of one transaction at most: each costs two operations, and they are all in one document.
+/// Limit on the participants of one transaction: each takes two operations, and all are in one document.
 pub const PARTICIPANTS_MAX: usize = 1000;
 
-/// Money from one account to another.
+/// A transfer of an amount from one account to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfer {
     /// The `_id` of the account that pays.
     pub source: Bson,
     /// The `_id` of the account that is paid.
     pub destination: Bson,
-    /// How much: more than 0, in the smallest unit of the currency.
+    /// The amount, more than 0 and in the smallest unit of the currency.
     pub value: i64,
 }
 
 impl Transfer {
-    /// Money from one account to another.
+    /// Creates a transfer from one account to another.
     pub fn new(source: impl Into<Bson>, destination: impl Into<Bson>, value: i64) -> Self {
         Transfer { source: source.into(), destination: destination.into(), value }
     }
 
-    /// The way back.
+    /// Returns the transfer in the other direction.
     #[must_use]
     pub fn reversed(self) -> Self {
         Transfer { source: self.destination, destination: self.source, value: self.value }
     }
 }
 
-/// One document of a transaction, and what happens to it. The updates consist of update operators.
+/// A document that a transaction changes, with the update operators of its changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Participant {
     /// The collection of the document.
@@ -44,33 +44,33 @@ pub struct Participant {
     pub id: Bson,
     /// The update.
     pub apply: Document,
-    /// The inverse update, which must be right whatever others have changed meanwhile.
+    /// The inverse update, which must be right whatever other processes have changed meanwhile.
     pub inverse: Document,
-    /// The update after all participants are updated; empty for none.
+    /// The update after all participants were updated; empty for none.
     pub finish: Document,
-    /// The condition of the update: if it does not hold, the transaction is canceled; empty for none.
+    /// The condition of the update; if it does not hold the transaction is canceled. Empty for none.
     pub guard: Document,
 }
 
 impl Participant {
-    /// A document that is changed.
+    /// Creates a participant with an update and its inverse.
     pub fn new(namespace: Namespace, id: impl Into<Bson>, apply: Document, inverse: Document) -> Self {
         Participant { namespace, id: id.into(), apply, inverse, finish: Document::new(), guard: Document::new() }
     }
 
-    /// A document of which a field is added to.
+    /// Creates a participant that adds a number to a field.
     pub fn increment(namespace: Namespace, id: impl Into<Bson>, field: &str, by: i64) -> Self {
         let change = |by: i64| doc! { "$inc": { field: by } };
         Participant::new(namespace, id, change(by), change(by.wrapping_neg()))
     }
 
-    /// Changed only if it matches this filter.
+    /// Makes the update only if the document matches this filter.
     #[must_use]
     pub fn guarded(self, guard: Document) -> Self {
         Participant { guard, ..self }
     }
 
-    /// Changed once more when the update of every participant is in.
+    /// Adds an update that is made once every participant has its first one.
     #[must_use]
     pub fn finished_by(self, finish: Document) -> Self {
         Participant { finish, ..self }
@@ -81,7 +81,7 @@ impl Participant {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are transfers")]
 pub enum Plan {
-    /// Money from one account to another.
+    /// A transfer from one account to another.
     Transfer(Transfer),
     /// An update for each of several documents.
     General(Vec<Participant>),
@@ -100,11 +100,11 @@ impl From<Vec<Participant>> for Plan {
 }
 
 impl Plan {
-    /// The documents and their updates, checked.
+    /// Returns the documents and their updates, checked.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a plan that cannot be carried out: it has one document twice (the second update would be taken for the
-    /// first), a collection that the options do not name, or an amount that is not more than 0.
+    /// [`Error::Invalid`] for a plan that cannot be carried out: it has one document twice (whose second update could
+    /// not be told from the first), a collection that the options do not name, or an amount that is not more than 0.
     pub(super) fn participants(&self, options: &TwoPhaseOptions) -> Result<Vec<Participant>> {
         let participants = match self {
             Plan::Transfer(transfer) => transfer_participants(transfer, &options.accounts)?,
@@ -127,10 +127,10 @@ impl Plan {
         Ok(participants)
     }
 
-    /// The transaction that takes this one back.
+    /// Returns the plan of a transaction that takes this one back.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a participant with a `finish`: its inverse takes back `apply` alone.
+    /// [`Error::Invalid`] for a participant with a `finish`, as its inverse takes back only `apply`.
     pub(super) fn reversed(self) -> Result<Self> {
         match self {
             Plan::Transfer(transfer) => Ok(Plan::Transfer(transfer.reversed())),
@@ -140,7 +140,7 @@ impl Plan {
         }
     }
 
-    /// The fields of the transaction's document that say what it does.
+    /// Returns the fields of the transaction's document that hold the plan.
     pub(super) fn to_document(&self, fields: &Fields) -> Result<Document> {
         match self {
             Plan::Transfer(Transfer { source, destination, value }) => Ok(doc! {
@@ -168,7 +168,7 @@ impl Plan {
         let value = match field(&fields.value)? {
             Bson::Int32(value) => i64::from(value),
             Bson::Int64(value) => value,
-            // The shell of the seed writes all numbers so.
+            // The shell of the seed writes all numbers as doubles.
             Bson::Double(value) if value.fract() == 0.0 && value.abs() < 9e15 => value as i64,
             other => return Err(format!("its {} is {other}, not an integer", fields.value)),
         };
@@ -206,7 +206,7 @@ fn increments(fields: &[(&String, i64)]) -> Document {
 fn reversed(participant: Participant) -> Result<Participant> {
     if !participant.finish.is_empty() {
         return Err(Error::invalid(
-            "a transaction with updates at its end is taken back by one with a plan of its own",
+            "a transaction with updates after its first ones (`finish`) cannot be reversed: begin one with a plan of its own",
         ));
     }
     let Participant { namespace, id, apply, inverse, .. } = participant;
@@ -231,7 +231,7 @@ fn participant_document(participant: &Participant) -> Result<Document> {
 }
 
 fn participant_of(document: &Document) -> Result<Participant, String> {
-    let wrong = |name: &str| format!("a participant has no proper {name}");
+    let wrong = |name: &str| format!("the {name} of a participant is missing or invalid");
     let text = |name: &str| document.get_str(name).map_err(|_| wrong(name));
     let part = |name: &str| document.get_document(name).map(unescaped).map_err(|_| wrong(name));
     let namespace = Namespace::new(text("database")?, text("collection")?).map_err(|error| error.to_string())?;

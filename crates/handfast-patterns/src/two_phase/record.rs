@@ -8,24 +8,24 @@ use crate::steps::Steps;
 use crate::value::integer;
 use crate::{Error, Result};
 
-/// A transaction as its document says.
+/// A transaction as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Its `_id`.
     pub id: Bson,
     /// Its state.
     pub state: State,
-    /// When it came there.
+    /// The time of the last change of its state.
     pub last_modified: DateTime,
-    /// The application that carries it out, or did.
+    /// The application that carries it out, or has done so.
     pub application: Option<String>,
-    /// The reason why it was canceled, or is to be.
+    /// The reason why it was canceled, or is to be canceled.
     pub reason: Option<String>,
-    /// The `_id` of the transaction that takes it back, if one does.
+    /// The `_id` of the transaction that takes it back; `None` if none does.
     pub compensation: Option<Bson>,
-    /// The revision of the settings that it was claimed by, if not the first one.
+    /// The revision of the settings that it was claimed by, unless that is the first one.
     pub settings: Option<i64>,
-    /// Its plan. The error describes an unreadable one, of which nothing is carried out.
+    /// Its plan. If that cannot be read, nothing is carried out, and this is a description of the error.
     pub plan: Result<Plan, String>,
 }
 

@@ -1,4 +1,4 @@
-//! The recovery: finishes transactions that were left behind.
+//! The recovery, which finishes transactions that were left behind.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use tracing::Instrument;
 
 use super::{Outcome, Participant, Record, State, TwoPhase, requests};
 use crate::metrics::Event as Counted;
-use crate::steps::Steps;
+use crate::steps::{Request, Steps};
 use crate::value::{key_of, same_id};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 impl TwoPhase {
-    /// Takes over transactions (at most `batch`) that were left alone under way, and brings them to their end: those whose date is as old as
-    /// [`abandoned_after`](super::TwoPhaseOptions::abandoned_after), or further ahead than that. It may run anywhere, at any time, beside
-    /// anything.
+    /// Takes over transactions (at most `batch`) that were left under way, and finishes them: those whose date is at
+    /// least [`abandoned_after`](super::TwoPhaseOptions::abandoned_after) old, or further ahead than that. It may run
+    /// in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
@@ -22,10 +22,10 @@ impl TwoPhase {
         self.recover_each(batch, |_| ()).await
     }
 
-    /// Recovers as [`TwoPhase::recover`] does, and tells the outcome of each transaction that it has taken over.
+    /// Recovers as [`TwoPhase::recover`] does, and reports the outcome of each transaction that it has taken over.
     ///
     /// # Errors
-    /// As [`TwoPhase::recover`].
+    /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
     pub async fn recover_each(&self, batch: u32, tell: impl Fn(&Outcome)) -> Result<Round> {
         let left = requests::abandoned(self.fields(), self.sources.clock.now(), self.options.abandoned_after);
         let found = self.transactions.find_any(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
@@ -40,7 +40,7 @@ impl TwoPhase {
                     tell(&outcome);
                     round.done += 1;
                 }
-                // Somebody else was faster.
+                // Another process was faster.
                 Ok(None) => {}
                 Err(error) => {
                     span.in_scope(
@@ -55,9 +55,9 @@ impl TwoPhase {
 
     async fn recover_one(&self, document: &Document) -> Result<Option<Outcome>> {
         let seen = Record::read(&self.transactions, document, self.fields())?;
-        let (filter, update) = requests::take_over(self.fields(), &seen, self.application());
+        let Request { filter, update } = requests::take_over(self.fields(), &seen, self.application());
         if !self.transactions.update_one(&filter, &update).await? {
-            // An attempt whose answer got lost was ours, too.
+            // An attempt of this process whose answer was lost may have taken it over.
             let now = self.show(seen.id.clone()).await?;
             let ours = |now: &Record| now.application.as_deref() == Some(self.application()) && !now.state.is_final();
             return match now.filter(ours) {
@@ -68,12 +68,13 @@ impl TwoPhase {
         self.drive(Record { application: Some(self.application().to_owned()), ..seen }).await.map(Some)
     }
 
-    /// Puts participants right that carry the id of a transaction that is over ([`Remedy`](super::Remedy)): takes back updates whose requests arrived
-    /// late, and releases those that were not released. Looks at all participants that transactions are under way in, `page` at a
-    /// time. One that cannot be repaired without knowing more is logged, and counted among those that failed.
+    /// Repairs participants that have the id of a finished transaction ([`Remedy`](super::Remedy)): it takes back
+    /// updates whose requests arrived late, and releases participants that were not released. It reads all
+    /// participants with transactions under way, `page` at a time. A participant whose remedy is unclear is logged,
+    /// and counted as failed.
     ///
     /// # Errors
-    /// As [`TwoPhase::recover`].
+    /// [`Error::Store`] if the search fails. A failure at a single participant is logged and counted.
     pub async fn repair(&self, page: u32) -> Result<Round> {
         let mut round = Round::default();
         for namespace in self.collections() {
@@ -101,7 +102,7 @@ impl TwoPhase {
                     Ok(false) => {}
                     Err(error) => {
                         span.in_scope(
-                            || tracing::warn!(%error, "a participant of a transaction that is over could not be put right"),
+                            || tracing::warn!(%error, "a participant of a finished transaction could not be repaired"),
                         );
                         round.failed += 1;
                     }
@@ -115,8 +116,9 @@ impl TwoPhase {
         document.get_array(&self.fields().pending).into_iter().flatten()
     }
 
-    /// Returns the finished transactions among those under way in these documents, by id; the error describes one that cannot be
-    /// read. One that is not there may be another one's, who keeps his transactions elsewhere.
+    /// Returns those of the transactions under way in these documents that are finished, by id; the error describes a
+    /// transaction that cannot be read. A missing transaction may belong to a process that keeps its transactions in
+    /// another collection.
     async fn over(&self, page: &[Document]) -> Result<HashMap<Vec<u8>, Result<Record>>> {
         let ids: Vec<Bson> = page.iter().flat_map(|document| self.pending(document)).cloned().collect();
         let states: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
@@ -141,24 +143,24 @@ impl TwoPhase {
             participant.namespace == *documents.namespace() && same_id(&participant.id, place)
         };
         let unclear =
-            |what: &str| Error::invalid(format!("{what} transaction {}: somebody has changed it by hand", record.id));
+            |what: &str| Error::invalid(format!("{what} transaction {}: another program has changed it", record.id));
         let Some(participant) = by.participants(record)?.into_iter().find(ours) else {
             return Err(unclear("the document carries the id, and is no participant of"));
         };
         let remedy = by.remedy(document, &record.id, record.state);
         match by.remedied(&record.id, &participant, remedy, record.state)? {
-            Some((filter, update)) => {
-                tracing::info!(?remedy, state = %record.state, "a participant of a transaction that is over is put right");
+            Some(Request { filter, update }) => {
+                tracing::info!(?remedy, state = %record.state, "a participant of a finished transaction is repaired");
                 documents.update_one(&filter, &update).await
             }
             None => Err(unclear("the document carries the id both as under way and as finished of")),
         }
     }
 
-    /// Recovers and repairs in the background.
+    /// Runs [`TwoPhase::recover`] and [`TwoPhase::repair`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_recovery(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.recovery", &self.sources, options, cancel, move |batch| {
@@ -174,10 +176,10 @@ impl TwoPhase {
         })
     }
 
-    /// Carries out waiting transactions in the background, at most a batch in a round.
+    /// Carries out waiting transactions in the background, at most a batch in each round.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_worker(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn("two_phase.worker", &self.sources, options, cancel, move |batch| {

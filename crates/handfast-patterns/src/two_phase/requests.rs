@@ -1,4 +1,4 @@
-//! Each step's filter and update, as values. The filter carries the state that the step expects.
+//! The filter and the update of each step, as values. The filter has the state that the step expects.
 
 use std::time::Duration;
 
@@ -8,13 +8,11 @@ use super::options::Fields;
 use super::plan::Participant;
 use super::state::{Event, State};
 use crate::Result;
+use crate::steps::Request;
 use crate::update::merged;
 use crate::value::lapsed;
 
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
-
-/// initial -> pending, of a transaction that is not claimed.
+/// Moves a transaction from initial to pending, if it is not claimed.
 pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Option<i64>) -> Request {
     let filter = doc! {
         "_id": id.clone(),
@@ -25,26 +23,27 @@ pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Opt
     if let Some(revision) = settings {
         set.insert(&fields.settings, revision);
     }
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
-/// From one state to the next, of a transaction that is ours. None if the event cannot happen in that state.
+/// Moves a transaction of this application to its next state. `None` if the event cannot happen in this state.
 pub(super) fn advance(fields: &Fields, id: &Bson, application: &str, state: State, event: Event) -> Option<Request> {
     let next = state.after(event)?;
     let filter = doc! { "_id": id.clone(), &fields.state: state.name(), &fields.application: application };
     let set = doc! { &fields.state: next.name() };
-    Some((filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } }))
+    Some(Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } })
 }
 
-/// The claim of a transaction that is not to be carried out: it is pending with a reason to refuse it.
-pub(super) fn claim_to_refuse((filter, mut update): Request, fields: &Fields, reason: &str) -> Request {
+/// Claims a transaction that is not to be carried out: it is pending with a reason to refuse it.
+pub(super) fn claim_to_refuse(claim: Request, fields: &Fields, reason: &str) -> Request {
+    let Request { filter, mut update } = claim;
     if let Ok(set) = update.get_document_mut("$set") {
         set.insert(&fields.reason, reason);
     }
-    (filter, update)
+    Request { filter, update }
 }
 
-/// pending -> canceling, whichever application has it; from then on this one has it.
+/// Moves a transaction from pending to canceling, whichever application has it; from then on this one has it.
 pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
     let filter = doc! { "_id": id.clone(), &fields.state: State::Pending.name() };
     let set = doc! {
@@ -52,10 +51,10 @@ pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str
         &fields.application: application,
         &fields.reason: reason,
     };
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
-/// Writes into an applied transaction which one takes it back, unless that has changed since it was seen.
+/// Names in an applied transaction the one that takes it back, unless that has changed since it was seen.
 pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Request {
     let as_seen = seen.compensation.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
     let filter = doc! {
@@ -63,10 +62,10 @@ pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Re
         &fields.state: { "$in": [State::Applied.name(), State::Done.name()] },
         "$or": [{ &fields.compensation: as_seen }, { &fields.compensation: by.clone() }],
     };
-    (filter, doc! { "$set": { &fields.compensation: by.clone() } })
+    Request { filter, update: doc! { "$set": { &fields.compensation: by.clone() } } }
 }
 
-/// Transactions under way that were left alone for so long, or whose date is as far ahead.
+/// Matches transactions that were left under way for this long, or whose date is this far ahead.
 pub(super) fn abandoned(fields: &Fields, now: DateTime, age: Duration) -> [Document; 2] {
     let states = [State::Pending, State::Applied, State::Canceling].map(State::name).to_vec();
     lapsed(now, age).map(|date| doc! { &fields.state: { "$in": &states }, &fields.last_modified: date })
@@ -85,10 +84,10 @@ pub(super) fn take_over(fields: &Fields, seen: &super::Record, application: &str
         &fields.last_modified: seen.last_modified,
     };
     let set = doc! { &fields.application: application };
-    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+    Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
-/// The participant's update and the transaction's id, in one step; not if it is there, or has been.
+/// Makes the participant's update and adds the transaction's id in one step, unless the id is or was there.
 pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Result<Request> {
     let mut filter = doc! {
         "_id": participant.id.clone(),
@@ -98,21 +97,21 @@ pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Re
     if !participant.guard.is_empty() {
         filter.insert("$and", vec![participant.guard.clone()]);
     }
-    Ok((filter, merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })?))
+    Ok(Request { filter, update: merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })? })
 }
 
-/// The filter of a participant that has the update.
+/// Matches a participant that has the update.
 pub(super) fn has_it(fields: &Fields, id: &Bson, participant: &Participant) -> Document {
     let either = vec![doc! { &fields.pending: id.clone() }, doc! { &fields.finished: id.clone() }];
     doc! { "_id": participant.id.clone(), "$or": either }
 }
 
-/// The participant is released: the last part of its update, and the id moves to those that are finished.
+/// Releases a participant: makes the last part of its update, and moves the id to the finished ones.
 pub(super) fn release(fields: &Fields, id: &Bson, participant: &Participant, finished_max: u32) -> Result<Request> {
     leave(fields, id, participant, &participant.finish, finished_max)
 }
 
-/// The participant's update is taken back, if it has it.
+/// Takes the participant's update back, if it has it.
 pub(super) fn undo(fields: &Fields, id: &Bson, participant: &Participant, finished_max: u32) -> Result<Request> {
     leave(fields, id, participant, &participant.inverse, finished_max)
 }
@@ -121,5 +120,5 @@ fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Documen
     let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
     let ours = doc! { "$pull": { &fields.pending: id.clone() }, "$push": { &fields.finished: last } };
     let filter = doc! { "_id": participant.id.clone(), &fields.pending: id.clone() };
-    Ok((filter, if update.is_empty() { ours } else { merged(update, &ours)? }))
+    Ok(Request { filter, update: if update.is_empty() { ours } else { merged(update, &ours)? } })
 }

@@ -1,4 +1,4 @@
-//! The settings that transactions and their participants depend on, as they are recorded, and how they are changed.
+//! The recorded settings that transactions and their participants depend on, and changes of them.
 //!
 //! ```text
 //! db.transactions.settings  {_id: "two-phase", revision: 1, settings: {
@@ -6,12 +6,12 @@
 //!                                         pending: {credits: "pendingCredits", debits: "pendingDebits"}},
 //!                              participants: [{collection: "stock"}], finishedMax: 100,
 //!                              fields: {state: "state", ..}}}
-//! db.transactions           {_id: 7, state: "pending", application: "App1", ..}                once they were changed: settings: 2
+//! db.transactions           {_id: 7, state: "pending", application: "App1", ..}                after a change also settings: 2
 //! ```
 //!
-//! The claim of a transaction writes the revision of the claimer's settings into it, if that is not the first one, and the transaction is
-//! carried out by that revision to its end. So a process that opened the pattern before a change of the settings does no harm: what it claims afterwards is
-//! finished by others as it was begun.
+//! The claim of a transaction writes the revision of the claimer's settings into it, unless that is the first one, and
+//! the transaction is carried out by that revision to its end. So a process that opened the pattern before a change of
+//! the settings does no harm: other processes finish the transactions that it claims afterwards by its settings.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::settings::{Recorded, SettingsRecord, read_namespace, written_namespac
 use crate::steps::Steps;
 use crate::{Error, FieldNames, Result};
 
-/// The revision that a transaction without one was claimed by.
+/// The revision of a transaction that names none.
 const FIRST: i64 = 1;
 
-/// The settings of each revision, the one in force last.
+/// The settings of each revision; the last one is in force.
 #[derive(Clone)]
 pub(super) struct Revisions(Arc<Vec<(i64, Arc<TwoPhaseOptions>)>>);
 
@@ -42,7 +42,7 @@ impl Revisions {
         Ok(Revisions(Arc::new(revisions)))
     }
 
-    /// The revision by which this process claims; none for the first one.
+    /// Returns the revision by which this process claims; `None` for the first one.
     pub(super) fn to_write(&self) -> Option<i64> {
         self.0.last().map(|(revision, _)| *revision).filter(|revision| *revision != FIRST)
     }
@@ -51,7 +51,7 @@ impl Revisions {
         self.0.iter().map(|(_, options)| &**options)
     }
 
-    /// Each with the filter of the transactions that were claimed by it.
+    /// Returns the settings of each revision with a filter for the transactions that were claimed by it.
     pub(super) fn with_claims(&self) -> impl Iterator<Item = (&TwoPhaseOptions, Document)> {
         self.0.iter().map(|(revision, options)| {
             let claimed: Bson = if *revision == FIRST { doc! { "$exists": false }.into() } else { (*revision).into() };
@@ -65,7 +65,8 @@ impl Revisions {
 }
 
 impl TwoPhaseOptions {
-    /// The recorded settings of the transactions of a collection, to open them by a name of one's own; none if nothing is recorded.
+    /// Reads the recorded settings of the transactions of a collection, with this name of the application; `None` if
+    /// nothing is recorded.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a record that cannot be read.
@@ -75,20 +76,21 @@ impl TwoPhaseOptions {
         application: impl Into<String>,
     ) -> Result<Option<Self>> {
         let record = record(&Steps::new(store, transactions.clone()))?;
-        // Everything that is recorded replaces what stands here.
+        // The recorded settings replace these.
         let own = TwoPhaseOptions::new(application, transactions.clone());
         record.read().await?.map(|recorded| read(&recorded.settings, transactions, &own)).transpose()
     }
 }
 
 impl TwoPhase {
-    /// Changes the recorded settings of the transactions of a collection to those of `options`; records them, if nothing is recorded.
-    /// Processes that have opened it before go on with the settings of before until they are started again; what they have claimed is
-    /// finished by those.
+    /// Changes the recorded settings of the transactions of a collection to those of `options`; records them if
+    /// nothing is recorded. Processes that have opened it before keep the old settings until they are restarted; the
+    /// transactions that they claim are finished by those.
     ///
     /// # Errors
-    /// [`Error::Invalid`] while transactions are under way, and for other names of fields, another field of the balance or another
-    /// collection of the accounts once there are transactions. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] while transactions are under way, and for other field names, another field of the balance or
+    /// another collection of the accounts once there are transactions. [`Error::Store`] if the store fails: call
+    /// again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -121,7 +123,7 @@ impl TwoPhase {
         record.change(&recorded, &new).await.map(|_| ())
     }
 
-    /// Compares the settings with the record; writes them down, if that is wanted and nothing is recorded.
+    /// Compares the settings with the record, and records them if `to_record` is true and nothing is recorded.
     pub(super) async fn revisions(steps: &Steps, options: TwoPhaseOptions, to_record: bool) -> Result<Revisions> {
         let (record, ours) = (record(steps)?, written(&options, steps.namespace()));
         let mut recorded = record.compare(&ours).await?;
@@ -172,7 +174,7 @@ fn written(options: &TwoPhaseOptions, home: &Namespace) -> Document {
     }
 }
 
-/// The settings, with what each process chooses for itself as in `own`.
+/// Reads the settings, with those that each process chooses for itself from `own`.
 fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<TwoPhaseOptions> {
     let wrong = |what: String| Error::invalid(format!("the recorded settings of {home} cannot be read: {what}"));
     let parsed = || -> std::result::Result<TwoPhaseOptions, Box<dyn std::error::Error>> {

@@ -1,10 +1,10 @@
-//! The states of a transaction, and what leads from one to the next.
+//! The states of a transaction, and the events that change them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The state of a transaction. States only go forward, so that a request that arrives late finds a state that it does not
-/// expect.
+/// The state of a transaction. States only go forward, so that a request that arrives late finds a state that it does
+/// not expect.
 ///
 /// ```text
 /// initial ── claimed ──> pending ── all applied ──> applied ── all released ──> done
@@ -12,41 +12,41 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Written down; no application has claimed it.
+    /// It was stored, and no application has claimed it.
     Initial,
-    /// The update of each participant is being applied.
+    /// The updates of the participants are being made.
     Pending,
-    /// All are applied: there is no way back. The participants are being released.
+    /// All updates were made, and it cannot be rolled back. The participants are being released.
     Applied,
-    /// Everything is in order.
+    /// All participants were released.
     Done,
-    /// Refused: what was applied is being undone.
+    /// It was refused, and its updates are being undone.
     Canceling,
     /// It was rolled back.
     Canceled,
 }
 
-/// An event in the life of a transaction.
+/// An event that changes the state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An application took it.
+    /// An application claimed it.
     Claimed,
     /// Each participant has its update.
     AllApplied,
-    /// A participant cannot take it, or the caller does not want it any more.
+    /// A participant refused its update, or the caller canceled it.
     Refused,
-    /// No participant carries its id any more.
+    /// No participant has its id any more.
     AllReleased,
     /// No participant has its update any more.
     AllUndone,
 }
 
 impl State {
-    /// Every state.
+    /// All states.
     pub const ALL: [State; 6] =
         [State::Initial, State::Pending, State::Applied, State::Done, State::Canceling, State::Canceled];
 
-    /// The state after the event; none if it cannot happen in this one.
+    /// Returns the state after the event; `None` if the event cannot happen in this state.
     pub fn after(self, event: Event) -> Option<State> {
         match (self, event) {
             (State::Initial, Event::Claimed) => Some(State::Pending),
@@ -88,7 +88,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The text names no state.
+/// The error for a text that names no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("states are initial, pending, applied, done, canceling and canceled")]
 pub struct NoState;

@@ -1,6 +1,6 @@
-//! Documents that cannot be read as the pattern expects: another program has written them, or the settings name other fields.
+//! Documents that the pattern cannot read: another program has written them, or the settings name other fields.
 //!
-//! Each is a finding, and none of them ends a verification: the others are looked at all the same.
+//! Each is a finding, and none of them ends a verification.
 
 use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
@@ -11,7 +11,7 @@ use super::{Record, State, TwoPhase};
 use crate::value::{at_path, integer};
 use crate::{Error, Result};
 
-/// Sets apart what is wrong with a document from what keeps the store from answering.
+/// Separates an error in a document from one of the store.
 pub(super) fn unreadable<T>(result: Result<T>) -> Result<Result<T, String>> {
     match result {
         Ok(read) => Ok(Ok(read)),
@@ -21,7 +21,7 @@ pub(super) fn unreadable<T>(result: Result<T>) -> Result<Result<T, String>> {
 }
 
 impl TwoPhase {
-    /// Looks at all transactions under way: that they can be brought to their end, and those that are applied have been applied.
+    /// Verifies all transactions under way: each can be carried out, and the updates of applied ones have been made.
     pub(super) async fn verify_under_way(
         &self,
         page: u32,
@@ -43,7 +43,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The participants that lack the update of a transaction, which is under way.
+    /// Returns the participants that lack the update of a transaction under way.
     async fn verify_one(&self, document: &Document, verified: &mut Verified) -> Result<Vec<Finding>> {
         let is_applied = document.get_str(&self.fields().state).is_ok_and(|state| state == State::Applied.name());
         verified.applied += u64::from(is_applied);
@@ -58,7 +58,8 @@ impl TwoPhase {
         verified.found_once(Finding::Unreadable { namespace, transaction, what });
     }
 
-    /// Participants whose fields for ids of transactions are no lists: nothing can be applied to them, or is seen in them.
+    /// Reports participants whose fields for ids of transactions are not lists: no update matches them, and no
+    /// transaction is found in them.
     pub(super) async fn verify_lists(&self, page: u32, verified: &mut Verified) -> Result<()> {
         let lists = [&self.fields().pending, &self.fields().finished];
         let no_list = |field: &&String| doc! { *field: { "$exists": true, "$not": { "$type": "array" } } };
@@ -70,7 +71,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Checks that accounts have the fields that the settings name, as far as transfers were made by these settings.
+    /// Checks that accounts have the fields that the settings name, if transfers were made by these settings.
     pub(super) async fn verify_accounts(&self, page: u32, verified: &mut Verified) -> Result<()> {
         for (options, mut made) in self.revisions.with_claims() {
             let fields = self.fields();

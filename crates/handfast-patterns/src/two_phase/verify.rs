@@ -1,4 +1,4 @@
-//! Looking at everything: how many transactions are where, and whether participants carry what transactions say.
+//! The verification: counts of the transactions by state, and a comparison of the participants with the transactions.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use crate::metrics::{self, Level};
 use crate::steps::Steps;
 use crate::{CancellationToken, Findings, Result, Runner, RunnerOptions};
 
-/// Transactions in a state.
+/// The number of transactions in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateCount {
     /// The state.
     pub state: State,
-    /// How many.
+    /// The number.
     pub count: u64,
-    /// How long ago the one came there that came first.
+    /// The age of the one that reached the state first.
     pub oldest: Option<Duration>,
 }
 
-/// How the transactions are.
+/// The counts of the transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TwoPhaseStatus {
-    /// Each state, in the order of [`State::ALL`].
+    /// The counts of all states, in the order of [`State::ALL`].
     pub states: Vec<StateCount>,
-    /// Transactions under way that [`TwoPhase::recover`] takes: they were left alone for
+    /// Transactions under way that [`TwoPhase::recover`] takes over: they were left for
     /// [`abandoned_after`](super::TwoPhaseOptions::abandoned_after), or their date is further ahead than that.
     pub abandoned: u64,
 }
 
-/// A participant that is not as its transaction says.
+/// A participant or a transaction that is not as it must be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// It carries the id of a transaction that is over.
+    /// A participant has the id of a finished transaction.
     Over {
         /// The collection of the participant.
         namespace: Namespace,
@@ -44,12 +44,13 @@ pub enum Finding {
         participant: Bson,
         /// The `_id` of the transaction.
         transaction: Bson,
-        /// The collection of the transaction.
+        /// The state of the transaction.
         state: State,
         /// The remedy.
         remedy: Remedy,
     },
-    /// It has the update of a transaction that is not there: one that was removed too early, or that is kept elsewhere.
+    /// A participant has the update of a transaction that does not exist: it was removed too early, or is kept
+    /// elsewhere.
     Unknown {
         /// The collection of the participant.
         namespace: Namespace,
@@ -58,8 +59,8 @@ pub enum Finding {
         /// The `_id` of the transaction.
         transaction: Bson,
     },
-    /// It does not have the update of a transaction that is applied, or is not there: another program has changed it. A process
-    /// that takes the transaction over does not finish it.
+    /// A participant lacks the update of an applied transaction, or does not exist, because another program has
+    /// changed it. A process that takes the transaction over does not finish it.
     Lacking {
         /// The collection of the participant.
         namespace: Namespace,
@@ -68,8 +69,8 @@ pub enum Finding {
         /// The `_id` of the transaction.
         transaction: Bson,
     },
-    /// Its field for credits or debits under way is not what the transactions add up to that are under way in it: somebody else has
-    /// changed it, or finished a transaction without knowing of the field.
+    /// A field for amounts under way is not the sum of the transfers that are under way in the account: another
+    /// program has changed it, or finished a transaction without knowing of the field.
     Pending {
         /// The collection of the account.
         namespace: Namespace,
@@ -77,12 +78,13 @@ pub enum Finding {
         account: Bson,
         /// The field.
         field: String,
-        /// Its value; none if it has no such field.
+        /// Its value; `None` if the field is missing.
         found: Option<Bson>,
         /// The sum of the transfers under way.
         expected: i64,
     },
-    /// A transaction cannot be carried out, nor its participants be checked: another program has written into it.
+    /// A transaction cannot be carried out, and its participants cannot be checked, because another program has
+    /// changed it.
     Unreadable {
         /// The collection of the transaction.
         namespace: Namespace,
@@ -91,7 +93,7 @@ pub enum Finding {
         /// Describes the error, for people.
         what: String,
     },
-    /// A field of a participant has a value that is not of its type: another program has changed it.
+    /// A field of a participant has a value of a wrong type, because another program has changed it.
     WrongType {
         /// The collection of the participant.
         namespace: Namespace,
@@ -102,21 +104,21 @@ pub enum Finding {
         /// Its value.
         found: Bson,
     },
-    /// No account has fields that the settings name, by which transfers have been made: the record of the settings is not what they
-    /// were made by.
+    /// No account has the fields that the settings name, although transfers were made by these settings: the transfers
+    /// were made by other settings than the recorded ones.
     NoSuchField {
         /// The collection of the accounts.
         namespace: Namespace,
-        /// The fields, each of which would do.
+        /// The fields, one of which an account should have.
         fields: Vec<String>,
     },
-    /// A transaction has none of the states: another program has written it, and no recovery looks at it.
+    /// A transaction has none of the states: another program has written it, and no recovery takes it.
     UnknownState {
         /// The collection of the transaction.
         namespace: Namespace,
         /// The `_id` of the transaction.
         transaction: Bson,
-        /// Its state; none if it has no such field.
+        /// Its state; `None` if the field is missing.
         found: Option<Bson>,
     },
 }
@@ -137,7 +139,7 @@ impl fmt::Display for Finding {
                     Remedy::TakeBack => "its update is in once too often",
                     Remedy::Release => "it was not released",
                     Remedy::Unclear => {
-                        "nobody can tell whether its update is in, as it has the id among the finished ones, too"
+                        "it is unknown whether its update is in, as the id is among the finished ones, too"
                     }
                 })
             }
@@ -175,18 +177,18 @@ impl fmt::Display for Finding {
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
-    /// Participants that transactions are under way in.
+    /// Participants that have transactions under way.
     pub participants: u64,
     /// Transactions that are applied and not done.
     pub applied: u64,
-    /// Accounts with credits or debits under way, if they have fields for those.
+    /// Accounts with amounts under way, if they have fields for those.
     pub accounts: u64,
     /// The inconsistencies.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Returns whether everything is as it must be.
+    /// Returns whether there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings.count() == 0
     }
@@ -195,7 +197,7 @@ impl Verified {
         self.findings.keep(finding);
     }
 
-    /// Keeps what may be found on several ways.
+    /// Keeps a finding that may be found in several ways.
     pub(super) fn found_once(&mut self, finding: Finding) {
         if !self.findings.contains(&finding) {
             self.found(finding);
@@ -204,7 +206,7 @@ impl Verified {
 }
 
 impl TwoPhase {
-    /// Returns how many transactions are in which state.
+    /// Returns the number of transactions in each state, and sets the gauges of [`metrics`] to them.
     pub async fn status(&self) -> Result<TwoPhaseStatus> {
         let (fields, now) = (self.fields(), self.sources.clock.now());
         let mut states = Vec::with_capacity(State::ALL.len());
@@ -226,10 +228,10 @@ impl TwoPhase {
         Ok(status)
     }
 
-    /// Looks at the status in the background, for the gauges of [`metrics`].
+    /// Reads the status regularly in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`] for options that are out of range.
     pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn_look("two_phase.status", &self.sources, options, cancel, move || {
@@ -238,10 +240,10 @@ impl TwoPhase {
         })
     }
 
-    /// Looks at all participants that transactions are under way in, at all transactions that are under way or have a state that is none, and
-    /// at the accounts' fields of what is under way, `page` at a time, and tells after each page what has been verified so far; and at the
-    /// types of participants' fields. Nothing is changed. It may run at any time: what is found is looked at a second time. A
-    /// document that cannot be read is a finding.
+    /// Verifies all participants with transactions under way, all transactions that are under way or in an unknown
+    /// state, the accounts' fields for amounts under way, and the types of participants' fields, `page` documents at a
+    /// time. After each page it calls `tell` with the result so far. Nothing is changed. It may run at any time: each
+    /// finding is read a second time. A document that cannot be read is a finding.
     pub async fn verify(&self, page: u32, tell: impl Fn(&Verified)) -> Result<Verified> {
         let mut verified = Verified::default();
         for namespace in self.collections() {
@@ -266,7 +268,7 @@ impl TwoPhase {
         Ok(verified)
     }
 
-    /// Every transaction is in one of the states.
+    /// Reports transactions in an unknown state.
     async fn verify_states(&self, page: u32, verified: &mut Verified) -> Result<()> {
         let known: Vec<_> = State::ALL.into_iter().map(State::name).collect();
         let unknown = doc! { &self.fields().state: { "$nin": known } };
@@ -283,8 +285,9 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// A transaction is over only after its participants were released, and begins before they are touched: so a mark that is still
-    /// there after that was seen should not be.
+    /// Verifies the id of a transaction in a participant. A transaction ends only after its participants were
+    /// released, and begins before they are changed. So an id that is still there after the transaction was seen to be
+    /// finished or missing is wrong.
     async fn verify_mark(
         &self,
         documents: &Steps,
@@ -316,8 +319,8 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// The participants that lack the update of an applied transaction. Each has it, or has had it, and remembers that unless it has
-    /// forgotten the oldest ones.
+    /// Returns the participants that lack the update of an applied transaction. Each has its id, or has had it and
+    /// keeps it in the finished ones, unless it has forgotten the oldest of these.
     pub(super) async fn lacking(&self, record: &Record) -> Result<Vec<Finding>> {
         let fields = self.fields();
         let full = format!("{}.{}", fields.finished, self.remembered_min().saturating_sub(1));
@@ -331,7 +334,7 @@ impl TwoPhase {
                 lacking.push(Finding::Lacking { namespace, participant, transaction: id.clone() });
             }
         }
-        // Who works on it may have finished it meanwhile, and participants may have gone after that.
+        // The process that works on it may have finished it meanwhile, after which participants may have been deleted.
         let is_applied =
             lacking.is_empty() || self.show(id.clone()).await?.is_some_and(|now| now.state == record.state);
         Ok(if is_applied { lacking } else { Vec::new() })

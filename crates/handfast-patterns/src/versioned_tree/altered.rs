@@ -1,4 +1,5 @@
-//! Documents that another program has altered, so that no version shows it: numbers and trees of nodes, roots under writers, the index.
+//! Finds documents that another program has altered in a way that no version shows: numbers and trees of nodes,
+//! missing bases of writes, a missing index.
 
 use bson::{Bson, Document, doc};
 
@@ -7,7 +8,7 @@ use super::{TreeFields, VersionedTree};
 use crate::Result;
 use crate::value::integer;
 
-/// Other trees of a collection that are looked at.
+/// Limit on the other trees of a collection that are examined.
 const TREES_MAX: u32 = 10_000;
 
 impl VersionedTree {
@@ -22,7 +23,7 @@ impl VersionedTree {
         Ok(())
     }
 
-    /// Roots and nodes whose version is no integer.
+    /// Reports roots and nodes whose version is not an integer.
     async fn look_for_numbers(&self, page: u32, verified: &mut Verified) -> Result<()> {
         let TreeFields { item, version, tree, .. } = self.fields();
         let no_integer = doc! {
@@ -41,8 +42,8 @@ impl VersionedTree {
         Ok(())
     }
 
-    /// Roots that are of another tree; nodes of a tree that has no root, or of none, whose items this tree has. Items of two trees differ, as
-    /// both have the same numbers.
+    /// Reports roots that name another tree, and nodes of this tree's items that name no tree, or one without a root.
+    /// Nothing else would show them: the items of two trees differ, as both have the same numbers.
     async fn look_for_trees(&self, page: u32, verified: &mut Verified) -> Result<()> {
         let TreeFields { item, tree, .. } = self.fields();
         let (is_other, root) = (doc! { "$ne": self.root().clone() }, self.root().clone());
@@ -83,7 +84,8 @@ impl VersionedTree {
         }
     }
 
-    /// Versions that are being written on top of one that is not there. A version is not pruned while a write is based on it.
+    /// Reports versions that are being written on top of one that does not exist. A version is not pruned while a
+    /// write is based on it.
     async fn look_for_bases(&self, verified: &mut Verified) -> Result<()> {
         let (requests, fields) = (self.requests(), self.fields());
         let mut pages = self.writes.pages(&requests.of_tree(), TREES_MAX).await?;
@@ -93,7 +95,7 @@ impl VersionedTree {
                     continue;
                 };
                 let is_gone = base > 0 && self.nodes.find_one(&requests.place(base)).await?.is_none();
-                // The writer may be over by now, and its base be pruned and forgotten.
+                // The write may be over by now, and its base pruned and forgotten.
                 if is_gone && self.writes.find_one(&doc! { "_id": value(&write, "_id") }).await?.is_some() {
                     verified.found(Finding::BaseGone { version, base });
                 }

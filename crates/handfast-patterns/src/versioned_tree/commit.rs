@@ -1,4 +1,4 @@
-//! Committing a version: every number below it is decided, then its root is inserted.
+//! The commit of a version: it decides every number below, and then inserts the root.
 
 use std::future::Future;
 
@@ -13,19 +13,20 @@ use crate::runner::jittered;
 use crate::steps::is_duplicate_of;
 use crate::{Error, Result};
 
-/// Marks of one request.
+/// Limit on the marks of one request.
 const MARKS_MAX: usize = 500;
 
-/// How a write ended.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Commit {
-    /// Everybody sees it.
+    /// The version is committed, and all readers see it.
     Committed {
-        /// Its number.
+        /// The number of the version.
         version: i64,
     },
-    /// It was not committed and never will be: another writer came first, or the lease ran out. Begin again on top of the newest version.
+    /// The version was not committed and never will be, because another writer came first or the lease ran out. Begin
+    /// again on top of the newest version.
     Conflict,
 }
 
@@ -36,12 +37,13 @@ pub struct PreparedCommit {
 }
 
 impl VersionedTree {
-    /// Writes a version: the closure puts its nodes and says what the root is to be. If another writer comes first it is run again,
-    /// on top of what is there then.
+    /// Writes a version: the closure puts its nodes and returns its root. If another writer commits first, the closure
+    /// is run again on top of the new version.
     ///
     /// # Errors
-    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, the version may have been committed. [`Error::Contended`] if other writers
-    /// commit first at each attempt. An error of the closure is returned, unless another writer has committed first.
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, the version may have been committed.
+    /// [`Error::Contended`] if other writers commit first at each attempt. An error of the closure is returned, unless
+    /// another writer has committed first.
     ///
     /// # Cancellation
     /// The version may have been committed.
@@ -65,7 +67,7 @@ impl VersionedTree {
                 },
                 Err(error) => {
                     self.clean_up(version, id).await;
-                    // Somebody came first, and the closure may have stumbled over that.
+                    // Another writer has committed first, which may have caused the error of the closure.
                     if self.newest_version().await?.map_or(0, |newest| newest.version) == below {
                         return Err(error);
                     }
@@ -75,21 +77,21 @@ impl VersionedTree {
         Err(Error::Contended { what: "other writers came first".to_owned(), attempts }.into())
     }
 
-    /// Gives a version up, and removes what it left. What cannot be done now is left to the sweep.
+    /// Gives up a version, and removes its nodes. If that fails, it is left to the sweep.
     async fn clean_up(&self, version: i64, write: ObjectId) {
         if let Err(error) = self.remove(version, write).await {
-            tracing::warn!(version, %error, "a version that was given up could not be removed, the sweep will see to it");
+            tracing::warn!(version, %error, "a version that was given up could not be removed, the sweep will try again");
         }
     }
 
-    /// Inserts the mark of a version, unless its root is there; then removes its nodes, and the write. Says what became of it, and
-    /// how many nodes there were.
+    /// Inserts the mark of a version, unless its root exists; then removes its nodes and the write. Returns the state
+    /// of the version and the number of nodes.
     pub(super) async fn remove(&self, version: i64, write: ObjectId) -> Result<(VersionState, u64)> {
         let state = self.give_up(version).await?;
         let removed = match state {
             VersionState::Abandoned => self.nodes.delete_many(&self.requests().nodes(version)).await?,
             VersionState::Committed | VersionState::Pruning | VersionState::Pruned | VersionState::Cleared => 0,
-            // What stood there was forgotten within a moment: look again later.
+            // The document there was removed by a forget in the meantime, so look again later.
             VersionState::Writing => return Ok((state, 0)),
         };
         self.writes.delete_one(&self.requests().announced(version, write)).await?;
@@ -102,10 +104,11 @@ impl PreparedCommit {
         PreparedCommit { write, root }
     }
 
-    /// As [`Write::commit`].
+    /// Commits the version, as [`Write::commit`] does.
     ///
     /// # Errors
-    /// As [`Write::commit`].
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, [`VersionedTree::show`] returns the
+    /// state of the version.
     pub async fn commit(mut self) -> Result<Commit> {
         let write = &mut self.write;
         if write.phase != Phase::Open {
@@ -121,7 +124,7 @@ impl PreparedCommit {
             metrics::took_since(Span::Write, tree.nodes.namespace(), clock, begun);
             let announced = tree.requests().announced(version, self.write.write);
             if let Err(error) = tree.writes.delete_one(&announced).await {
-                tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");
+                tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will try again");
             }
             return Ok(Commit::Committed { version });
         }
@@ -130,7 +133,7 @@ impl PreparedCommit {
         Ok(Commit::Conflict)
     }
 
-    /// Inserts the root; false if a mark stands in its place.
+    /// Inserts the root; returns `false` if a mark exists instead.
     async fn insert_root(&self) -> Result<bool> {
         let Write { tree, base, version, .. } = &self.write;
         let below = self.write.below();
@@ -159,7 +162,7 @@ impl PreparedCommit {
 }
 
 impl Write {
-    /// Decides every number between the base and this one, and looks whether the base is still the newest version.
+    /// Decides every number between the base and this one, and returns whether the base is still the newest version.
     async fn is_next(&self) -> Result<bool> {
         let below = self.below();
         let between: Vec<i64> = (below.saturating_add(1)..self.version).collect();
@@ -174,7 +177,7 @@ impl Write {
         Ok(tree.newest_version().await?.map_or(0, |newest| newest.version) == below)
     }
 
-    /// Returns whether the root of this version is there. It is decided now, if it was not before.
+    /// Returns whether the root of this version exists. If the number was undecided it is decided now.
     async fn is_ours(&self) -> Result<bool> {
         Ok(match self.tree.give_up(self.version).await? {
             VersionState::Abandoned | VersionState::Writing => false,

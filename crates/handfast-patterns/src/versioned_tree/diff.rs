@@ -1,4 +1,4 @@
-//! The differences between two versions.
+//! The difference between two versions.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use super::{Node, Snapshot, Version, VersionState, VersionedTree};
 use crate::value::key_of;
 use crate::{Error, Result};
 
-/// Nodes of a page.
+/// The number of nodes of a page.
 const PAGE: u32 = 1_000;
 
-/// An item that is not the same in two versions.
+/// An item that differs between two versions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Its item id.
@@ -25,11 +25,11 @@ pub struct Difference {
 }
 
 impl VersionedTree {
-    /// Returns the differences between two versions, in whichever order they are, the root first. An item whose content is the same in
-    /// both is not in it. The time it takes goes with the nodes that were written between the two.
+    /// Returns the items that differ between two versions, which may be in any order, the root first. The time it
+    /// takes is proportional to the number of nodes that were written between the two.
     ///
     /// # Errors
-    /// [`Error::Gone`] if one of the versions was pruned, [`Error::Missing`] if there is none.
+    /// [`Error::Gone`] if one of the versions was pruned, [`Error::Missing`] if one does not exist.
     pub async fn diff(&self, before: i64, after: i64) -> Result<Vec<Difference>> {
         let (from, to) = (self.snapshot_of(before).await?, self.snapshot_of(after).await?);
         let items = self.touched(&from, &to).await?;
@@ -49,7 +49,7 @@ impl VersionedTree {
         Ok(differences)
     }
 
-    /// The tree as it was in a version that must be readable.
+    /// Returns a version, which must be readable.
     async fn snapshot_of(&self, version: i64) -> Result<Snapshot> {
         let what = || format!("version {version} of {}", self.root());
         match self.show(version).await? {
@@ -57,12 +57,12 @@ impl VersionedTree {
             Some(Version { state: VersionState::Pruned | VersionState::Cleared, .. }) => {
                 Err(Error::Gone { what: what() })
             }
-            // Its number was given up, its root is not there yet, or it was forgotten that it was pruned.
+            // Its number was given up, its root does not exist yet, or it was pruned and forgotten.
             _ => Err(Error::Missing { what: what() }),
         }
     }
 
-    /// The root, and the items that were written between two versions.
+    /// Returns the root, and the items that were written between two versions.
     async fn touched(&self, from: &Snapshot, to: &Snapshot) -> Result<Vec<Bson>> {
         let (lower, upper) = if from.version() <= to.version() { (from, to) } else { (to, from) };
         let written = visible(doc! { "$gt": lower.version(), "$lte": upper.version() }, upper.abandoned());

@@ -1,8 +1,8 @@
-//! Forgets what is not needed any more: marks of abandoned versions, places of pruned ones, nodes that say that an item was
-//! deleted.
+//! Forgets documents that are not needed any more: marks of abandoned versions, marks of pruned ones, and nodes that
+//! mark an item as deleted.
 //!
-//! Each of them keeps a request that arrives late from doing harm. So they go when no request of their time can be under way
-//! any more, and when no writer works on top of a version below them, who would have to find them.
+//! Each of them makes requests that arrive late harmless. So they are removed when no request of their time can be
+//! under way any more, and when no writer works on top of a version below them, as it would have to find them.
 
 use bson::{Bson, doc};
 
@@ -12,11 +12,11 @@ use super::{VersionState, VersionedTree};
 use crate::Result;
 
 impl VersionedTree {
-    /// Forgets (at most `batch` of each) what is older than [`forget_after`](super::VersionedTreeOptions::forget_after). Returns how
-    /// many documents are gone.
+    /// Removes (at most `batch` of each kind) what is older than
+    /// [`forget_after`](super::VersionedTreeOptions::forget_after). Returns the number of documents that were removed.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): what was forgotten before it stays forgotten.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: documents that were removed before stay removed.
     pub async fn forget(&self, batch: u32) -> Result<u64> {
         let Some(newest) = self.newest_version().await? else { return Ok(0) };
         let bases = self.writing(u32::MAX).await?.into_iter().map(|intent| intent.base);
@@ -37,7 +37,7 @@ impl VersionedTree {
                 if self.unused(vec![version.version]).await?.is_empty() {
                     continue;
                 }
-                // Without its mark a node of it would become visible.
+                // Without the mark, a node of the version would become visible.
                 self.nodes.delete_many(&requests.nodes(version.version)).await?;
             }
             forgotten += u64::from(self.nodes.delete_one(&doc! { "_id": id }).await?);
@@ -45,7 +45,7 @@ impl VersionedTree {
         Ok(forgotten)
     }
 
-    /// Nodes that say that an item was deleted, when no version can be read any more in which it was there.
+    /// Removes nodes that mark an item as deleted, once no readable version has the item.
     async fn forget_deleted(&self, batch: u32) -> Result<u64> {
         let (requests, fields) = (self.requests(), self.fields());
         let readable = requests.in_state(&[VersionState::Committed, VersionState::Pruning]);
@@ -56,7 +56,7 @@ impl VersionedTree {
         if oldest.ts >= self.ago(self.options.forget_after) {
             return Ok(0);
         }
-        // What was abandoned has deleted nothing.
+        // Abandoned versions have deleted nothing.
         let abandoned = self.abandoned_below(oldest.version).await?;
         let mut deleted = requests.nodes(visible(doc! { "$lte": oldest.version }, &abandoned));
         deleted.insert(&fields.deleted, true);

@@ -1,11 +1,11 @@
 //! Versioned trees: many documents that refer to each other change together, and no reader sees a part of the change.
 //!
-//! Nothing is changed in place. A change inserts new versions of the nodes that it touches, children first; the root comes last,
-//! and its insert is the commit. Who reads takes the number of the newest root, and of every other node the highest version that
-//! is not above it.
+//! Nothing is changed in place. A change inserts new versions of the nodes that it touches, children first; the root
+//! comes last, and its insert is the commit. A reader takes the number of the newest root, and of every other node the
+//! highest version that is not above it.
 //!
 //! ```text
-//!               root          a             b             c             who reads the newest
+//!               root          a             b             c             a reader of the newest version
 //! version 1     root 1        a 1           b 1           c 1           1: a 1, b 1, c 1
 //! write 2                     a 2                                       1: a 1, b 1, c 1
 //!                                                         c 2           1: a 1, b 1, c 1
@@ -14,43 +14,43 @@
 //!
 //! # Numbers that are never committed
 //!
-//! A writer takes number 3, inserts `b 3`, and dies. Another one takes number 4 and commits it. "The highest version that is not
-//! above 4" of `b` is now `b 3`: half of a change that never was has become visible by the commit of another. A sweep before
-//! the commit does not help, for the insert of `b 3` may arrive after it; nor does it help to use number 3 again, as then
-//! `b 3` belongs to a version that is committed. So:
+//! Suppose a writer takes number 3, inserts `b 3`, and dies. Another one takes number 4 and commits it. The highest
+//! version of `b` that is not above 4 is now `b 3`: a part of a change that was never committed has become visible by
+//! the commit of another one. A sweep before the commit does not help, because the insert of `b 3` may arrive after
+//! it. Using number 3 again does not help either, as then `b 3` belongs to a committed version. So:
 //!
-//! - A number is for one writer and for one attempt: it is allocated by the insert of a *write* (its `_id` is tree and number), and
-//!   given back if, *after* that, any node has this number or a higher one. A write goes only when something stands in
-//!   the place of its root, so a later writer with the same number sees that.
-//! - In the place of a version's root (`{itemId: root, version: n}`, unique) stands either the root, or a mark that says
-//!   *abandoned*. Whichever is inserted first decides, once and for all.
-//! - Who commits inserts the mark for every number between the version that the change is based on and its own, and then looks whether that
-//!   version is still the newest. Then its own root.
+//! - A number is for one writer and for one attempt: it is allocated by the insert of a *write* (its `_id` is tree and
+//!   number), and given back if, *after* that, any node has this number or a higher one. A write is removed only when
+//!   the version has a root or a mark, so a later writer with the same number sees that.
+//! - A version has either a root (`{itemId: root, version: n}`, unique) or, in its place, a mark that says
+//!   *abandoned*. The one that is inserted first decides, once and for all.
+//! - A writer that commits inserts the mark for every number between the version that the change is based on and its
+//!   own, and then checks that its base is still the newest version. Then it inserts its own root.
 //!
-//! Hence **every number below a committed version is decided before it commits**, and never changes again. A reader of version 4 asks for the
-//! marks below 4 (only if the root says that there are any) and leaves those numbers out: `b 3` is invisible whenever it
-//! arrives, to every version. Two writers on top of one version: if the lower number commits first, the higher one finds a newer root
-//! when it looks; if the higher one commits first, the lower one finds the mark in its place. One of them wins, the other gets a
-//! conflict, and tries again on top.
+//! Hence **every number below a committed version is decided before it commits**, and never changes again. A reader of
+//! version 4 asks for the marks below 4 (only if the root says that there are any) and leaves those numbers out: `b 3`
+//! is invisible to every version, whenever it arrives. Suppose two writers work on top of one version. If the lower
+//! number commits first, the higher one finds a newer root when it checks; if the higher one commits first, the lower
+//! one finds the mark instead of its root. One of them commits, and the other gets a conflict and tries again on top.
 //!
-//! # What can go wrong, and what then
+//! # Failures and their effects
 //!
 //! | at | what happens |
 //! | --- | --- |
 //! | a writer dies before the root | its nodes are in no version; [`VersionedTree::sweep`] finds its write when the lease has run out, inserts the mark, removes the nodes |
-//! | a writer dies after the root | the version is there; the sweep removes its write |
-//! | the answer to the root is lost | what stands in its place says whether it was this root |
-//! | a slow writer whose version was given up | finds the mark in the place of its root |
+//! | a writer dies after the root | the version is committed; the sweep removes its write |
+//! | the answer to the root is lost | the document in its place shows whether it was this root |
+//! | a slow writer whose version was given up | it finds the mark in the place of its root |
 //! | a sweep beside a writer | the write has a lease, so it is left alone |
 //! | an insert of a node arrives late | its number is decided: the node is in its version, or in none; the sweep removes it |
-//! | a reader falls behind while versions are pruned | after each read it looks whether its version is still there: [`Error::Gone`], never a mixture |
+//! | a reader falls behind while versions are pruned | after each read it checks that its version still exists: it returns [`Error::Gone`], never a mixture of versions |
 //! | a process has other settings | it is refused: they are recorded beside the nodes ([`VersionedTreeOptions::recorded`]) |
 //! | a pin, and a prune, at once | the pin is written before the root is read, the root is marked before the pins are read: one sees the other |
 //!
-//! Marks may be forgotten ([`VersionedTree::forget`]) when no request of their time can be under way any more. Leases only
-//! keep a sweep from ending what is being written; nothing else depends on clocks.
+//! Marks may be forgotten ([`VersionedTree::forget`]) when no request of their time can be under way any more. Leases
+//! only keep a sweep from ending a version that is being written; nothing else depends on clocks.
 //!
-//! Source: seed 0 (solution 5). Ours: writes, marks, pins, pruning.
+//! Source: seed 0 (solution 5). Writes, marks, pins and pruning are our additions.
 
 mod altered;
 mod commit;
@@ -93,20 +93,20 @@ use crate::metrics::{self, Event};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
 use crate::{Error, Result};
 
-/// The counts of a tree.
+/// The counts of the versions of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStatus {
     /// The newest version.
     pub newest: Option<i64>,
     /// Versions that can be read.
     pub versions: u64,
-    /// Versions that are being written, or were abandoned by their writers.
+    /// Versions that are being written, or were left by their writers.
     pub writing: u64,
     /// Versions being written whose lease has run out.
     pub silent: u64,
-    /// Abandoned numbers that are kept.
+    /// Marks of abandoned numbers.
     pub abandoned: u64,
-    /// Pins and names.
+    /// Pins and names of versions.
     pub pins: u64,
 }
 
@@ -157,8 +157,9 @@ impl VersionedTree {
     /// Opens a tree in this collection; records the settings if none are recorded, and creates the indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded ([`VersionedTreeOptions::recorded`], [`VersionedTree::change_settings`]).
-    /// [`Error::Invalid`] for options that are out of range. [`Error::Store`] also if the store cannot have unique indexes.
+    /// [`Error::OtherSettings`] if other settings are recorded ([`VersionedTreeOptions::recorded`],
+    /// [`VersionedTree::change_settings`]). [`Error::Invalid`] for options that are out of range. [`Error::Store`] if
+    /// the store fails or cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
@@ -171,10 +172,10 @@ impl VersionedTree {
         Ok(tree)
     }
 
-    /// Opens a tree to read it: records no settings and creates no indexes.
+    /// Opens a tree to read it. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if others are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
@@ -199,10 +200,11 @@ impl VersionedTree {
         Ok(VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) })
     }
 
-    /// Creates the indexes, as [`VersionedTree::open`] does: for tools that work on a tree without recording settings.
+    /// Creates the indexes, as [`VersionedTree::open`] does. It is meant for tools that work on a tree without
+    /// recording settings.
     ///
     /// # Errors
-    /// [`Error::Store`], also if the store cannot have unique indexes.
+    /// [`Error::Store`] if the store fails or cannot have unique indexes.
     pub async fn create_indexes(&self) -> Result<()> {
         let TreeFields { item, version, tree: root, ts, .. } = self.fields();
         let new = |key: Document| raw(&key).map(IndexSpec::new);
@@ -212,14 +214,14 @@ impl VersionedTree {
         self.pins.create_indexes([new(doc! { root: 1 })?]).await
     }
 
-    /// Another tree of the same collection.
+    /// Returns another tree of the same collection.
     #[must_use]
     pub fn of(&self, root: impl Into<Bson>) -> Self {
         let options = VersionedTreeOptions { root: root.into(), ..(*self.options).clone() };
         VersionedTree { options: Arc::new(options), ..self.clone() }
     }
 
-    /// The item id of the root.
+    /// Returns the item id of the root.
     pub fn root(&self) -> &Bson {
         &self.options.root
     }
@@ -230,7 +232,7 @@ impl VersionedTree {
         Ok(self.nodes.find_one(&of_tree).await?.is_some() || self.writes.find_one(&of_tree).await?.is_some())
     }
 
-    /// The item ids of the roots of the trees in the collection, at most `limit`: all nodes are looked at.
+    /// Returns the item ids of the roots of the trees in the collection, at most `limit`. It reads all nodes.
     pub async fn roots(&self, limit: u32) -> Result<Vec<Bson>> {
         let by_tree = doc! { "$group": { "_id": format!("${}", self.fields().tree) } };
         let pipeline = [by_tree, doc! { "$sort": { "_id": 1 } }, doc! { "$limit": i64::from(limit) }];
@@ -238,7 +240,7 @@ impl VersionedTree {
         Ok(found.into_iter().filter_map(|mut group| group.remove("_id")).filter(|root| *root != Bson::Null).collect())
     }
 
-    /// The newest version; none if there is none.
+    /// Returns the newest version; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a root.
@@ -249,10 +251,10 @@ impl VersionedTree {
         }
     }
 
-    /// The tree as it was in a version; none if there is no such version, or it was pruned.
+    /// Returns the tree in a version; `None` if there is no such version, or it was pruned.
     ///
     /// # Errors
-    /// As [`VersionedTree::newest`].
+    /// [`Error::Damaged`] for a document that is not a root.
     pub async fn at(&self, version: i64) -> Result<Option<Snapshot>> {
         match self.show(version).await? {
             Some(version) if version.state.is_readable() => self.snapshot(version).await.map(Some),
@@ -260,24 +262,24 @@ impl VersionedTree {
         }
     }
 
-    /// Returns the version as its root or its mark says; `None` if it is being written, or never was.
+    /// Returns a version from its root or its mark; `None` if it is being written, or does not exist.
     ///
     /// # Errors
-    /// As [`VersionedTree::newest`].
+    /// [`Error::Damaged`] for a document that is not a root.
     pub async fn show(&self, version: i64) -> Result<Option<Version>> {
         let found = self.nodes.find_one(&self.requests().place(version)).await?;
         found.map(|document| Version::read(&self.nodes, document, self.fields())).transpose()
     }
 
-    /// Versions that can be read, the newest first.
+    /// Returns the versions that can be read, the newest first.
     ///
     /// # Errors
-    /// As [`VersionedTree::newest`].
+    /// [`Error::Damaged`] for a document that is not a root.
     pub async fn versions(&self, limit: u32) -> Result<Vec<Version>> {
         self.in_state(&[VersionState::Committed, VersionState::Pruning], limit).await
     }
 
-    /// Versions that are being written, or were left, the longest silent first.
+    /// Returns versions that are being written, or were left by their writers, the longest silent first.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a write.
@@ -285,7 +287,7 @@ impl VersionedTree {
         self.intents(&[self.requests().of_tree()], limit).await
     }
 
-    /// Returns how much there is of the tree.
+    /// Returns the counts of the tree.
     pub async fn status(&self) -> Result<TreeStatus> {
         let requests = self.requests();
         let count = async |state| self.nodes.count(&requests.in_state(state)).await;
@@ -303,20 +305,20 @@ impl VersionedTree {
         Ok(self.in_state(&[VersionState::Committed], 1).await?.pop())
     }
 
-    /// The newest first.
+    /// Returns the versions in these states, the newest first.
     async fn in_state(&self, states: &[VersionState], limit: u32) -> Result<Vec<Version>> {
         let requests = self.requests();
         let found = self.nodes.find(&requests.in_state(states), &requests.newest_first(), limit).await?;
         found.into_iter().map(|document| Version::read(&self.nodes, document, self.fields())).collect()
     }
 
-    /// Writes that match one of these filters.
+    /// Returns writes that match one of these filters.
     async fn intents(&self, filters: &[Document], limit: u32) -> Result<Vec<WriteIntent>> {
         let found = self.writes.find_any(filters, &doc! { &self.fields().ts: 1 }, limit).await?;
         found.iter().map(|document| WriteIntent::read(&self.writes, document, self.fields())).collect()
     }
 
-    /// Puts the mark in the place of a version's root, unless something stands there; says what does.
+    /// Inserts the mark of a version, unless it has a root or a mark; returns the resulting state.
     async fn give_up(&self, version: i64) -> Result<VersionState> {
         let mark = self.requests().abandoned(self.sources.ids.object_id(), version, self.now());
         match self.nodes.insert(&mark).await {
@@ -332,7 +334,7 @@ impl VersionedTree {
         Requests { fields: &self.options.fields, root: &self.options.root }
     }
 
-    /// Something happened to versions of a tree in this collection.
+    /// Counts an event that happened to versions of a tree in this collection.
     fn count(&self, event: Event, times: u64) {
         metrics::count(event, self.nodes.namespace(), times);
     }

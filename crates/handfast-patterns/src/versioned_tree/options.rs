@@ -1,4 +1,4 @@
-//! Settings: the root, leases, names of fields.
+//! Settings: the root, leases, field names.
 
 use std::time::Duration;
 
@@ -8,36 +8,38 @@ use handfast_store::Namespace;
 use crate::fields::field_names;
 use crate::{Error, FieldNames, Result};
 
-/// Settings of [`VersionedTree`](super::VersionedTree). `writes`, `pins`, `children` and `fields` are recorded in the store when a tree of
-/// the collection is opened for the first time, and have to be the same for all who open one of its trees.
+/// Settings of [`VersionedTree`](super::VersionedTree). `writes`, `pins`, `children` and `fields` are recorded in the
+/// store when a tree of the collection is opened for the first time, and must be the same in all processes that open
+/// one of its trees.
 #[derive(Clone, Debug)]
 pub struct VersionedTreeOptions {
-    /// The item id of the root: the name of the tree. Trees in one collection have no items in common.
+    /// The item id of the root, which is also the name of the tree. Trees in one collection have no items in common.
     pub root: Bson,
-    /// How long a writer may be silent before its version is given up.
+    /// The time after which the version of a silent writer is given up.
     pub lease: Duration,
-    /// How long a reader's pin holds without being renewed.
+    /// The time for which a reader's pin holds without being renewed.
     pub pin_lease: Duration,
-    /// How often [`VersionedTree::change`](super::VersionedTree::change) tries, at least 1.
+    /// The attempts of [`VersionedTree::change`](super::VersionedTree::change), at least 1.
     pub attempts_max: u32,
-    /// How long it waits before the second attempt, give or take a half; twice as long before each further one.
+    /// The wait before the second attempt, which is made shorter or longer by up to a half and doubles before each
+    /// further one.
     pub wait: Duration,
-    /// How long it is remembered that a version was abandoned, pruned, or that a node was deleted: longer than any request can
-    /// be under way. What a request brings that arrives later may be taken for part of the tree.
+    /// The time for which abandoned and pruned versions and deleted nodes are remembered. It must be longer than any
+    /// request can be under way: a node that a request inserts later may count as part of the tree.
     pub forget_after: Duration,
-    /// The collection in which writers announce themselves: by default that of the nodes with `.writes`.
+    /// The collection of the writes; by default that of the nodes with the suffix `.writes`.
     pub writes: Option<Namespace>,
-    /// The collection of pins and names: by default that of the nodes with `.pins`.
+    /// The collection of pins and names; by default that of the nodes with the suffix `.pins`.
     pub pins: Option<Namespace>,
-    /// The field in which nodes hold the item ids of their children (one, or an array; a path with dots), for
-    /// [`VersionedTree::verify`](super::VersionedTree::verify); none if nodes do not refer to each other so.
+    /// The field in which nodes have the item ids of their children (one, or an array; a path with dots), for
+    /// [`VersionedTree::verify`](super::VersionedTree::verify); `None` if nodes have no such references.
     pub children: Option<String>,
-    /// Names of fields.
+    /// The names of the fields.
     pub fields: TreeFields,
 }
 
 impl VersionedTreeOptions {
-    /// A tree by the item id of its root.
+    /// Creates the settings of a tree with this item id of its root.
     pub fn new(root: impl Into<Bson>) -> Self {
         VersionedTreeOptions {
             root: root.into(),
@@ -53,7 +55,7 @@ impl VersionedTreeOptions {
         }
     }
 
-    /// Returns the collection in which writers announce themselves.
+    /// Returns the collection of the writes.
     pub(super) fn writes_namespace(&self, nodes: &Namespace) -> Result<Namespace> {
         self.writes.clone().map_or_else(|| companion(nodes, "writes"), Ok)
     }
@@ -82,40 +84,41 @@ fn companion(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
 }
 
 field_names! {
-    /// Names of fields.
+    /// The names of the fields.
     pub struct TreeFields {
-        /// In a node: which item it is a version of.
+        /// The id of the item of a node.
         item: "itemId" in "a node" | "a root",
-        /// In a node: which version.
+        /// The version of a node.
         version: "version" in "a node" | "a root" | "a write" | "a pin",
-        /// In a node: the item id of its root.
+        /// The item id of the root of a node's tree.
         tree: "tree" in "a node" | "a root" | "a write" | "a pin",
-        /// In a node: from this version on there is no such item.
+        /// Whether a node marks its item as deleted from its version on.
         deleted: "deleted" in "a node" | "a root",
-        /// In a root: the state of its version.
+        /// The state of the version of a root.
         state: "versionState" in "a root",
-        /// In a root: the version that it was made from.
+        /// The version that a version is based on.
         base: "versionBase" in "a root" | "a write",
-        /// In a root: there are numbers below it that were abandoned.
+        /// Whether numbers below the version of a root were abandoned.
         gaps: "versionGaps" in "a root",
-        /// In a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
+        /// The time when a root was written, by the writer's clock, or of the last renewal of a write or a pin, by the
+        /// store's clock.
         ts: "versionTs" in "a root" | "a write" | "a pin",
-        /// In a root: which attempt to prune it has marked it.
+        /// The id of the prune that has marked a root.
         mark: "versionMark" in "a root",
-        /// In a write: a fresh id, by which its writer knows it.
+        /// The id by which a writer recognises its write.
         write: "write" in "a write",
-        /// In a pin: the name of the version.
+        /// The name of the version of a pin.
         name: "name" in "a pin",
     }
 }
 
 impl TreeFields {
-    /// Fields of nodes that their contents must not have.
+    /// Returns the fields that the content of a node must not have.
     pub(super) fn of_nodes(&self) -> [&str; 5] {
         ["_id", &self.item, &self.version, &self.tree, &self.deleted]
     }
 
-    /// Checks the names of roots.
+    /// Returns the fields that the content of a root must not have.
     pub(super) fn of_roots(&self) -> [&str; 10] {
         let [id, item, version, tree, deleted] = self.of_nodes();
         [id, item, version, tree, deleted, &self.state, &self.base, &self.gaps, &self.ts, &self.mark]

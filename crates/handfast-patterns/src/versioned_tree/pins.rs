@@ -1,7 +1,8 @@
-//! Versions that are not to be pruned: a reader's pins, and names.
+//! Pins and names, which keep versions from being pruned.
 //!
-//! A pin is written *before* the root is looked at, and a root is marked *before* the pins are looked at (see the module
-//! `prune`). So either the reader sees the mark and does without the pin, or the pruner sees the pin and spares the version.
+//! A pin is written *before* its reader reads the root, and a root is marked *before* the pruner reads the pins (see
+//! the module `prune`). So either the reader sees the mark and gives up its pin, or the pruner sees the pin and keeps
+//! the version.
 
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
@@ -10,17 +11,17 @@ use super::{Snapshot, VersionState, VersionedTree};
 use crate::value::{integer, is_lapsed};
 use crate::{Error, Result};
 
-/// Pins and names of one tree at most: a prune holds them all in memory.
+/// Limit on the pins and names of one tree, as a prune holds them all in memory.
 const PINS_MAX: u32 = 100_000;
 
-/// A reader's hold on a version, until it is released, or not renewed for longer than the lease.
+/// A reader's hold on a version, which ends when it is released or was not renewed for longer than the lease.
 pub struct Pin {
     snapshot: Snapshot,
     id: ObjectId,
 }
 
 impl Snapshot {
-    /// Keeps the version from being pruned while a reader needs it; none if it is being pruned already.
+    /// Keeps the version from being pruned while a reader needs it; `None` if it is being pruned already.
     ///
     /// # Cancellation
     /// The version may be pinned until the lease runs out.
@@ -35,20 +36,20 @@ impl Snapshot {
 }
 
 impl Pin {
-    /// The version that is pinned.
+    /// Returns the version that is pinned.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Holds it for another lease; returns `false` if the lease had run out and a sweep has removed the pin.
+    /// Extends the pin by another lease; returns `false` if the lease had run out and a sweep has removed the pin.
     pub async fn renew(&self) -> Result<bool> {
         Ok(self.hold(false).await? && self.snapshot.tree().can_be_pinned(self.snapshot.version()).await?)
     }
 
-    /// Lets go.
+    /// Releases the pin.
     ///
     /// # Errors
-    /// [`Error::Store`]: the pin ends with its lease.
+    /// [`Error::Store`] if the store fails: the pin ends with its lease.
     pub async fn release(self) -> Result<()> {
         self.snapshot.tree().pins.delete_one(&doc! { "_id": self.id }).await.map(|_| ())
     }
@@ -66,8 +67,8 @@ impl Pin {
 }
 
 impl VersionedTree {
-    /// Gives a version a name, by which it can be found, and is kept for as long as it has it. A name that another version
-    /// has moves. False if there is no such version, or it is being pruned.
+    /// Gives a version a name. The version can be found by the name, and is kept for as long as it has it. If another
+    /// version has the name, the name moves. Returns `false` if there is no such version, or it is being pruned.
     ///
     /// # Cancellation
     /// The version may have the name.
@@ -87,12 +88,12 @@ impl VersionedTree {
         Ok(false)
     }
 
-    /// Takes a name away; says whether there was one.
+    /// Removes a name; returns whether there was one.
     pub async fn unname(&self, name: &str) -> Result<bool> {
         self.pins.delete_one(&self.named(name)).await
     }
 
-    /// The version that has a name.
+    /// Returns the version that has a name.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a name without a version.
@@ -103,7 +104,7 @@ impl VersionedTree {
             .transpose()
     }
 
-    /// All names with their versions.
+    /// Returns all names with their versions.
     pub async fn names(&self) -> Result<Vec<(String, i64)>> {
         let fields = self.fields();
         let names = self.all_pins().await?.into_iter().filter_map(|pin| {
@@ -113,7 +114,7 @@ impl VersionedTree {
         names.collect()
     }
 
-    /// Versions that a name or a pin keeps.
+    /// Returns the versions that a name or a pin keeps.
     pub(super) async fn pinned(&self) -> Result<Vec<i64>> {
         let (fields, now, lease) = (self.fields(), self.now(), self.options.pin_lease);
         let holds = |pin: &Document| {
@@ -124,7 +125,7 @@ impl VersionedTree {
         pins.iter().filter(|pin| holds(pin)).map(|pin| integer(pin, &fields.version)).collect()
     }
 
-    /// Removes pins whose lease has run out; says how many.
+    /// Removes pins whose lease has run out; returns their number.
     pub(super) async fn unpin_silent(&self) -> Result<u64> {
         let mut removed = 0;
         for mut silent in self.requests().silent(self.now(), self.options.pin_lease) {

@@ -1,19 +1,19 @@
-//! Old versions go, and with them the nodes that only they used.
+//! Prunes old versions, and removes the nodes that only they used.
 //!
 //! ```text
 //! kept       2                   7            9              pruned: 3, 5
 //! a          1     3                                         1 is used by 2, 3 by 7 and 9: both stay
-//! b                3     5                                   5 is used by 7 and 9, 3 by no kept version: it goes
-//! c                                     8                    stays: in flight, or of 9
+//! b                3     5                                   5 is used by 7 and 9; 3 is used by no kept version and is removed
+//! c                                     8                    stays: it is of 9, or of a version being written
 //! ```
 //!
-//! A node is used by the versions from its own to the next one of the same item. Between two kept versions that follow each other
-//! lie pruned ones only, so of the nodes of one item in there all but the last are used by none. Nothing above the newest version is
-//! ever touched, and what is committed meanwhile uses what the newest version uses.
+//! A node is used by the versions from its own to the next one of the same item. Only pruned versions lie between two
+//! kept versions that follow each other, so of the nodes of one item in there, all but the last are unused. Nothing
+//! above the newest version is ever touched, and what is committed meanwhile uses what the newest version uses.
 //!
-//! Steps, each of which may be taken twice: mark the root (`pruning`); look at the pins; spare the version or condemn it
-//! (`pruned`, from here on it cannot be read); remove nodes; clear the root. A reader who has read something looks afterwards
-//! whether its version is not condemned.
+//! The steps, each of which may be repeated: mark the root (`pruning`); read the pins; spare the version or condemn it
+//! (`pruned`, from here on it cannot be read); remove nodes; clear the root. A reader checks after each read that its
+//! version is not condemned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -25,48 +25,49 @@ use super::record::{Stored, Version};
 use super::requests::visible;
 use super::{VersionState, VersionedTree};
 use crate::metrics::Event;
+use crate::steps::Request;
 use crate::value::{integer, key_of};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
-/// Versions that one look at a tree takes in.
+/// Limit on the versions of a tree that one prune considers.
 const VERSIONS_MAX: u32 = 100_000;
-/// Nodes of a page.
+/// The number of nodes of a page.
 const PAGE: u32 = 500;
 
-/// Which versions are kept: those that any of the rules keeps. The newest one, named ones, pinned ones and those that a writer
-/// is working on top of are kept anyway.
+/// The rules for the versions to keep: a version stays if any rule keeps it. The newest one, named ones, pinned ones,
+/// and those that a writer is working on top of are always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// So many of the newest ones.
+    /// The number of newest versions to keep.
     pub last: u32,
-    /// Versions that were written within this time, by the clock of their writer.
+    /// Keeps versions that were written within this time, by the clock of their writer.
     pub newer_than: Option<Duration>,
 }
 
 /// The plan of a prune.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrunePlan {
-    /// Versions that would go, the oldest first.
+    /// The versions that would be pruned, the oldest first.
     pub versions: Vec<i64>,
-    /// Versions that stay, the oldest first.
+    /// The versions that would be kept, the oldest first.
     pub kept: Vec<i64>,
-    /// Nodes that only they use.
+    /// The number of nodes that would be removed.
     pub nodes: u64,
 }
 
 impl VersionedTree {
-    /// Prunes versions (at most `batch`) that no rule keeps, and what was left of an earlier prune. It may run anywhere, at any time,
-    /// beside anything.
+    /// Prunes versions (at most `batch`) that no rule keeps, and completes earlier prunes. It may run in any process
+    /// at any time.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): prune again.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: prune again.
     pub async fn prune(&self, keep: Keep, batch: u32) -> Result<Round> {
         let versions = self.readable().await?;
         let unkept = self.unkept(&versions, keep).await?;
         let mut round = Round { more: unkept.len() as u64 > u64::from(batch), ..Round::default() };
         for version in unkept.iter().take(batch as usize) {
             let mark = self.sources.ids.object_id();
-            if let Some((filter, update)) = self.requests().mark(*version, mark) {
+            if let Some(Request { filter, update }) = self.requests().mark(*version, mark) {
                 self.nodes.update_one(&filter, &update).await?;
             }
         }
@@ -78,7 +79,7 @@ impl VersionedTree {
         Ok(round)
     }
 
-    /// Returns what a prune would do, and changes nothing.
+    /// Returns the plan of a prune, and changes nothing.
     pub async fn plan_prune(&self, keep: Keep) -> Result<PrunePlan> {
         let versions = self.readable().await?;
         let unkept = self.unkept(&versions, keep).await?;
@@ -91,10 +92,10 @@ impl VersionedTree {
         Ok(PrunePlan { versions: unkept.into_iter().collect(), kept, nodes })
     }
 
-    /// Prunes in the background, and forgets what is old enough.
+    /// Runs [`VersionedTree::prune`] and [`VersionedTree::forget`] in the background.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_prune(&self, keep: Keep, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let tree = self.clone();
         Runner::spawn("versioned_tree.prune", &self.sources, options, cancel, move |batch| {
@@ -106,7 +107,7 @@ impl VersionedTree {
         })
     }
 
-    /// All versions that can be read, the newest first.
+    /// Returns all versions that can be read, the newest first.
     async fn readable(&self) -> Result<Vec<Version>> {
         self.versions(VERSIONS_MAX).await
     }
@@ -122,7 +123,7 @@ impl VersionedTree {
         Ok(versions.iter().skip(last).filter(unkept).map(|version| version.version).collect())
     }
 
-    /// Looks at the pins, now that the roots are marked.
+    /// Spares or condemns the marked versions, after reading the pins.
     async fn spare_or_condemn(&self, keep: Keep) -> Result<()> {
         let versions = self.readable().await?;
         let unkept = self.unkept(&versions, keep).await?;
@@ -133,27 +134,27 @@ impl VersionedTree {
             } else {
                 self.requests().spare(version.version, mark)
             };
-            if let Some((filter, update)) = step {
+            if let Some(Request { filter, update }) = step {
                 self.nodes.update_one(&filter, &update).await?;
             }
         }
         Ok(())
     }
 
-    /// Condemned versions, by the versions that can be read before and after them.
+    /// Returns condemned versions, by the versions that can be read before and after them.
     async fn condemned(&self) -> Result<BTreeMap<(i64, i64), Vec<i64>>> {
         let condemned = self.in_state(&[VersionState::Pruned], VERSIONS_MAX).await?;
         let readable: Vec<i64> = self.readable().await?.iter().rev().map(|version| version.version).collect();
         Ok(between(&readable, condemned.iter().rev().map(|version| version.version)))
     }
 
-    /// Removes the nodes between two versions that neither uses; the condemned ones are all that lie between.
+    /// Removes the nodes between two versions that neither uses. The condemned versions are all that lie between.
     async fn remove_between(&self, below: i64, above: i64, condemned: &[i64]) -> Result<u64> {
-        // What a condemned version used, and the one above does not, was replaced after that.
+        // A node that a condemned version used, and the version above does not, was replaced after that.
         let oldest = condemned.first().copied().unwrap_or(above);
         self.remove_replaced(oldest, below, above).await?;
         for version in condemned {
-            if let Some((filter, stub)) = self.requests().clear(*version, self.now()) {
+            if let Some(Request { filter, update: stub }) = self.requests().clear(*version, self.now()) {
                 let pruned = self.nodes.update_one(&filter, &stub).await?;
                 self.count(Event::VersionPruned, u64::from(pruned));
             }
@@ -161,7 +162,8 @@ impl VersionedTree {
         Ok(condemned.len() as u64)
     }
 
-    /// Removes the nodes between two versions but the last of each item, for the items that have a node above `from`.
+    /// Removes the nodes between two versions, except for the last one of each item, for the items that have a node
+    /// above `from`.
     async fn remove_replaced(&self, from: i64, below: i64, above: i64) -> Result<u64> {
         let abandoned = self.abandoned_below(above).await?;
         let newer = self.requests().nodes(visible(doc! { "$gt": from, "$lte": above }, &abandoned));
@@ -184,11 +186,12 @@ impl VersionedTree {
         Ok(removed)
     }
 
-    /// Looks at the whole tree for nodes that no version uses any more, and removes them; says how many. A prune knows which ones
-    /// those are, except for a node whose insert arrives once more after it was pruned: that is invisible, and stays.
+    /// Searches the whole tree for nodes that no version uses any more, and removes them; returns their number. A
+    /// prune removes such nodes itself, except for a node whose insert arrives once more after it was pruned: that one
+    /// is invisible, and stays.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): tidy again.
+    /// [`Error::Store`](crate::Error::Store) if the store fails: tidy again.
     pub async fn tidy(&self) -> Result<u64> {
         let mut readable = self.readable().await?;
         readable.reverse();
@@ -200,7 +203,7 @@ impl VersionedTree {
         Ok(removed)
     }
 
-    /// Returns how many nodes lie between two versions that neither would use.
+    /// Returns the number of nodes between two versions that neither would use.
     async fn superseded(&self, below: i64, above: i64) -> Result<u64> {
         let versions = visible(doc! { "$gt": below, "$lte": above }, &self.abandoned_below(above).await?);
         let pipeline = [
@@ -214,7 +217,7 @@ impl VersionedTree {
     }
 }
 
-/// Nodes of some items between two versions, of which only the last of each item is used.
+/// Nodes of some items between two versions, of which only the last one of each item is used.
 #[derive(Default)]
 struct Replaced {
     nodes: Vec<(Vec<u8>, i64, Bson)>,
@@ -241,7 +244,8 @@ impl Replaced {
     }
 }
 
-/// Versions that go, by the versions that stay before and after them; both in ascending order. The newest one stays.
+/// Groups the versions `go` by the versions that stay before and after them; both are in ascending order. The newest
+/// one stays.
 pub(super) fn between(stay: &[i64], go: impl Iterator<Item = i64>) -> BTreeMap<(i64, i64), Vec<i64>> {
     let mut gaps: BTreeMap<_, Vec<i64>> = BTreeMap::new();
     for version in go {

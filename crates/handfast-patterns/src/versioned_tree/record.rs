@@ -1,4 +1,4 @@
-//! The documents: a version (its root, or what stands in its place), a node, a write.
+//! The documents: a version (its root or its mark), a node, a write.
 
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::steps::Steps;
 use crate::value::integer;
 
-/// A version as the document in the place of its root says.
+/// A version as its root or its mark describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version {
     /// Its number.
@@ -17,11 +17,11 @@ pub struct Version {
     pub state: VersionState,
     /// The version that it was made from; 0 for the first one.
     pub base: i64,
-    /// When it was written, by the writer's clock.
+    /// The time when it was written, by the writer's clock.
     pub ts: DateTime,
     /// The content of its root, without the fields of the pattern.
     pub root: Document,
-    /// There are numbers below it that were abandoned.
+    /// Whether numbers below it were abandoned.
     pub(super) gaps: bool,
     pub(super) mark: Option<ObjectId>,
 }
@@ -61,7 +61,7 @@ pub struct Node {
     pub content: Document,
 }
 
-/// A node as it is stored: one that says that there is no such item any more, perhaps.
+/// A node as it is stored, which may mark its item as deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) node: Node,
@@ -80,14 +80,14 @@ impl Stored {
     }
 }
 
-/// A write that was announced.
+/// A write as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteIntent {
     /// The number of the version.
     pub version: i64,
     /// The version that it is made from; 0 for the first one.
     pub base: i64,
-    /// When its writer last said that it is at it, by the store's clock.
+    /// The time of its writer's last renewal, by the store's clock.
     pub ts: DateTime,
     pub(super) write: ObjectId,
 }

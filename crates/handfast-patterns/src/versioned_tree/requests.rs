@@ -1,4 +1,4 @@
-//! Each step's filter and update, as values. The filter carries the state that the step expects.
+//! The filter and the update of each step, as values. The filter has the state that the step expects.
 
 use std::time::Duration;
 
@@ -7,12 +7,10 @@ use bson::{Bson, DateTime, Document, doc};
 
 use super::record::{Version, WriteIntent};
 use super::{TreeFields, VersionEvent, VersionState};
+use crate::steps::Request;
 use crate::value::lapsed;
 
-/// A filter and an update.
-pub(super) type Request = (Document, Document);
-
-/// Names of fields, and the tree they are for.
+/// The field names, and the tree of the requests.
 #[derive(Clone, Copy)]
 pub(super) struct Requests<'a> {
     pub(super) fields: &'a TreeFields,
@@ -20,24 +18,24 @@ pub(super) struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// The documents in the places of roots that are in one of these states.
+    /// Matches the roots and marks of versions in one of these states.
     pub(super) fn in_state(self, states: &[VersionState]) -> Document {
         let states: Vec<_> = states.iter().map(|state| state.name()).collect();
         let states = if let [state] = states[..] { Bson::from(state) } else { doc! { "$in": states }.into() };
         doc! { &self.fields.item: self.root.clone(), &self.fields.state: states }
     }
 
-    /// The document in the place of a version's root.
+    /// Matches the root or the mark of a version.
     pub(super) fn place(self, version: i64) -> Document {
         doc! { &self.fields.item: self.root.clone(), &self.fields.version: version }
     }
 
-    /// The newest first.
+    /// Returns the order with the newest version first.
     pub(super) fn newest_first(self) -> Document {
         doc! { &self.fields.version: -1 }
     }
 
-    /// Nodes of these versions, the roots and what stands in their places left out.
+    /// Matches nodes of these versions, without roots and marks.
     pub(super) fn nodes(self, versions: impl Into<Bson>) -> Document {
         doc! {
             &self.fields.tree: self.root.clone(),
@@ -46,7 +44,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Versions of an item that a version sees or has replaced.
+    /// Matches the nodes of an item that a version sees or has replaced.
     pub(super) fn item_at(self, item: impl Into<Bson>, version: i64, abandoned: &[i64]) -> Document {
         doc! {
             &self.fields.item: item,
@@ -55,7 +53,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Versions of an item between a version and a node of it that is newer, both left out.
+    /// Matches the nodes of an item between a version and a newer node, without both.
     pub(super) fn older(self, item: Bson, below: i64, version: i64) -> Document {
         doc! {
             &self.fields.item: item,
@@ -64,7 +62,7 @@ impl Requests<'_> {
         }
     }
 
-    /// A node that is to be inserted.
+    /// Returns a node to insert.
     pub(super) fn node(self, id: ObjectId, item: Bson, version: i64) -> Document {
         doc! {
             "_id": id,
@@ -74,7 +72,7 @@ impl Requests<'_> {
         }
     }
 
-    /// The root of a version, which commits it.
+    /// Returns the root of a version, which commits it.
     pub(super) fn root(self, id: ObjectId, version: &Version) -> Document {
         let mut root = self.node(id, self.root.clone(), version.version);
         root.extend(doc! {
@@ -89,7 +87,7 @@ impl Requests<'_> {
         root
     }
 
-    /// The document that stands in for a root that must not be inserted any more.
+    /// Returns the mark of a version, which keeps its root from being inserted.
     pub(super) fn abandoned(self, id: ObjectId, version: i64, now: DateTime) -> Document {
         let mut mark = self.node(id, self.root.clone(), version);
         mark.extend(doc! { &self.fields.state: VersionState::Abandoned.name(), &self.fields.ts: now });
@@ -104,69 +102,69 @@ impl Requests<'_> {
             &self.fields.base: base,
         };
         let update = doc! { "$set": set, "$currentDate": { &self.fields.ts: true } };
-        (self.announced(version, write), update)
+        Request { filter: self.announced(version, write), update }
     }
 
-    /// A write, while its writer has it.
+    /// Matches a write while its writer has it.
     pub(super) fn announced(self, version: i64, write: ObjectId) -> Document {
         doc! { "_id": { "tree": self.root.clone(), "version": version }, &self.fields.write: write }
     }
 
-    /// The writer is at it.
+    /// Returns the update that renews a lease.
     pub(super) fn renew(self) -> Document {
         doc! { "$currentDate": { &self.fields.ts: true } }
     }
 
-    /// Writes, or pins, of the tree.
+    /// Matches the writes or the pins of the tree.
     pub(super) fn of_tree(self) -> Document {
         doc! { &self.fields.tree: self.root.clone() }
     }
 
-    /// Writes, or pins, whose lease has run out, or whose date is further ahead than that.
+    /// Matches writes or pins whose lease has run out, or whose date is further ahead than that.
     pub(super) fn silent(self, now: DateTime, lease: Duration) -> [Document; 2] {
         lapsed(now, lease).map(|date| doc! { &self.fields.tree: self.root.clone(), &self.fields.ts: date })
     }
 
-    /// The write as it was seen, if its writer has not said anything since.
+    /// Matches a write as it was seen, if its writer has not renewed its lease since.
     pub(super) fn still_silent(self, seen: &WriteIntent) -> Document {
         let mut filter = self.announced(seen.version, seen.write);
         filter.insert(&self.fields.ts, seen.ts);
         filter
     }
 
-    /// committed -> pruning.
+    /// Moves a version from committed to pruning.
     pub(super) fn mark(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, mut update) = self.step(version, VersionState::Committed, VersionEvent::Marked)?;
-        // A copy of the same request that arrives late marks nothing that was spared.
+        let Request { mut filter, mut update } = self.step(version, VersionState::Committed, VersionEvent::Marked)?;
+        // A copy of the same request that arrives late does not mark a version that was spared.
         filter.insert(&self.fields.mark, doc! { "$ne": mark });
         if let Ok(set) = update.get_document_mut("$set") {
             set.insert(&self.fields.mark, mark);
         }
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
-    /// pruning -> committed, if it is the attempt that was seen.
+    /// Moves a version from pruning back to committed, if this prune has marked it.
     pub(super) fn spare(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Spared)?;
+        let Request { mut filter, update } = self.step(version, VersionState::Pruning, VersionEvent::Spared)?;
         filter.insert(&self.fields.mark, mark);
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
-    /// pruning -> pruned, if it is the attempt that was seen.
+    /// Moves a version from pruning to pruned, if this prune has marked it.
     pub(super) fn condemn(self, version: i64, mark: ObjectId) -> Option<Request> {
-        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Condemned)?;
+        let Request { mut filter, update } = self.step(version, VersionState::Pruning, VersionEvent::Condemned)?;
         filter.insert(&self.fields.mark, mark);
-        Some((filter, update))
+        Some(Request { filter, update })
     }
 
     fn step(self, version: i64, state: VersionState, event: VersionEvent) -> Option<Request> {
         let next = state.after(event)?;
         let mut filter = self.place(version);
         filter.insert(&self.fields.state, state.name());
-        Some((filter, doc! { "$set": { &self.fields.state: next.name() } }))
+        Some(Request { filter, update: doc! { "$set": { &self.fields.state: next.name() } } })
     }
 
-    /// pruned -> cleared: what the root said goes, its place stays taken.
+    /// Moves a version from pruned to cleared: removes the content of the root, and keeps the rest as a mark.
     pub(super) fn clear(self, version: i64, now: DateTime) -> Option<Request> {
         let next = VersionState::Pruned.after(VersionEvent::NodesRemoved)?;
         let mut filter = self.place(version);
@@ -178,11 +176,11 @@ impl Requests<'_> {
             &self.fields.state: next.name(),
             &self.fields.ts: now,
         };
-        Some((filter, stub))
+        Some(Request { filter, update: stub })
     }
 }
 
-/// A condition on versions that leaves out those that were abandoned.
+/// Returns the condition on versions without the abandoned ones.
 pub(super) fn visible(mut versions: Document, abandoned: &[i64]) -> Document {
     if !abandoned.is_empty() {
         versions.insert("$nin", abandoned.to_vec());

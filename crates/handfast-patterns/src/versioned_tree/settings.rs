@@ -1,4 +1,4 @@
-//! The settings that the documents of trees depend on, as they are recorded: one record for all trees of a collection.
+//! The recorded settings that the documents of trees depend on: one record for all trees of a collection.
 //!
 //! ```text
 //! db.items.settings   {_id: "versioned-tree", revision: 1, settings: {
@@ -17,8 +17,8 @@ use crate::steps::Steps;
 use crate::{Error, FieldNames, Result};
 
 impl VersionedTreeOptions {
-    /// Reads the recorded settings of the trees of a collection, for the tree with this root and with defaults for what each process
-    /// chooses for itself; none if nothing is recorded.
+    /// Reads the recorded settings of the trees of a collection, for the tree with this root, and with defaults for
+    /// those that each process chooses for itself; `None` if nothing is recorded.
     ///
     /// # Errors
     /// [`Error::Damaged`] for a record that cannot be read.
@@ -33,12 +33,12 @@ impl VersionedTreeOptions {
 }
 
 impl VersionedTree {
-    /// Changes the recorded settings of the trees of a collection to those of `options`; records them if nothing is recorded. Processes
-    /// that have opened a tree before go on with the settings of before.
+    /// Changes the recorded settings of the trees of a collection to those of `options`; records them if nothing is
+    /// recorded. Processes that have opened a tree before keep the old settings.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields once there are nodes, and for another collection of writes or pins while the recorded
-    /// one has documents. [`Error::Store`]: call again.
+    /// [`Error::Invalid`] for other field names once there are nodes, and for another collection of writes or pins
+    /// while the recorded one has documents. [`Error::Store`] if the store fails: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,

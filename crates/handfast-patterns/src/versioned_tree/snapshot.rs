@@ -1,4 +1,4 @@
-//! The tree as it was in one version.
+//! The snapshot of a tree in one version.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use super::{Node, Version, VersionState, VersionedTree};
 use crate::value::{integer, key_of};
 use crate::{Error, Result};
 
-/// Abandoned numbers that a tree remembers at most; each is in the requests of every reader.
+/// Limit on the abandoned numbers that a tree remembers, as the requests of every reader contain each of them.
 const ABANDONED_MAX: u32 = 100_000;
-/// Items of one request for nodes.
+/// Limit on the items of one request for nodes.
 const ITEMS_MAX: usize = 500;
-/// Documents of a page of a whole tree.
+/// The number of documents of a page of a whole tree.
 const PAGE: u32 = 1_000;
 
-/// The tree as it was in one version: the same, whatever writers do. Once the version is pruned, reads are refused with
-/// [`Error::Gone`]; [`Snapshot::pin`] keeps it from being pruned.
+/// A tree in one version, which never changes. Once the version is pruned, reads return [`Error::Gone`];
+/// [`Snapshot::pin`] keeps it from being pruned.
 #[derive(Clone)]
 pub struct Snapshot {
     tree: VersionedTree,
     version: Version,
-    /// Numbers below it that were abandoned. No number below a committed version is abandoned later.
+    /// The abandoned numbers below it. No number below a committed version is abandoned later.
     abandoned: std::sync::Arc<[i64]>,
 }
 
@@ -33,7 +33,7 @@ impl VersionedTree {
         Ok(Snapshot { tree: self.clone(), version, abandoned: abandoned.into() })
     }
 
-    /// Numbers below this one that were abandoned and are remembered.
+    /// Returns the abandoned numbers below this one that are remembered.
     pub(super) async fn abandoned_below(&self, version: i64) -> Result<Vec<i64>> {
         let mut below = self.requests().in_state(&[VersionState::Abandoned]);
         below.insert(&self.fields().version, doc! { "$lt": version });
@@ -43,7 +43,7 @@ impl VersionedTree {
                 format!("more than {ABANDONED_MAX} abandoned versions are remembered: forget those that are old");
             return Err(Error::invalid(what));
         }
-        // Of what somebody has altered the number counts.
+        // Of a document that another program has altered, only the number counts.
         let version = &self.fields().version;
         let read =
             |document: &Document| integer(document, version).map_err(|error| self.nodes.damaged(document, error));
@@ -67,7 +67,7 @@ impl Snapshot {
         &self.version.root
     }
 
-    /// A node; none if the version has no such item.
+    /// Returns a node; `None` if the version has no such item.
     ///
     /// # Errors
     /// [`Error::Gone`] if the version was pruned.
@@ -83,17 +83,17 @@ impl Snapshot {
         Ok(self.read(found)?.pop())
     }
 
-    /// Returns the items among these that the version has, in the order of the ids.
+    /// Returns those of these items that the version has, in the order of the ids.
     ///
     /// # Errors
-    /// As [`Snapshot::node`].
+    /// [`Error::Gone`] if the version was pruned.
     pub async fn nodes(&self, items: impl IntoIterator<Item = impl Into<Bson>>) -> Result<Vec<Node>> {
         let items: Vec<Bson> = items.into_iter().map(Into::into).collect();
         let mut found: HashMap<Vec<u8>, Node> = HashMap::from([(key_of(self.tree.root())?, self.root_node())]);
         for items in items.chunks(ITEMS_MAX) {
             for node in self.highest(doc! { "$in": items.to_vec() }).await? {
                 let key = key_of(&node.item)?;
-                // What stands in the places of roots is no node.
+                // Roots and marks are not nodes.
                 found.entry(key).or_insert(node);
             }
         }
@@ -102,15 +102,16 @@ impl Snapshot {
         Ok(keys.iter().filter_map(|key| found.get(key).cloned()).collect())
     }
 
-    /// All nodes but the root, in no order. They are held in memory.
+    /// Returns all nodes but the root, in no order. They are held in memory.
     ///
     /// # Errors
-    /// As [`Snapshot::node`].
+    /// [`Error::Gone`] if the version was pruned.
     pub async fn all(&self) -> Result<Vec<Node>> {
         self.all_but(Err).await
     }
 
-    /// All nodes but the root, and but those that cannot be read, as far as these may be left out.
+    /// Returns all nodes but the root. `leave_out` decides for each one that cannot be read whether it may be left
+    /// out.
     pub(super) async fn all_but(&self, leave_out: impl Fn(Error) -> Result<()>) -> Result<Vec<Node>> {
         let tree = &self.tree;
         let versions = visible(doc! { "$lte": self.version() }, &self.abandoned);
@@ -135,7 +136,8 @@ impl Snapshot {
         Ok(highest.into_values().filter(|stored| !stored.deleted).map(|stored| stored.node).collect())
     }
 
-    /// Checks that all nodes of the version were there at the last read: they are removed only after its state says so.
+    /// Checks that all nodes of the version were there at the last read: they are removed only after its state was
+    /// changed.
     ///
     /// # Errors
     /// [`Error::Gone`] if the version was pruned.
@@ -158,7 +160,7 @@ impl Snapshot {
         Node { item: self.tree.root().clone(), version: self.version(), content: self.version.root.clone() }
     }
 
-    /// The highest version that is visible of each of these items.
+    /// Returns the highest visible version of each of these items.
     async fn highest(&self, items: Document) -> Result<Vec<Node>> {
         let (tree, fields) = (&self.tree, self.tree.fields());
         let pipeline = [
@@ -170,7 +172,7 @@ impl Snapshot {
         self.read(found.into_iter().filter_map(|group| group.get_document("node").cloned().ok()).collect())
     }
 
-    /// Returns the nodes that are not deleted items.
+    /// Returns the nodes that are not of deleted items.
     fn read(&self, documents: Vec<Document>) -> Result<Vec<Node>> {
         let mut nodes = Vec::with_capacity(documents.len());
         for document in documents {

@@ -1,10 +1,10 @@
-//! The states of a version, and what leads from one to the next.
+//! The states of a version, and the events that change them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The state of a version. Which of the first two arrows it takes is decided by one insert: that of its root, or that of a mark in
-/// the same place.
+/// The state of a version. One insert decides whether a version is committed or abandoned: that of its root, or that
+/// of its mark.
 ///
 /// ```text
 /// writing ── root inserted ──> committed <── spared ── pruning ── condemned ──> pruned ── nodes removed ──> cleared
@@ -12,39 +12,39 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VersionState {
-    /// Its number was allocated; nothing stands in the place of its root.
+    /// Its number was allocated, and it has neither a root nor a mark.
     Writing,
-    /// Its root is there.
+    /// Its root exists.
     Committed,
-    /// It is to be pruned, unless a reader turns out to use it. It can be read, but not pinned any more.
+    /// It is to be pruned, unless a pin or a name keeps it. It can be read, but not pinned any more.
     Pruning,
-    /// It cannot be read any more; the nodes that only it used are being removed.
+    /// It cannot be read any more, and the nodes that only it used are being removed.
     Pruned,
-    /// They are gone; what is left keeps its place taken.
+    /// Its nodes were removed, and its root is only a mark.
     Cleared,
-    /// It will never be committed. Its nodes are in no version.
+    /// It will never be committed, and its nodes are in no version.
     Abandoned,
 }
 
-/// An event in the life of a version.
+/// An event that changes the state of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionEvent {
     /// Its writer has inserted the root.
     RootInserted,
-    /// Another writer came first, or the writer fell silent.
+    /// Another writer came first, or its writer fell silent.
     GivenUp,
-    /// No rule keeps it.
+    /// No rule keeps it, and it is marked for pruning.
     Marked,
-    /// It is used after all.
+    /// A pin or a name keeps it.
     Spared,
-    /// It is not used.
+    /// No pin and no name keeps it.
     Condemned,
-    /// The nodes that only it used are gone.
+    /// The nodes that only it used were removed.
     NodesRemoved,
 }
 
 impl VersionState {
-    /// Every state.
+    /// All states.
     pub const ALL: [VersionState; 6] = [
         VersionState::Writing,
         VersionState::Committed,
@@ -54,7 +54,7 @@ impl VersionState {
         VersionState::Abandoned,
     ];
 
-    /// The state after the event; none if it cannot happen in this one.
+    /// Returns the state after the event; `None` if the event cannot happen in this state.
     pub fn after(self, event: VersionEvent) -> Option<VersionState> {
         match (self, event) {
             (VersionState::Writing, VersionEvent::RootInserted) | (VersionState::Pruning, VersionEvent::Spared) => {
@@ -76,7 +76,7 @@ impl VersionState {
         }
     }
 
-    /// Returns whether all nodes that it uses are there.
+    /// Returns whether all nodes that it uses exist.
     pub fn is_readable(self) -> bool {
         match self {
             VersionState::Committed | VersionState::Pruning => true,
@@ -103,7 +103,7 @@ impl fmt::Display for VersionState {
     }
 }
 
-/// The text names no state.
+/// The error for a text that names no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("states of versions are writing, committed, pruning, pruned, cleared and abandoned")]
 pub struct NoVersionState;

@@ -1,4 +1,4 @@
-//! The sweep of what writers left: versions whose lease has run out, and nodes that are in no version.
+//! The sweep, which removes what writers left: versions whose lease has run out, and nodes that are in no version.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::metrics::Event;
 use crate::value::integer;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
-/// States of versions that were committed.
+/// The states of versions that were committed.
 const MADE: [VersionState; 4] =
     [VersionState::Committed, VersionState::Pruning, VersionState::Pruned, VersionState::Cleared];
 
-/// A node that is in no version, and never will be.
+/// A node that is in no version and never will be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Orphan {
     /// Its item id.
@@ -31,17 +31,17 @@ pub struct Orphan {
 pub enum OrphanOf {
     /// Its writer has been silent for longer than the lease.
     SilentWrite,
-    /// Its version was given up: the node arrived late, or was not removed yet.
+    /// Its version was given up, and the node arrived late or was not removed yet.
     AbandonedVersion,
-    /// Its number is above the newest version, and no writer has announced it.
+    /// Its number is above the newest version, and there is no write with it.
     Nobody,
 }
 
 impl VersionedTree {
-    /// Gives up versions (at most `batch`) whose writers have been silent for the lease, or have left a date that is further ahead than that,
-    /// and removes nodes that are in no version. Nodes of a number that a version is made of are left, whatever stands in the place of its root.
-    /// A version that is being written is left alone, however long that takes, as long as its writer renews the lease. It may
-    /// run anywhere, at any time, beside anything.
+    /// Gives up versions (at most `batch`) whose writers have been silent for the lease, or have left a date that is
+    /// further ahead than that, and removes nodes that are in no version. It keeps nodes whose number another version
+    /// is based on, even if that number has no root any more. It does not touch a version that is being written,
+    /// however long that takes, as long as its writer renews the lease. It may run in any process at any time.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single version is logged and counted.
@@ -93,7 +93,8 @@ impl VersionedTree {
         Ok(orphans)
     }
 
-    /// The writer is asked once more whether it is there: by the filter.
+    /// Gives up a write, if the filter shows that its writer is still silent; returns the number of nodes that were
+    /// removed.
     async fn sweep_write(&self, seen: &WriteIntent) -> Result<u64> {
         if self.writes.find_one(&self.requests().still_silent(seen)).await?.is_none() {
             return Ok(0);
@@ -106,11 +107,11 @@ impl VersionedTree {
         let (state, nodes) = self.remove(seen.version, seen.write).await?;
         self.count(Event::VersionSwept, 1);
         self.count(Event::OrphanRemoved, nodes);
-        tracing::info!(%state, nodes, "a version that was left behind is dealt with");
+        tracing::info!(%state, nodes, "a version that was left behind is removed");
         Ok(1)
     }
 
-    /// Nodes of versions that were given up before: late arrivals.
+    /// Removes nodes of versions that were given up before, which arrived late.
     async fn sweep_abandoned(&self) -> Result<u64> {
         let abandoned = self.unused(self.abandoned_below(i64::MAX).await?).await?;
         if abandoned.is_empty() {
@@ -121,14 +122,14 @@ impl VersionedTree {
         Ok(orphans)
     }
 
-    /// Numbers above the newest version that have nodes, and that no writer has announced.
+    /// Returns numbers above the newest version that have nodes and no write.
     async fn unannounced(&self, limit: u32) -> Result<Vec<i64>> {
         let newest = self.newest_version().await?.map_or(0, |newest| newest.version);
         let (requests, fields) = (self.requests(), self.fields());
-        // The nodes first, then the writes, then the roots: a writer makes them, and takes them away, in the other order.
+        // This reads nodes, then writes, then roots: a writer makes and removes them in the opposite order.
         let above =
             self.nodes.find(&requests.nodes(doc! { "$gt": newest }), &doc! { &fields.version: 1 }, limit).await?;
-        // A number that is none is left, and a verification names it.
+        // A version that is not a number is kept, and a verification reports it.
         let mut versions: Vec<_> = above.iter().filter_map(|node| integer(node, &fields.version).ok()).collect();
         versions.dedup();
         let versions = self.unused(versions).await?;
@@ -145,9 +146,10 @@ impl VersionedTree {
         Ok(unannounced)
     }
 
-    /// Those of these numbers, which were given up or never announced, that no version is made of. A version or a write that names one as its
-    /// base was made when its root was there, and a version that knows of no number that was given up shows its nodes: somebody has changed or
-    /// removed the root since. The nodes are left; without them the version could not be mended.
+    /// Returns those of these numbers, which were given up or never announced, that no version is based on. A version
+    /// or a write that names a number as its base was made when that had a root, and a version without abandoned
+    /// numbers below it shows the nodes of all: another program has changed or removed the root since. The nodes are
+    /// kept, because the version could not be repaired without them.
     pub(super) async fn unused(&self, mut numbers: Vec<i64>) -> Result<Vec<i64>> {
         if numbers.is_empty() {
             return Ok(numbers);
@@ -184,10 +186,10 @@ impl VersionedTree {
         Ok(orphans)
     }
 
-    /// Sweeps in the background. The interval should be no longer than the lease.
+    /// Runs [`VersionedTree::sweep`] in the background. The interval should be no longer than the lease.
     ///
     /// # Errors
-    /// As [`Runner::spawn`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let tree = self.clone();
         Runner::spawn("versioned_tree.sweep", &self.sources, options, cancel, move |batch| {
@@ -201,7 +203,7 @@ fn count(round: &mut Round, swept: Result<u64>) {
     match swept {
         Ok(swept) => round.done += swept,
         Err(error) => {
-            tracing::warn!(%error, "a version that was left behind could not be dealt with, it is tried again later");
+            tracing::warn!(%error, "a version that was left behind could not be removed, it is tried again later");
             round.failed += 1;
         }
     }

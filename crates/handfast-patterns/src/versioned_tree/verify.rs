@@ -1,4 +1,4 @@
-//! Looking at everything: whether each version was made from the one before it, and whether it is whole.
+//! The verification: each version must be based on the one before it, and have all the nodes that it refers to.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,37 +9,37 @@ use super::{Node, Version, VersionState, VersionedTree};
 use crate::value::{at_path, integer, key_of};
 use crate::{Error, Findings, Result};
 
-/// Versions of a page.
+/// The number of versions of a page.
 const PAGE: u32 = 1_000;
 
-/// Something that is not as it must be.
+/// An inconsistency of a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// A version was committed that was not made from the one before it: a change is lost.
+    /// A version is not based on the one before it, so that a change is lost.
     Lost {
         /// The version.
         version: i64,
-        /// The version that it was made from.
+        /// The version that it is based on.
         base: i64,
-        /// The version in between, of which it knows nothing.
+        /// The version in between, whose change is lost.
         between: i64,
     },
-    /// A version says that it was made from one that was given up, or from itself or a later one.
+    /// A version names as its base one that was given up, or itself or a later one.
     Base {
         /// The version.
         version: i64,
-        /// The version that it names as the one it was made from.
+        /// The version that it names as its base.
         base: i64,
     },
-    /// A version says that no number below it was given up, and one was: its readers may see nodes that never were a part of the
-    /// tree.
+    /// A version says that no number below it was given up, although one was: its readers may see nodes that were
+    /// never a part of the tree.
     Gaps {
         /// The version.
         version: i64,
         /// The number that was given up.
         abandoned: i64,
     },
-    /// Two nodes have the same item and the same version: the unique index was not there.
+    /// Two nodes have the same item and the same version, because the unique index was missing.
     Twice {
         /// The item.
         item: Bson,
@@ -52,42 +52,44 @@ pub enum Finding {
         version: i64,
         /// The item that refers to it.
         parent: Bson,
-        /// The item that is not there.
+        /// The item that does not exist.
         item: Bson,
     },
-    /// The document in the place of a version's root cannot be read: another program has changed it.
+    /// The root or the mark of a version cannot be read, because another program has changed it.
     Unreadable {
         /// The version.
         version: Bson,
         /// Describes the error, for people.
         what: String,
     },
-    /// A node, or a root, has a version that is no integer: no version has it.
+    /// A node or a root has a version that is not an integer, so that it is in no version.
     Number {
         /// The item.
         item: Bson,
-        /// Its version; none if it has no such field.
+        /// Its version; `None` if the field is missing.
         found: Option<Bson>,
     },
-    /// A root, or a node of an item that the tree has, is of another tree, which has no version, or of none: no version has it.
+    /// A root, or a node of an item of this tree, names another tree, which has no version, or none. So it is in no
+    /// version.
     Tree {
         /// The item.
         item: Bson,
-        /// The version that it was written in; 0 if that is no integer.
+        /// The version that it was written in; 0 if that is not an integer.
         version: i64,
-        /// The tree that it is of; none if it has no such field.
+        /// The tree that it names; `None` if the field is missing.
         found: Option<Bson>,
     },
-    /// A version is being written on top of one that is not there: its root was removed.
+    /// A version is being written on top of one that does not exist, because its root was removed.
     BaseGone {
         /// The version.
         version: i64,
-        /// The version that it is made from.
+        /// The version that it is based on.
         base: i64,
     },
-    /// No unique index keeps two nodes of an item apart that have the same version: writers can overtake each other.
+    /// No unique index keeps two nodes of an item from having the same version, so that writers may overwrite each
+    /// other's changes.
     NoUniqueIndex,
-    /// No node has the field that is to hold the item ids of children: no reference was looked at.
+    /// No node has the field for the item ids of children, so that no reference was checked.
     Unseen {
         /// The field.
         children: String,
@@ -135,16 +137,16 @@ impl fmt::Display for Finding {
 pub struct Verified {
     /// Versions that can be read.
     pub versions: u64,
-    /// Nodes of those of them that were looked into.
+    /// The nodes of those versions that were checked.
     pub nodes: u64,
-    /// Roots and nodes among them that have the field of the children.
+    /// The roots and nodes among them that have the field of the children.
     pub parents: u64,
     /// The inconsistencies.
     pub findings: Findings<Finding>,
 }
 
 impl Verified {
-    /// Returns whether everything is as it must be.
+    /// Returns whether there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings.count() == 0
     }
@@ -154,12 +156,12 @@ impl Verified {
     }
 }
 
-/// Walks what stands in the places of roots, by number.
+/// A walk through the roots and marks, by number.
 #[derive(Default)]
 struct Walk {
-    /// The last one that was committed, also if it was pruned since.
+    /// The last version that was committed, even if it was pruned since.
     committed: Option<i64>,
-    /// Numbers that were given up and are remembered.
+    /// The numbers that were given up and are remembered.
     abandoned: Vec<i64>,
 }
 
@@ -171,7 +173,7 @@ impl Walk {
             return;
         }
         if there.state == VersionState::Cleared {
-            // What it was made from went with what it said.
+            // Its base was removed with the content of its root.
             self.committed = Some(version);
             return;
         }
@@ -188,11 +190,11 @@ impl Walk {
 }
 
 impl VersionedTree {
-    /// Looks at all versions, and tells after each page or version what has been verified so far. With the name of the field in which
-    /// the root and the nodes hold the item ids of their children (one, or an array; a path with dots), given here or among the options
-    /// ([`children`](super::VersionedTreeOptions::children)), the nodes of every readable version are looked into as well: each of them
-    /// is held in memory. That no root and no node has the field is a finding, and so is what cannot be read. Nothing is changed. It may run
-    /// beside anything.
+    /// Verifies all versions, and calls `tell` with the result so far after each page or version. If the field in
+    /// which the root and the nodes have the item ids of their children (one, or an array; a path with dots) is given
+    /// here or in the options ([`children`](super::VersionedTreeOptions::children)), it also checks the nodes of every
+    /// readable version, which it holds in memory one version at a time. If no root and no node has the field, that is
+    /// a finding, and so is every document that cannot be read. Nothing is changed. It may run at any time.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another field of the children than that of the options.
@@ -240,7 +242,7 @@ impl VersionedTree {
         Ok(verified)
     }
 
-    /// One that is pruned meanwhile cannot be read, and need not be.
+    /// Checks the nodes of a version. If it is pruned meanwhile it cannot be read, and need not be checked.
     async fn look_into(&self, version: Version, children: &str, verified: &mut Verified) -> Result<()> {
         let number = version.version;
         let snapshot = match self.snapshot(version).await {
@@ -250,7 +252,7 @@ impl VersionedTree {
             }
             snapshot => snapshot?,
         };
-        // A node whose version is no number is a finding by itself.
+        // A node whose version is not a number is a separate finding.
         let nodes = match snapshot.all_but(|_| Ok(())).await {
             Err(Error::Gone { .. }) => return Ok(()),
             nodes => nodes?,
@@ -283,7 +285,7 @@ impl VersionedTree {
         let mut pages = self.nodes.aggregate_pages(&pipeline, PAGE).await?;
         while let Some(page) = pages.next().await? {
             for group in page.iter().filter_map(|group| group.get_document("_id").ok()) {
-                // A version that is no number is a finding by itself.
+                // A version that is not a number is a separate finding.
                 if let Ok(version) = integer(group, "version") {
                     verified.found(Finding::Twice { item: group.get("item").cloned().unwrap_or(Bson::Null), version });
                 }
@@ -294,7 +296,8 @@ impl VersionedTree {
 }
 
 impl Node {
-    /// The item ids that a field of the node holds: one, or an array of them; none if it has no such field. A path may have dots.
+    /// Returns the item ids that a field of the node has: one, or an array of them; `None` if the field is missing. A
+    /// path may have dots.
     fn referred(&self, path: &str) -> Option<&[Bson]> {
         Some(match at_path(&self.content, path)? {
             Bson::Array(items) => items,

@@ -1,4 +1,4 @@
-//! Writing a version: its nodes, and then its root.
+//! The writing of a version: its nodes, and then its root.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use bson::{Bson, Document, doc};
 use handfast_store::{Applied, Error as StoreError};
 
 use super::{Commit, PreparedCommit, Snapshot, VersionedTree};
-use crate::steps::is_duplicate_of;
+use crate::steps::{Request, is_duplicate_of};
 use crate::value::{at_path, integer, key_of};
 use crate::{Error, Result};
 
-/// Numbers that a writer tries, each of which another one has just taken.
+/// Attempts at a number when other writers have just taken it.
 const NUMBERS_MAX: u32 = 64;
-/// Items of one version at most: the writer remembers the key of each.
+/// Limit on the items of one version, as the writer keeps the key of each in memory.
 const ITEMS_MAX: usize = 1_000_000;
 
-/// A version that is being written: nodes in any number, children first; then [`Write::commit`]. One that is dropped before is
-/// left to the sweep.
+/// A version that is being written: any number of nodes, children first; then [`Write::commit`]. A write that is
+/// dropped before that is left to the sweep.
 pub struct Write {
     pub(super) tree: VersionedTree,
     pub(super) base: Option<Snapshot>,
     pub(super) version: i64,
-    /// By which its document knows it.
+    /// The id by which its writer recognises its document.
     pub(super) write: ObjectId,
     pub(super) phase: Phase,
     items: HashSet<Vec<u8>>,
-    /// When it was begun, by our clock's elapsed time.
+    /// The elapsed time of this process's clock when it was begun.
     pub(super) begun: Duration,
-    /// When the lease was renewed, by our clock's elapsed time.
+    /// The elapsed time of this process's clock when the lease was last renewed.
     renewed: Duration,
 }
 
@@ -45,10 +45,10 @@ impl VersionedTree {
     /// Begins a version on top of the newest one.
     ///
     /// # Errors
-    /// [`Error::Contended`] if others take the number at each attempt.
+    /// [`Error::Contended`] if other writers take the number at each attempt.
     ///
     /// # Cancellation
-    /// A number may have been taken; the sweep gives it up.
+    /// A number may have been taken, which the sweep gives up.
     pub async fn begin(&self) -> Result<Write> {
         let base = self.newest().await?;
         let below = base.as_ref().map_or(0, Snapshot::version);
@@ -62,16 +62,17 @@ impl VersionedTree {
         Err(Error::Contended { what: "others took the number".to_owned(), attempts: NUMBERS_MAX })
     }
 
-    /// Takes a number; if it cannot be had, says up to which number that is so.
+    /// Allocates a number; returns the number up to which all are taken if it is not free.
     async fn announce(&self, version: i64, below: i64, write: ObjectId) -> Result<Option<i64>> {
         let requests = self.requests();
-        let (filter, update) = requests.announce(version, below, write);
+        let Request { filter, update } = requests.announce(version, below, write);
         match self.writes.upsert_one(&filter, &update).await {
             Ok(_) => {}
             Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => return Ok(Some(version)),
             Err(error) => return Err(error),
         }
-        // Whoever had this number before has left something under it before letting go; so has who keeps to no rules.
+        // A writer that had this number before has left something under it before it removed its write; so has a
+        // program that bypasses the pattern.
         let mut above = requests.of_tree();
         above.insert(&self.fields().version, doc! { "$gte": version });
         let highest = self.nodes.find(&above, &requests.newest_first(), 1).await?;
@@ -87,26 +88,27 @@ impl Write {
         Write { tree, base, version, write, items: HashSet::new(), begun, renewed: begun, phase: Phase::Open }
     }
 
-    /// The number of the version.
+    /// Returns the number of the version.
     pub fn version(&self) -> i64 {
         self.version
     }
 
-    /// The version that it is made from; none if it is the first one.
+    /// Returns the version that it is based on; `None` if it is the first one.
     pub fn base(&self) -> Option<&Snapshot> {
         self.base.as_ref()
     }
 
-    /// The number of the version that it is made from; 0 if it is the first one.
+    /// Returns the number of the version that it is based on; 0 if it is the first one.
     pub(super) fn below(&self) -> i64 {
         self.base.as_ref().map_or(0, Snapshot::version)
     }
 
-    /// Puts a node: a new one, or another version of one that is there.
+    /// Puts a node, which may be new or another version of an existing one.
     ///
     /// # Errors
-    /// [`Error::Store`]: the version cannot be committed any more. [`Error::Invalid`] for an item that was put before, and for content with
-    /// fields of the pattern. [`Error::Contended`] if the version was given up: begin again.
+    /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
+    /// that was put before, and for content with fields of the pattern. [`Error::Contended`] if the version was given
+    /// up: begin again.
     pub async fn put(&mut self, item: impl Into<Bson>, content: Document) -> Result<()> {
         self.insert(vec![(item.into(), content)], false).await
     }
@@ -114,51 +116,55 @@ impl Write {
     /// Puts several nodes, with few requests.
     ///
     /// # Errors
-    /// As [`Write::put`].
+    /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
+    /// that was put before, and for content with fields of the pattern. [`Error::Contended`] if the version was given
+    /// up: begin again.
     pub async fn put_all(&mut self, nodes: impl IntoIterator<Item = (impl Into<Bson>, Document)>) -> Result<()> {
         self.insert(nodes.into_iter().map(|(item, content)| (item.into(), content)).collect(), false).await
     }
 
-    /// From this version on there is no such item.
+    /// Removes an item from this version on.
     ///
     /// # Errors
-    /// As [`Write::put`].
+    /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
+    /// that was put before. [`Error::Contended`] if the version was given up: begin again.
     pub async fn remove(&mut self, item: impl Into<Bson>) -> Result<()> {
         self.insert(vec![(item.into(), Document::new())], true).await
     }
 
-    /// With this root. The root is what the version is known by: it is to name its children.
+    /// Sets the root, which should name its children, as readers start there.
     pub fn with_root(self, root: Document) -> PreparedCommit {
         PreparedCommit::new(self, root)
     }
 
-    /// With the root of the version that it is made from.
+    /// Keeps the root of the version that it is based on.
     pub fn with_same_root(self) -> PreparedCommit {
         let root = self.base.as_ref().map(|base| base.root().clone()).unwrap_or_default();
         PreparedCommit::new(self, root)
     }
 
-    /// Commits the version: inserts its root. Nothing of it is seen before, and all of it after.
+    /// Commits the version by inserting its root. Before that readers see nothing of it, and afterwards all of it.
     ///
     /// # Errors
-    /// [`Error::Store`]: if [`Error::applied`] is `Maybe`, [`VersionedTree::show`] returns the state of the version.
+    /// [`Error::Store`] if the store fails: if [`Error::applied`] is `Maybe`, [`VersionedTree::show`] returns the
+    /// state of the version.
     ///
     /// # Cancellation
-    /// It may have been applied, as after a lost answer.
+    /// The version may have been committed; [`VersionedTree::show`] returns its state.
     pub async fn commit(self, root: Document) -> Result<Commit> {
         self.with_root(root).commit().await
     }
 
-    /// Gives the version up.
+    /// Gives up the version.
     ///
     /// # Errors
-    /// [`Error::Store`]: the sweep will abandon the version.
+    /// [`Error::Store`] if the store fails: the sweep will give up the version.
     pub async fn abandon(mut self) -> Result<()> {
         self.phase = Phase::Over;
         self.tree.remove(self.version, self.write).await.map(|_| ())
     }
 
-    /// Says that the writer is at it. Putting nodes does so, too. False if the version was given up.
+    /// Renews the lease, as putting nodes does. Returns `false` if the version was given up.
     pub async fn renew(&mut self) -> Result<bool> {
         let now = self.tree.sources.clock.elapsed();
         let requests = self.tree.requests();
@@ -207,8 +213,8 @@ impl Write {
         Ok(documents)
     }
 
-    /// Places that are taken: by these documents, in an attempt whose answer got lost, or by somebody who does not keep to the
-    /// rules.
+    /// Checks documents that exist already: an attempt whose answer was lost has inserted them, or a program that
+    /// bypasses the pattern.
     async fn check_taken(&self, documents: Vec<&Document>) -> Result<()> {
         for document in documents {
             let fields = self.tree.fields();
@@ -237,13 +243,13 @@ impl Drop for Write {
         if self.phase != Phase::Over {
             tracing::warn!(
                 version = self.version,
-                "a version was dropped before it was committed, the sweep will see to it"
+                "a version was dropped before it was committed, the sweep will give it up"
             );
         }
     }
 }
 
-/// Anything that was written is under a number that no reader sees: a failed write did not happen.
+/// Converts an error of a failed write into one that changed nothing: its nodes have a number that no reader sees.
 pub(super) fn unseen(error: Error) -> Error {
     match error {
         Error::Store(error) if error.applied() == Applied::Maybe => {

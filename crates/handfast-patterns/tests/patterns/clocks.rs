@@ -1,4 +1,5 @@
-//! What was written under a clock that was ahead, and was put right since: it keeps nobody's work from being recovered.
+//! Dates that were written under a clock that was ahead and has been corrected since. They keep no work from being
+//! recovered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::crash::World;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The clock of the world is set to what it said so long before.
+/// Sets the clock of the world back.
 fn set_back(world: &World, by: Duration) {
     let now = world.sources.clock.now().timestamp_millis();
     world.clock.set(DateTime::from_millis(now - i64::try_from(by.as_millis()).unwrap()));
@@ -27,7 +28,7 @@ async fn transfers(world: &World, abandoned_after: Duration) -> TwoPhase {
     TwoPhase::open(Arc::clone(&world.store), place, world.sources.clone(), options).await.unwrap()
 }
 
-/// A transfer whose process dies when the first account has paid.
+/// Leaves a transfer whose process dies when the first account has paid.
 async fn half_a_transfer(world: &World) {
     for id in ["A", "B"] {
         world.store.insert_one(&world.place("accounts"), rawdoc! { "_id": id, "balance": 1000 }).await.unwrap();
@@ -84,7 +85,7 @@ async fn enqueued(queue: &JobQueue) {
     queue.enqueue(NewJob::new("mail", &doc! {}).unwrap().with_id(1)).await.unwrap();
 }
 
-/// What becomes of the jobs by a reclaimer.
+/// Reclaims silent jobs and returns the result for each.
 async fn reclaimed(queue: &JobQueue) -> Vec<Reclaimed> {
     let fates = std::sync::Mutex::new(Vec::new());
     let round = queue.reclaim_each(10, |fate| fates.lock().unwrap().push(fate)).await.unwrap();
@@ -110,7 +111,7 @@ async fn a_job_with_a_sign_of_life_far_ahead_is_returned_and_no_crash() {
     assert_eq!(queue.depth().await.unwrap().silent, 1);
     let seen = queue.show(1).await.unwrap().unwrap();
     assert!(queue.is_silent(&seen));
-    // It would be given up if this were its worker's crash.
+    // A crash of this worker would make the job a dead letter.
     assert_eq!(reclaimed(&queue).await, [Reclaimed::Returned]);
     let returned = queue.show(1).await.unwrap().unwrap();
     assert_eq!((returned.state, returned.crashes, returned.worker), (JobState::Todo, 0, None));
@@ -154,7 +155,7 @@ async fn a_job_without_a_readable_sign_of_life_is_returned_or_canceled() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_none_makes_the_job_a_dead_letter_or_ends_its_cancellation() {
+async fn a_job_with_an_unreadable_worker_becomes_a_dead_letter_or_is_canceled() {
     for odd in [Bson::Null, 5.into(), bson::bson!([{}])] {
         for canceled in [false, true] {
             let world = World::in_memory();
@@ -200,7 +201,7 @@ async fn a_write_and_a_pin_with_a_date_far_ahead_are_over() {
     let status = tree.status().await.unwrap();
     assert_eq!((status.writing, status.pins), (0, 0));
     assert_eq!(tree.show(2).await.unwrap().unwrap().state, VersionState::Abandoned);
-    // Both live after all, and learn that they are over.
+    // The writer and the reader of the pin live after all, and learn that they are too late.
     assert!(matches!(write.commit(doc! {}).await.unwrap(), Commit::Conflict));
     assert!(!pin.renew().await.unwrap());
 }

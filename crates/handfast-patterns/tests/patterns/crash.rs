@@ -1,5 +1,5 @@
-//! Kills a scenario at every operation on its store, in every way that a network and a process have, and looks at what
-//! the recovery makes of it.
+//! Makes a scenario fail at every operation on its store, in every way that a network and a process can fail, and
+//! checks the state after the recovery.
 //!
 //! ```text
 //! without faults:    process 1 ── 0 ── 1 ── 2 ── .. ── n-1          counts the operations
@@ -8,12 +8,12 @@
 //!                    check
 //! ```
 //!
-//! What process 1 was answered on its way holds for ever after, however it ended: it says so as it goes ([`World::acknowledge`]), and each
-//! point is checked for that, too.
+//! Everything that process 1 was told to be done must hold for ever after, however the process ended. It reports this
+//! as it runs ([`World::acknowledge`]), and each point is checked for it, too.
 //!
-//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the contract,
-//! pages of cursors and the creation of indexes included. No point is skipped: that each fault was met is asserted, and how many points there
-//! are at least.
+//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the
+//! contract, including pages of cursors and the creation of indexes. No point is skipped: the tests assert that each
+//! fault occurred, and how many points there are at least.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -26,22 +26,22 @@ use handfast_store::{DocumentStore, ManualClock, Namespace, Sources, StoreExt};
 
 pub(crate) use crate::stage::Stage;
 
-/// What happens at a point.
+/// The fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Not applied; the caller cannot know.
+    /// The operation is not applied, and the caller cannot know.
     FailBefore,
-    /// Applied; the caller cannot know.
+    /// The operation is applied, and the caller cannot know.
     LoseReply,
-    /// Not applied, and the process is dead.
+    /// The operation is not applied, and the process dies.
     CrashBefore,
-    /// Applied, and the process is dead.
+    /// The operation is applied, and the process dies.
     CrashAfter,
-    /// Applied; a copy of the request arrives before the recovery.
+    /// The operation is applied, and a copy of the request arrives before the recovery.
     DuplicateBeforeRecovery,
-    /// Applied; a copy of the request arrives after the recovery, which runs again.
+    /// The operation is applied, and a copy of the request arrives after the recovery, which runs again.
     DuplicateAfterRecovery,
-    /// Not applied as far as anybody can see; the request arrives after the recovery, which runs again.
+    /// The operation seems not to be applied; the request arrives after the recovery, which runs again.
     DelayedPastRecovery,
 }
 
@@ -72,7 +72,7 @@ impl Kind {
     }
 }
 
-/// What a process of a scenario has.
+/// The environment of a process of a scenario.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) store: Arc<dyn DocumentStore>,
@@ -82,13 +82,13 @@ pub(crate) struct World {
     acknowledged: Arc<Mutex<Vec<Acknowledged>>>,
 }
 
-/// What somebody was answered, as what the documents of a collection must say from then on.
+/// An acknowledged result, as a condition on the documents of a collection from then on.
 #[derive(Debug)]
 struct Acknowledged {
     what: String,
     collection: String,
     filter: Document,
-    /// Whether a document matches the filter, or none does.
+    /// Whether a document must match the filter, or none may.
     there: bool,
 }
 
@@ -97,7 +97,7 @@ impl World {
         Namespace::new(self.database.clone(), collection).unwrap()
     }
 
-    /// In a store in memory, without faults.
+    /// Creates a world with a store in memory, without faults.
     pub(crate) fn in_memory() -> Self {
         World::new(&Stage::Memory, "test")
     }
@@ -108,7 +108,7 @@ impl World {
         World { store, sources, clock, database: database.to_owned(), acknowledged: Arc::default() }
     }
 
-    /// Somebody was answered this: from now on a document matches.
+    /// Records an acknowledged result: from now on a document must match.
     pub(crate) fn acknowledge(&self, what: impl fmt::Debug, collection: &str, filter: Document) {
         self.acknowledged.lock().unwrap().push(Acknowledged {
             what: format!("{what:?}"),
@@ -118,7 +118,7 @@ impl World {
         });
     }
 
-    /// Somebody was answered this: from now on no document matches.
+    /// Records an acknowledged result: from now on no document may match.
     pub(crate) fn acknowledge_none(&self, what: impl fmt::Debug, collection: &str, filter: Document) {
         self.acknowledge(what, collection, filter);
         if let Some(last) = self.acknowledged.lock().unwrap().last_mut() {
@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Another process: other ids, other chance.
+    /// Returns another process with other ids and other random numbers.
     pub(crate) fn process(&self, number: u32) -> Self {
         let own = Sources::seeded(u64::from(number));
         let sources = Sources { clock: self.sources.clock.clone(), ..own };
@@ -153,7 +153,7 @@ impl World {
         World { store, ..self.clone() }
     }
 
-    /// Counts the operations of a process, for faults at those that come after them.
+    /// Counts the operations of a process, to place faults at later ones.
     pub(crate) async fn operations(&self, run: impl AsyncFnOnce(World)) -> u64 {
         let counting = Arc::new(Faulty::new(Arc::clone(&self.store), Plan::none()));
         run(self.on(counting.clone())).await;
@@ -161,18 +161,19 @@ impl World {
     }
 }
 
-/// What came of all points.
+/// The results of all points.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) operations: u64,
     pub(crate) points: u64,
-    /// What was answered before the faults, over all points.
+    /// The number of results that were acknowledged before the faults, over all points.
     pub(crate) acknowledged: u64,
     pub(crate) failures: Vec<(Kind, String)>,
 }
 
 impl Report {
-    /// That nothing was wrong at so many points at least: a scenario that does less than it did shows less than it did.
+    /// Asserts that nothing was wrong, at `points_min` points at least: a scenario that makes fewer operations than it
+    /// did tests less.
     pub(crate) fn assert_clean(&self, name: &str, stage: &Stage, points_min: u64) {
         println!("{name} on {}: {self}", stage.name());
         assert!(self.failures.is_empty(), "{name}: {self}\n{:#?}", self.failures);
@@ -198,10 +199,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays a scenario once without faults, and then once for each operation and kind.
+/// Runs a scenario once without faults, and then once for each operation and kind of fault.
 ///
-/// `prepare` makes what is there before, without faults. `run` is process 1. `recover` is process 2 and later ones; it
-/// gets what process 1 was answered. `check` looks, without faults, and says what is wrong.
+/// `prepare` makes the initial state, without faults. `run` is process 1. `recover` is process 2 and later ones, and
+/// gets the results that process 1 received. `check` reads the store, without faults, and describes what is wrong.
 pub(crate) async fn every_point<T>(
     stage: &Stage,
     prepare: impl AsyncFn(&World),
@@ -232,7 +233,7 @@ pub(crate) async fn every_point<T>(
     report
 }
 
-/// How much was answered before the fault, and held.
+/// Runs one point; returns the number of results that were acknowledged before the fault and held.
 async fn point<T>(
     world: &World,
     (kind, number): (Kind, u64),
@@ -263,7 +264,7 @@ async fn point<T>(
     Ok(acknowledged.len() as u64)
 }
 
-/// The check of answers can fail: somebody is answered before it is so, and a recovery loses what was answered.
+/// Shows that the check of acknowledged results can fail: one is acknowledged too early, and a recovery loses one.
 #[tokio::test]
 async fn answers_that_do_not_hold_are_caught() {
     let entry = || rawdoc! { "_id": 1 };

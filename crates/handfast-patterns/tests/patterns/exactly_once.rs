@@ -1,4 +1,5 @@
-//! Exactly-once updates: every crash point, ten thousand increments with lost replies, and what goes wrong without.
+//! Exactly-once updates: every crash point, ten thousand increments with lost replies, and the errors without the
+//! pattern.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,8 @@ fn count() -> Change {
     Change::increment("n", 1).or_insert()
 }
 
-/// Lists much shorter than what a program should use: nothing of these tests is late by more than a few updates.
+/// Lists that are much shorter than a program's should be: no request of these tests is late by more than a few
+/// updates.
 fn memory() -> Memory {
     Memory { tokens_max: 50, ..Memory::default() }
 }
@@ -34,7 +36,7 @@ async fn two_step(world: &World) -> Result<TwoStep> {
     TwoStep::open(store, world.place("days"), world.sources.clone(), count(), options).await
 }
 
-/// Tokens that a program has kept where they survive.
+/// Tokens that a program has stored durably.
 fn tokens() -> [Token; 2] {
     let sources = handfast_store::Sources::seeded(99);
     [(); 2].map(|()| Token::fresh(&*sources.ids))
@@ -103,7 +105,7 @@ async fn ext_one_round_trip_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// Nobody asks again: what was begun is finished by the clean-up, and what was answered has been counted.
+/// No caller asks again: the clean-up finishes what was begun, and every acknowledged update is counted.
 async fn in_two_steps(stage: Stage) {
     let run = async |world: &World| {
         let two_step = two_step(world).await?;
@@ -121,7 +123,7 @@ async fn in_two_steps(stage: Stage) {
     };
     let check = async |world: &World, _: &Result<()>| {
         let day = day(world).await;
-        // A change that is made twice remembers its token twice.
+        // A change that is made twice adds its token twice.
         let applied = tokens().iter().filter(|token| has(&day, "applied", **token)).count();
         let right = number(&day) == applied as i64 && length(&day, "pending") == 0;
         if right { Ok(()) } else { Err(format!("now {day}")) }
@@ -153,7 +155,7 @@ async fn ext_two_steps_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// The checks can fail: a plain increment that is sent again when in doubt.
+/// Shows that the checks can fail: with a plain increment that is repeated when in doubt.
 #[tokio::test]
 async fn a_naive_retry_is_caught() {
     let increment = async |world: &World| {
@@ -185,7 +187,7 @@ async fn a_naive_retry_is_caught() {
     assert_eq!(report.kinds(), caught, "{report}");
 }
 
-/// The checks can fail: the two steps as seed 4 has them, where a late copy of step 1 is counted by the clean-up.
+/// Shows that the checks can fail: with the two steps of seed 4, where the clean-up counts a late copy of step 1.
 #[tokio::test]
 async fn two_steps_without_the_memory_are_caught() {
     let token = tokens()[0].0;
@@ -256,7 +258,7 @@ async fn ten_thousand_in_two_steps_are_exact() {
     for _ in 0..INCREMENTS {
         match hasty.apply(hasty.token(), "today").await {
             Ok(outcome) => assert!(outcome.is_applied()),
-            // Nobody asks again. The replies were lost, not the requests: the clean-up has what is left.
+            // No caller asks again. The replies were lost, not the requests, so the clean-up finishes the rest.
             Err(error) => {
                 assert_eq!(error.applied(), Applied::Maybe);
                 in_doubt += 1;
@@ -303,7 +305,7 @@ async fn each_outcome_has_its_case() {
     assert_eq!(once.apply(one, "today", &Change::increment("n", 7).or_insert()).await.unwrap(), Outcome::Applied);
     assert_eq!(once.apply(one, "today", &count()).await.unwrap(), Outcome::AlreadyApplied);
     assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::Applied);
-    // The guard does not hold any more, but the token says that it did.
+    // The guard does not hold any more, but the token is there, so it held before.
     assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::AlreadyApplied);
     assert_eq!(once.apply(once.token(), "today", &withdraw).await.unwrap(), Outcome::Refused);
     assert_eq!(number(&day(&world).await), 2);
@@ -401,7 +403,7 @@ async fn invalid_requests_are_refused() {
         let refused = once.apply(once.token(), 1, &Change::new(update.clone()).or_insert()).await;
         assert!(matches!(refused, Err(Error::Invalid { .. })), "{update}");
     }
-    // Fields whose names begin alike are others.
+    // A field whose name begins with that of the list is another field.
     assert!(once.apply(once.token(), 1, &Change::increment("appliedTwice", 1).or_insert()).await.is_ok());
     let memory = Memory { tokens_max: 0, ..Memory::default() };
     let forgetful = ExactlyOnce::open(world.store.clone(), world.place("days"), world.sources.clone(), memory).await;
@@ -425,7 +427,7 @@ async fn a_refusal_of_the_store_is_an_error_and_not_retried() {
     assert_eq!(counting.operations() - before, 1);
 }
 
-/// What each form costs, counted: the promise of one round trip, and of two.
+/// Counts the operations of each form: the promise of one round trip, and of two.
 #[tokio::test]
 async fn operations_per_increment() {
     let world = World::in_memory();

@@ -1,5 +1,5 @@
-//! Every query of a pattern uses an index: what each one asks the embedded store for is explained, and none may read all of a collection but
-//! those that are named here with their reason.
+//! Checks that every query of a pattern uses an index. The embedded store explains each query, and none may read all
+//! of a collection except for those that are named here with their reason.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use crate::crash::{Stage, World};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store that explains what it is asked for.
+/// A store that explains every query before it runs it.
 struct Explaining {
     store: Arc<dyn DocumentStore>,
     scans: Mutex<BTreeSet<String>>,
@@ -44,7 +44,7 @@ impl Explaining {
     }
 
     async fn look(&self, namespace: &Namespace, explained: Explained, what: String) {
-        // Which way nothing is read says nothing.
+        // The plan for an empty collection has no meaning.
         if self.store.collection_stats(namespace).await.unwrap().count == 0 {
             return;
         }
@@ -66,7 +66,7 @@ impl Explaining {
         self.look(namespace, Explained::Find(find), what).await;
     }
 
-    /// That nothing but this read all of a collection.
+    /// Asserts that only these queries read all of a collection.
     fn assert_scans(&self, expected: &[&str]) {
         let scans = self.scans.lock().unwrap();
         assert_eq!(scans.iter().map(String::as_str).collect::<Vec<_>>(), expected);
@@ -116,7 +116,7 @@ impl DelegatingStore for Explaining {
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
-        // All of them are counted without being read.
+        // The number of all documents is known without reading them.
         if request.filter != rawdoc! {} {
             self.look_for(&request.namespace, &request.filter, rawdoc! {}).await;
         }
@@ -129,7 +129,7 @@ impl DelegatingStore for Explaining {
     }
 }
 
-/// Plays a pattern on the embedded store.
+/// Plays a pattern on the embedded store and checks its queries.
 async fn played(play: impl AsyncFn(&World), expected: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let world = World::new(&Stage::embedded(directory.path()).await, "test");
@@ -227,7 +227,8 @@ async fn of_two_phase_commit() {
         transfers.repair(10).await.unwrap();
         transfers.purge(HOUR / 2, 10).await.unwrap();
     };
-    // "An array that is not empty" gives no bounds to walk the partial index by; a repair runs rarely, and not in the way of transfers.
+    // The condition "an array that is not empty" has no bounds in the partial index; a repair runs rarely, and does
+    // not delay transfers.
     played(play, &["accounts by {pendingTransactions.0} in the order of {}"]).await;
 }
 

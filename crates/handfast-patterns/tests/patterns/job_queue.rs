@@ -1,18 +1,16 @@
-//! The job queue: fencing, retries, poison, order, uniqueness, every crash point, and workers that are killed.
+//! The job queue: fencing, retries, crashing jobs, order, uniqueness, every crash point, and workers that are killed.
 
 mod canceled;
 mod foreign;
 mod guarded;
+mod handlers;
 mod killed;
 mod limited;
 mod options;
 mod ordered;
 mod pages;
-mod paused;
 mod recorded;
 mod seed;
-mod timeout;
-mod unread;
 mod workers;
 
 use std::sync::Arc;
@@ -130,7 +128,7 @@ async fn jobs_are_claimed_by_priority_then_time_then_age_and_not_before_their_ti
     assert!(numbers().await.is_empty());
 }
 
-/// The same worker name claims the job again: the old claim is still over.
+/// A worker with the same name claims the job again, and the old claim is still over.
 #[tokio::test]
 async fn a_worker_without_its_lease_cannot_renew_complete_fail_snooze_or_release() {
     let world = World::in_memory();
@@ -184,7 +182,7 @@ async fn a_job_whose_worker_speaks_up_is_not_reclaimed() {
     assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }
 
-/// It was seen silent, and speaks up before it is returned.
+/// The job's worker is seen silent, and renews its claim before the job is returned.
 #[tokio::test]
 async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     let world = World::in_memory();
@@ -284,7 +282,7 @@ async fn jobs_of_one_key_are_done_in_order() {
         world.clock.advance(Duration::from_millis(1));
         queue.enqueue(numbered(number).in_order("ann")).await.unwrap();
     }
-    // A later one in a hurry does not overtake.
+    // A later job with a higher priority does not overtake.
     queue.enqueue(numbered(4).in_order("ann").with_priority(9)).await.unwrap();
     queue.enqueue(numbered(10).in_order("bob")).await.unwrap();
     queue.enqueue(numbered(20)).await.unwrap();
@@ -305,7 +303,7 @@ async fn jobs_of_one_key_are_done_in_order() {
     assert!(matches!(unordered.enqueue(numbered(1).in_order("x")).await, Err(Error::Invalid { .. })));
 }
 
-/// Two workers who looked at the same moment do not both get a job of one key.
+/// Two workers that look at the same moment never both get a job of one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_of_a_key_at_a_time_with_many_workers() {
     let world = World::in_memory();
@@ -352,7 +350,7 @@ async fn jobs_can_be_canceled_before_and_while_they_are_done() {
     let job = claim(&queue).await;
     assert!(queue.cancel(id).await.unwrap());
     assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::CancelRequested);
-    // Its worker dies before it hears of it.
+    // The worker of the next one dies before it receives the answer.
     world.clock.advance(2 * MINUTE);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     assert_eq!(queue.show(id).await.unwrap().unwrap().state, JobState::Canceled);
@@ -378,7 +376,7 @@ async fn finished_jobs_are_purged() {
 }
 
 #[tokio::test]
-async fn enqueued_inside_of_a_transaction() {
+async fn a_job_enqueued_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());
@@ -416,13 +414,13 @@ async fn invalid_requests_are_refused() {
     assert!(NewJob::new("count", &7).is_err(), "no document");
 }
 
-/// What a job costs, counted.
+/// Counts the operations for a job.
 #[tokio::test]
 async fn operations_per_job() {
     let world = World::in_memory();
     let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
     let queue = open(&world.on(counting.clone())).await;
-    // Whether it is paused is looked up once a second.
+    // A claim looks once a second whether the queue is paused.
     assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None);
     let before = counting.operations();
     queue.enqueue(friends()).await.unwrap();

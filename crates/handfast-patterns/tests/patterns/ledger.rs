@@ -77,7 +77,7 @@ async fn balance(ledger: &Ledger, account: &str) -> i64 {
     ledger.balance(account).await.unwrap().map_or(0, |balance| balance.balance)
 }
 
-/// What the seed shows, field by field, before the commit and after it.
+/// Compares the documents with those of the seed, field by field, before the commit and after it.
 #[tokio::test]
 async fn the_documents_have_the_fields_of_the_seed() {
     let world = World::in_memory();
@@ -108,7 +108,7 @@ async fn the_documents_have_the_fields_of_the_seed() {
 async fn all_names_can_be_set() {
     let world = World::in_memory();
     let fields = LedgerFields::default();
-    // Every name in the other case.
+    // Each name gets the other case.
     let name = |name: &String| name.to_uppercase();
     let fields = LedgerFields {
         ts: name(&fields.ts),
@@ -169,9 +169,9 @@ async fn all_names_can_be_set() {
     assert!(names.len() > 50 && names.iter().all(|name| *name == name.to_uppercase()), "{names:?}");
 }
 
-/// Balances while nothing, some and everything is committed, at each place, entry and time.
+/// Checks balances while no, some and all entries are committed, at each place, entry and time.
 #[tokio::test]
-async fn balances_now_and_then() {
+async fn balances_are_right_at_each_place_entry_and_time() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     let start = world.sources.clock.now();
@@ -240,7 +240,7 @@ async fn statements_page_by_page_from_either_end() {
     assert_eq!(ledger.statement("nobody", Page::Last, 3).await.unwrap().lines, []);
 }
 
-/// Posting twice is posting once; another entry of the same id is refused.
+/// Posting twice posts once; another entry with the same id is refused.
 #[tokio::test]
 async fn an_entry_is_posted_once_for_its_id() {
     let world = World::in_memory();
@@ -248,7 +248,7 @@ async fn an_entry_is_posted_once_for_its_id() {
     funded(&ledger, &[("A", 100)]).await;
     let entry = NewEntry::transfer("A", "B", 100, "EUR").with_id("order 7").with_metadata(doc! { "n": 1 });
     posted(&ledger, entry.clone()).await;
-    // Also when the account could not pay it a second time.
+    // This holds even if the account could not pay a second time.
     for _ in 0..2 {
         assert!(matches!(ledger.post(entry.clone()).await.unwrap(), Posting::AlreadyPosted(_)));
         commit_all(&ledger).await;
@@ -290,7 +290,7 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
     assert!(matches!(ledger.open_account(both).await, Err(Error::Invalid { .. })));
 }
 
-/// An account is in one asset, whoever comes first; an exchange balances in each.
+/// The first entry determines the asset of an account; an exchange balances in each asset.
 #[tokio::test]
 async fn assets_are_kept_apart() {
     let world = World::in_memory();
@@ -327,7 +327,7 @@ async fn a_ledger_of_single_entries_need_not_balance() {
     assert!(!ledger.totals().await.unwrap()[0].is_balanced());
 }
 
-/// Two changes of one entry in one account have places of their own, and count as one for the minimum.
+/// Two changes of one entry in one account have their own places, and the minimum is checked for their sum.
 #[tokio::test]
 async fn an_entry_may_change_an_account_twice() {
     let world = World::in_memory();
@@ -350,7 +350,7 @@ async fn an_entry_may_change_an_account_twice() {
     books::check(&world).await.unwrap();
 }
 
-/// What a shell has written by hand, as the seed shows it.
+/// Entries that a shell has written by hand, as the seed shows it, are counted and committed.
 #[tokio::test]
 async fn entries_of_the_seeds_shell_are_counted_and_committed() {
     let world = World::in_memory();
@@ -379,8 +379,8 @@ async fn entries_of_the_seeds_shell_are_counted_and_committed() {
     assert_eq!((seen.balance, seen.pending, seen.seq_id), (9_900, 0, 803));
 }
 
-/// What a transfer costs, counted: the accounts (a find, a page), for each a look at where it stands (an aggregation, a
-/// page), the insert. Its commit: one for the entry, for each account three looks and its document.
+/// Counts the operations for a transfer: the accounts (a find, a page), the state of each (an aggregation, a page),
+/// the insert. The commit takes one for the entry, and for each account three reads and its document.
 #[tokio::test]
 async fn operations_per_entry() {
     let world = World::in_memory();

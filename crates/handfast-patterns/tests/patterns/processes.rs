@@ -1,13 +1,14 @@
-//! Each pattern in three processes at once, through our own server, killed while they work: SIGKILL, nothing is said before.
+//! Runs each pattern in three processes at once, through our own server, and kills them while they work (SIGKILL,
+//! without a warning).
 //!
 //! ```text
-//! each round:   start p1, p2, p3 ── until each has done something ── kill one ── the others go on ── kill them, too
-//!               look at what is left behind ── recover, as a process of its own ── check
+//! each round:   start p1, p2, p3 ── until each has made progress ── kill one ── the others go on ── kill them, too
+//!               count what is left behind ── recover, in a process of its own ── check
 //! ```
 //!
-//! A process is this very test program, which runs the test `child` alone, told by its environment what it is to do. That
-//! something was left behind over all rounds is asserted: kills that hit nothing show nothing. The clock is the machine's,
-//! and leases are short, so that who recovers meets those who still work.
+//! A process is this test program itself, which runs only the test `child` and gets its task from the environment. The
+//! tests assert that something was left behind over all rounds, because kills that interrupt nothing test nothing. The
+//! clock is the machine's, and leases are short, so that recoveries run beside processes that still work.
 
 mod exactly_once;
 mod job_queue;
@@ -25,15 +26,15 @@ use handfast_server::{Address, Listeners, Server};
 use handfast_store::{DocumentStore, Find, MemoryStore, Namespace, Sources, StoreExt};
 use handfast_txn::Database;
 
-/// Processes that work at once.
+/// The number of processes that work at once.
 const PROCESSES: u32 = 3;
-/// Each kills them all.
+/// The number of rounds, each of which kills them all.
 const ROUNDS: u32 = 4;
-/// How long the others go on after the first was killed.
+/// The time for which the others go on after the first was killed.
 const GO_ON: Duration = Duration::from_millis(300);
-/// Between two looks at how far processes are.
+/// The pause between two looks at the progress of processes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Looks until a process is taken for one that hangs: a minute, as a busy machine is slow to start it.
+/// The looks until a process counts as hanging: a minute, as a busy machine is slow to start it.
 const LOOKS_MAX: u32 = 6000;
 /// The lease of workers, so short that recoveries run while processes are killed.
 const LEASE: Duration = Duration::from_millis(400);
@@ -64,20 +65,20 @@ impl Process {
         found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
     }
 
-    /// The process says that it has done something more.
+    /// Reports that the process has made progress.
     async fn progress(&self) -> Result<()> {
         let (id, more) = (rawdoc! { "_id": self.name.as_str() }, rawdoc! { "$inc": { "done": 1 } });
         self.store.upsert_one(&self.namespace("progress"), id, more).await?;
         Ok(())
     }
 
-    /// A number below `below`, by chance.
+    /// Returns a random number below `below`.
     fn any(&self, below: u64) -> i32 {
         i32::try_from(self.sources.random.next_u64() % below).unwrap()
     }
 }
 
-/// A process; killed when dropped.
+/// A running process, which is killed when this is dropped.
 struct ChildProcess(Child);
 
 impl ChildProcess {
@@ -159,7 +160,7 @@ fn is_one_of(progress: &Document, names: &[String]) -> bool {
     progress.get_str("_id").is_ok_and(|name| names.iter().any(|one| one == name))
 }
 
-/// A process of a crew; it works until it is killed.
+/// The entry point of a process of a crew; it works until it is killed.
 #[test]
 #[ignore = "the other tests of this module start it"]
 fn child() {

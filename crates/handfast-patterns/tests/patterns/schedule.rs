@@ -1,4 +1,4 @@
-//! Recurring jobs: each occurrence once, in its time zone, whoever ticks and dies.
+//! Recurring jobs: each occurrence is enqueued once, in its time zone, with any number of processes that tick and die.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn a_queue_that_keeps_no_keys_apart_has_no_recurring_and_no_unique_jobs() 
     queue.enqueue(job()).await.unwrap();
 }
 
-/// When the jobs are to be run that are in the queue.
+/// Returns the times of the jobs in the queue.
 async fn times(queue: &JobQueue) -> Vec<String> {
     let jobs = queue.list(JobState::Todo, 1000).await.unwrap();
     let mut times: Vec<_> = jobs.iter().map(|job| job.run_at.try_to_rfc3339_string().unwrap()).collect();
@@ -60,7 +60,7 @@ async fn nine_o_clock_is_that_of_the_zone() {
     let (queue, schedules) = open(&world).await.unwrap();
     schedules.set(&schedule("0 9 * * *", "Europe/Berlin", Missed::Last)).await.unwrap();
     assert_eq!(next(&schedules).await, "2020-01-01T08:00:00Z");
-    // To summer time, on 29 March.
+    // Summer time begins on 29 March.
     world.clock.advance(87 * DAY + 12 * HOUR);
     assert_eq!(schedules.tick(10).await.unwrap().done, 1);
     assert_eq!(times(&queue).await, ["2020-03-28T08:00:00Z"]);
@@ -83,7 +83,7 @@ async fn missed_occurrences_are_dropped_or_made_up_for() {
         schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
         assert_eq!(schedules.tick(10).await.unwrap().done, 0, "nothing is due");
         world.clock.advance(4 * HOUR + HOUR / 2);
-        // A program that starts sets its schedules anew.
+        // A program sets its schedules whenever it starts.
         schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
         assert_eq!(schedules.tick(10).await.unwrap().done, expected.len() as u64);
         assert_eq!(schedules.tick(10).await.unwrap().done, 0, "once");
@@ -92,7 +92,8 @@ async fn missed_occurrences_are_dropped_or_made_up_for() {
     }
 }
 
-/// The clock of the machine is put back by a day, and forward again: what was enqueued is not enqueued again, and what is due later comes then.
+/// The clock of the machine is set back by a day, and forward again: no occurrence is enqueued twice, and later ones
+/// come on time.
 #[tokio::test]
 async fn a_clock_that_goes_back_and_jumps_enqueues_nothing_twice() {
     for missed in [Missed::Last, Missed::All] {
@@ -109,7 +110,7 @@ async fn a_clock_that_goes_back_and_jumps_enqueues_nothing_twice() {
             world.clock.advance(HOUR / 2);
         }
         assert_eq!(next(&schedules).await, "2020-01-01T02:00:00Z");
-        // As if it had never been put back, and then a day and a half ahead.
+        // The clock goes to where it would be without the change, and then a day and a half ahead.
         world.clock.set(DateTime::from_millis(begin.timestamp_millis() + 36 * 3_600_000 + 1));
         let expected = match missed {
             Missed::All => 35,
@@ -171,7 +172,7 @@ async fn killed_at_every_operation(stage: Stage) {
         let Some((_, Some(next))) = schedules.list(1).await.map_err(|error| error.to_string())?.pop() else {
             return if times(&queue).await.is_empty() { Ok(()) } else { Err("jobs of no schedule".to_owned()) };
         };
-        // All occurrences from the first one until the next, each once.
+        // All occurrences from the first one until the next are there once.
         let due: Vec<_> = times(&queue).await;
         let jobs = queue.list(JobState::Todo, 1000).await.map_err(|error| error.to_string())?;
         let hours: Vec<_> =
@@ -217,7 +218,7 @@ async fn many_tickers_enqueue_each_occurrence_once() {
     assert_eq!(times(&queue).await.len(), 10);
 }
 
-/// All names of a struct of names, with an X behind each.
+/// Returns names with an X after each default.
 fn other_names<F: FieldNames>() -> F {
     let mut fields = F::default();
     for default in F::DEFAULTS {
@@ -226,7 +227,7 @@ fn other_names<F: FieldNames>() -> F {
     fields
 }
 
-/// The names of all fields of a document, and of those within `workerX`.
+/// Returns the names of all fields of a document, and of those within `workerX`.
 fn names(document: &Document) -> Vec<String> {
     let within = document.get_document("workerX").ok().into_iter().flat_map(Document::keys);
     document.keys().chain(within).cloned().collect()

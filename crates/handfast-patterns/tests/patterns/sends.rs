@@ -1,4 +1,5 @@
-//! How often an update of a pattern is sent while its answers keep getting lost, over stores that send again by themselves, too.
+//! Counts how often an update of a pattern is sent while its answers are lost, also over stores that repeat requests
+//! themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,11 +13,11 @@ use handfast_store::{
     Applied, DocumentStore, Error, ErrorClass, MemoryStore, Namespace, Sources, StoreExt, Update, UpdateOutcome,
 };
 
-/// Loses every update of the days, or the answer to it.
+/// A store that loses every update of the days, or the answer to it.
 struct Losing {
     store: MemoryStore,
     lost: Lost,
-    /// The network works until then.
+    /// The network works until this is set.
     begun: AtomicBool,
     sent: AtomicU64,
 }
@@ -25,7 +26,7 @@ struct Losing {
 enum Lost {
     Request,
     Reply,
-    /// The request is lost, and the error says that it was not applied: any owner of second tries may send it again.
+    /// The request is lost, and the error says that it was not applied, so that any layer may repeat it.
     NotApplied,
 }
 
@@ -61,8 +62,8 @@ fn days() -> Namespace {
     Namespace::new("site", "days").unwrap()
 }
 
-/// How often the updates of an increment are sent over such a store, which `over` makes another one of, and whether the increment is known
-/// to be made in the end.
+/// Counts how often the updates of an increment are sent over such a store, which `over` wraps; returns the number,
+/// and whether the increment is known to be made in the end.
 async fn sent(lost: Lost, over: impl Fn(Arc<dyn DocumentStore>, &Sources) -> Arc<dyn DocumentStore>) -> (u64, bool) {
     let sources = Sources::system().unwrap();
     let (begun, sent) = Default::default();
@@ -82,7 +83,7 @@ fn resilient(store: Arc<dyn DocumentStore>, sources: &Sources) -> Arc<dyn Docume
     Arc::new(Resilient::new(store, Arc::clone(&sources.ids)))
 }
 
-/// A store that carries updates out in tasks of their own, where the word of a caller that it sends again itself is lost.
+/// A store that runs updates in tasks of their own, where the mark that the caller repeats requests itself is lost.
 struct OtherTask(Arc<dyn DocumentStore>);
 
 #[async_trait]
@@ -107,13 +108,13 @@ async fn an_update_is_sent_twice_whether_or_not_the_store_sends_again_by_itself(
     }
 }
 
-/// A second owner of second tries sends each of the pattern's two tries twice, where it may.
+/// A second layer that repeats requests sends each of the pattern's two attempts twice, if it may.
 #[tokio::test]
 async fn a_retry_of_a_retry_is_caught() {
     let second_owner = |store: Arc<dyn DocumentStore>, sources: &Sources| -> Arc<dyn DocumentStore> {
         Arc::new(OtherTask(resilient(store, sources)))
     };
     assert_eq!(sent(Lost::NotApplied, second_owner).await, (4, false));
-    // It is the second owner that is caught, and not the other task.
+    // This shows that the second layer, and not the other task, makes the difference.
     assert_eq!(sent(Lost::NotApplied, |store, _| Arc::new(OtherTask(store))).await, (2, false));
 }

@@ -1,4 +1,4 @@
-//! The stores that scenarios are played on.
+//! The stores that scenarios run on.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use handfast_server::{Address, Listeners, Server, ShutdownHandle};
 use handfast_store::{DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
 
-/// How often a server is asked whether it is up, and how long after another.
+/// Limit on the attempts to reach a server.
 const LOOKS_MAX: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Where scenarios are played.
+/// The store of a scenario.
 pub(crate) enum Stage {
     /// A store in memory for each point.
     Memory,
-    /// One store, a database for each point.
+    /// One store, with a database for each point.
     Shared(Shared),
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Shared {
     name: &'static str,
     store: Arc<dyn DocumentStore>,
     clock: Arc<ManualClock>,
-    /// What the clock says when a point begins: if the store has a clock of its own, no less than that.
+    /// The time when a point begins, which must not be before that of the store's own clock.
     begin: DateTime,
     _keeper: Keeper,
 }
 
-/// What must live as long as the store.
+/// Owners of what must live as long as the store.
 #[allow(dead_code, reason = "kept to be dropped")]
 enum Keeper {
     Nothing,
@@ -51,7 +51,7 @@ impl Stage {
         Stage::Shared(Shared { name: "embedded", store, clock, begin: ManualClock::START, _keeper: Keeper::Nothing })
     }
 
-    /// Our own server in this process, through MongoDB's driver.
+    /// Starts our own server in this process, and connects to it through MongoDB's driver.
     pub(crate) async fn server() -> Self {
         let (sources, clock) = Sources::manual(1);
         let database = Database::local(MemoryStore::new(sources.clone()), sources);
@@ -67,8 +67,8 @@ impl Stage {
         Stage::Shared(Shared { name: "a server", store, clock, begin, _keeper: Keeper::Served(served) })
     }
 
-    /// A server that nobody here wrote, which lacks sparse and partial indexes and whose updates are not atomic. None, aloud, where it is
-    /// not installed.
+    /// Starts a server of another project, which lacks sparse and partial indexes and whose updates are not atomic.
+    /// Returns `None`, with a message, where it is not installed.
     pub(crate) async fn ferretdb() -> Option<Self> {
         let server = FerretDb::start()?;
         let uri = format!("mongodb://127.0.0.1:{}/", server.port);
@@ -88,11 +88,11 @@ impl Stage {
         Some(Stage::Shared(Shared { name: "FerretDB", store, clock, begin, _keeper: Keeper::FerretDb(server) }))
     }
 
-    /// The store for a point, and its clock at the begin.
+    /// Returns the store for a point, with its clock at the beginning.
     pub(crate) fn open(&self) -> (Arc<dyn DocumentStore>, Arc<ManualClock>) {
         match self {
             Stage::Memory => {
-                // Its own ids are not those of a process.
+                // The ids of the store are not those of a process.
                 let (sources, clock) = Sources::manual(99);
                 (Arc::new(MemoryStore::new(sources)), clock)
             }
@@ -111,7 +111,7 @@ impl Stage {
     }
 }
 
-/// Our server; it stops when this goes.
+/// Our server, which stops when this is dropped.
 struct Served(ShutdownHandle);
 
 impl Drop for Served {

@@ -25,7 +25,8 @@ use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The user's name, and its first letter, in comments; comments may have an editor as well. Likes go with their user.
+/// The user's name and its first letter have copies in comments; comments may have an editor as well. Likes are
+/// deleted with their user.
 fn options(world: &World) -> SyncFlagOptions {
     let initial = |user: &Document| Some(Bson::from(user.get_str("name").ok()?.get(..1)?));
     SyncFlagOptions::new([
@@ -49,7 +50,7 @@ async fn insert(world: &World, collection: &str, document: bson::RawDocumentBuf)
     world.store.insert_one(&world.place(collection), document).await.unwrap();
 }
 
-/// Two users and what they wrote, before there was a sync flag.
+/// Inserts two users and their documents, as they were before there was a sync flag.
 async fn site(world: &World) {
     insert(world, "users", rawdoc! { "_id": 1, "name": "John" }).await;
     insert(world, "users", rawdoc! { "_id": 2, "name": "Bill" }).await;
@@ -68,7 +69,7 @@ async fn all(world: &World, collection: &str) -> Vec<Document> {
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
 
-/// What is written, in a line: `John 1 flag | John 1 | ..`: users, comments, likes.
+/// Returns the documents in a line: `John 1 flag | John 1 | ..`: users, comments, likes.
 async fn shown(world: &World) -> String {
     let mut parts = Vec::new();
     for user in all(world, "users").await {
@@ -93,8 +94,8 @@ async fn shown(world: &World) -> String {
     parts.join(" | ")
 }
 
-/// Judges by itself, without the library: every copied field is what the main document says, or what is left of it, and
-/// there is no flag anywhere.
+/// Checks without the library that every copied field has the value of its main document, or the one after a delete,
+/// and that there is no flag anywhere.
 async fn in_sync(world: &World) -> Result<(), String> {
     let users = all(world, "users").await;
     if let Some(user) = users.iter().find(|user| user.contains_key("syncing") || user.contains_key("syncDeleted")) {
@@ -191,7 +192,7 @@ async fn every_link_is_carried() {
     in_sync(&world).await.unwrap();
 }
 
-/// A field that the main document has lost is taken from the copies, too.
+/// A field that is removed from the main document is removed from the copies, too.
 #[tokio::test]
 async fn a_field_that_is_gone_is_gone_from_the_copies() {
     let world = World::in_memory();
@@ -228,7 +229,7 @@ async fn the_sweeper_leaves_young_flags_alone() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
-    // Killed with the flag set.
+    // The process is killed with the flag set.
     let dying = world.fault_at(first(Operation::FindAndModify, "users"), Fault::CrashAfter);
     let dead = open(&world.on(dying)).await.unwrap();
     assert_eq!(dead.change(dead.token(), 1, &renamed("Mary")).await.unwrap_err().class(), ErrorClass::Outage);
@@ -244,9 +245,9 @@ async fn the_sweeper_leaves_young_flags_alone() {
     in_sync(&world).await.unwrap();
 }
 
-/// Who reads repairs: the main document with all its copies, or the one copy.
+/// Reading repairs the main document with all its copies, or the one copy.
 #[tokio::test]
-async fn reading_repairs() {
+async fn a_read_repairs_stale_copies() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
@@ -269,7 +270,7 @@ async fn reading_repairs() {
 }
 
 #[tokio::test]
-async fn copies_follow_their_main_document_into_the_grave() {
+async fn copies_are_treated_as_declared_when_their_main_document_is_deleted() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
@@ -283,7 +284,7 @@ async fn copies_follow_their_main_document_into_the_grave() {
     assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), Outcome::Missing));
 }
 
-/// A user who is being deleted is gone for everybody.
+/// Readers do not see a user that is being deleted.
 #[tokio::test]
 async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let world = World::in_memory();
@@ -296,11 +297,11 @@ async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let refused = flag.insert_copy(&comments, doc! { "_id": 4, "user": 1 }).await.unwrap();
     assert!(matches!(refused, Copied::MainMissing { main: Bson::Int32(1) }), "{refused:?}");
     assert_eq!(flag.read(1).await.unwrap(), None);
-    assert_eq!(all(&world, "users").await.len(), 1, "whoever read it has finished the delete");
+    assert_eq!(all(&world, "users").await.len(), 1, "reading has finished the delete");
     in_sync(&world).await.unwrap();
 }
 
-/// Nobody can be reached after the main document was changed: the caller is told that it was.
+/// The network fails after the main document was changed: the caller learns that it was changed.
 #[tokio::test]
 async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     let world = World::in_memory();
@@ -317,10 +318,10 @@ async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     in_sync(&world).await.unwrap();
 }
 
-/// A flag that is set by a transaction is there if and only if it commits; a copy that it makes of what it sees brings its
-/// own flag, and ends equal to what others have made of the user meanwhile.
+/// A flag that a transaction sets exists if and only if the transaction commits. A copy that it inserts has its own
+/// flag, and gets the values of changes that were made meanwhile.
 #[tokio::test]
-async fn within_a_transaction() {
+async fn changes_in_a_transaction_take_effect_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());
@@ -354,7 +355,7 @@ async fn within_a_transaction() {
     in_sync(&world).await.unwrap();
 }
 
-/// What it costs, counted.
+/// Counts the operations for a change.
 #[tokio::test]
 async fn operations_per_change() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! The patterns on a `Database`, which is a store: inside of its transactions, and beside them. On both engines.
+//! The patterns on a `Database`, which is a store: within its transactions, and beside them. On both engines.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions, Transaction};
 use tokio::task::JoinSet;
 
-/// Tasks that do the same at once.
+/// The number of tasks that do the same at once.
 const TASKS: i64 = 8;
 
 fn databases() -> [Database; 2] {
@@ -64,7 +64,7 @@ impl Patterns {
         patterns
     }
 
-    /// The first step of each that has one for transactions.
+    /// Makes the first step of each pattern that has one for transactions.
     async fn all_within(&self, tx: &Transaction) -> Result<(), Error> {
         let store: Arc<dyn DocumentStore> = Arc::new(tx.clone());
         let token = self.once.token();
@@ -80,7 +80,7 @@ impl Patterns {
         Ok(())
     }
 
-    /// What is there: the count, jobs, entries of ann, two-phase transactions, the user's name.
+    /// Returns the count, the number of jobs, of entries of ann and of two-phase transactions, and the user's name.
     async fn seen(&self, database: &Database) -> (i64, u64, u64, usize, String) {
         let field = async |collection: &str| {
             let found = database.find_one(&place(collection), rawdoc! { "_id": 1 }).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_pattern_begun_within_a_transaction_exists_if_and_only_if_it_commits()
         patterns.all_within(&tx).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(patterns.seen(&database).await, (1, 1, 2, 1, "Mary".to_owned()));
-        // The rest is done by whoever runs it.
+        // The remaining steps are made outside of the transaction.
         assert_eq!(patterns.two_phase.run(1).await.unwrap(), TwoPhaseOutcome::Done);
         let _ = patterns.names.sync(1).await.unwrap();
         let comment = database.find_one(&place("comments"), rawdoc! { "userName": "Mary" }).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_pattern_begun_within_a_transaction_exists_if_and_only_if_it_commits()
     }
 }
 
-/// Who loses the next place to another transaction is run again, and finds the one behind.
+/// A transaction that loses the next place to another one is run again, and takes the place after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_that_post_to_one_account_all_come_through() {
     for database in databases() {
@@ -153,7 +153,7 @@ async fn transactions_that_post_to_one_account_all_come_through() {
     }
 }
 
-/// Without a transaction around them they work as on any store.
+/// Without a transaction around them the patterns work as on any store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_is_a_store_for_all_of_them() {
     for database in databases() {

@@ -1,16 +1,17 @@
-//! Plays several processes in every order in which their operations can reach the store, and kills them at every moment.
+//! Runs several processes in every order in which their operations can reach the store, and kills them at every
+//! moment.
 //!
 //! ```text
 //! two processes of three operations:   aaabbb  aababb  aabbab  ..  bbbaaa      20 orders
 //! and each beginning of these:         (none)  a  aa  aab  ..                  69 in all
 //! ```
 //!
-//! At the end of each beginning whoever is not done is dead; two hours later another process recovers, and a check looks at the
-//! store. So every process is killed after every operation, in every position of the others. Where all were done, the check
-//! looks before the recovery, too: without a death nothing needs one.
+//! At the end of each beginning the processes that are not done are dead; two hours later another process recovers,
+//! and a check reads the store. So every process is killed after every operation, at every position of the others. If
+//! all were done, the check runs before the recovery, too, because nothing needs a recovery then.
 //!
-//! Each process has its own way to the store, which holds up every operation ([`Fault::FreezeBefore`]) until it is its turn. A page of a
-//! cursor comes with its find: the store in memory has read all of it by then.
+//! Each process has its own decorator, which holds up every operation ([`Fault::FreezeBefore`]) until its turn. A page
+//! of a cursor comes with its find: the store in memory has read all of it by then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,10 +24,10 @@ use tokio::task::JoinHandle;
 
 use crate::crash::World;
 
-/// Operations of one process at most.
+/// Limit on the operations of one process.
 const OPERATIONS_MAX: u64 = 100;
 
-/// What a process does; it has opened its patterns after so many operations, which nobody needs to interleave.
+/// The code of a process. It has opened its patterns after some operations, which need not be interleaved.
 pub(crate) struct Actor {
     opening: u64,
     run: Box<dyn Fn(World) -> Life>,
@@ -43,7 +44,7 @@ impl Actor {
     }
 }
 
-/// What came of all orders.
+/// The results of all orders.
 #[derive(Debug, Default)]
 pub(crate) struct Explored {
     pub(crate) orders: u64,
@@ -73,7 +74,7 @@ impl Process {
         process
     }
 
-    /// Until it waits for the turn of a later operation than this one, or is done.
+    /// Waits until the process waits for the turn of a later operation, or is done.
     async fn wait(&self, operations: u64) {
         while !self.task.is_finished() && (self.store.frozen() == 0 || self.store.operations() <= operations) {
             tokio::task::yield_now().await;
@@ -93,7 +94,7 @@ impl Process {
         }
     }
 
-    /// Kills it, unless it is done; says whether it was.
+    /// Kills the process unless it is done; returns whether it was done.
     async fn end(self) -> bool {
         let done = self.task.is_finished();
         self.task.abort();
@@ -104,7 +105,7 @@ impl Process {
     }
 }
 
-/// Plays every order. `prepare` makes what is there before; `recover` is another process, two hours later.
+/// Runs every order. `prepare` makes the initial state; `recover` is another process, two hours later.
 pub(crate) async fn every_order(
     actors: &[Actor],
     prepare: impl AsyncFn(&World),
@@ -122,7 +123,7 @@ pub(crate) async fn every_order(
     explored
 }
 
-/// Plays some orders of many, which follow from a seed: each until a moment that is chosen by chance, or to the end.
+/// Runs some orders of many, chosen by a seed, each until a random moment or to the end.
 pub(crate) async fn some_orders(
     actors: &[Actor],
     count: u64,
@@ -138,7 +139,7 @@ pub(crate) async fn some_orders(
     these_orders(actors, (0..count).map(order), prepare, recover, check).await
 }
 
-/// Plays these orders.
+/// Runs these orders.
 pub(crate) async fn these_orders(
     actors: &[Actor],
     orders: impl IntoIterator<Item = Vec<usize>>,
@@ -155,7 +156,7 @@ pub(crate) async fn these_orders(
     explored
 }
 
-/// Gives turns in this order, to those that are not done yet; says who is not done at its end.
+/// Gives turns in this order to the processes that are not done yet; returns those that are not done at the end.
 async fn play(
     actors: &[Actor],
     order: &[usize],

@@ -60,7 +60,7 @@ async fn balances(world: &World) -> Vec<i64> {
     all(world, "accounts").await.iter().map(|account| number(account, "balance")).collect()
 }
 
-/// What is written, in a line: `initial | A 1000 [] | B 1000 []`.
+/// Returns the documents in a line: `initial | A 1000 [] | B 1000 []`.
 async fn shown(world: &World) -> String {
     let mut parts: Vec<String> = Vec::new();
     for transaction in all(world, "transactions").await {
@@ -75,8 +75,8 @@ async fn shown(world: &World) -> String {
     parts.join(" | ")
 }
 
-/// What is written after each operation that changed it: the process is killed after the first one, then after the
-/// second one, and so on.
+/// Returns the documents after each operation that changed them: the process is killed after the first one, then after
+/// the second one, and so on.
 async fn walk_through(run: impl AsyncFn(&World) -> Result<()>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for number in 0.. {
@@ -140,7 +140,7 @@ async fn the_seeds_rollback_document_by_document() {
     assert_eq!(lines, expected);
 }
 
-/// The transaction's own document, field by field, as the seed has it.
+/// Compares the transaction's document with that of the seed, field by field.
 #[tokio::test]
 async fn the_documents_have_the_fields_of_the_seed() {
     let world = World::in_memory();
@@ -163,7 +163,7 @@ async fn the_documents_have_the_fields_of_the_seed() {
     assert_eq!(all(&world, "accounts").await[0], paid);
 }
 
-/// What the seed's shell writes can be carried out.
+/// A transfer that the seed's shell has written is carried out.
 #[tokio::test]
 async fn a_transfer_that_the_shell_wrote_is_carried_out() {
     let world = World::in_memory();
@@ -176,9 +176,9 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
     assert_eq!(balances(&world).await, [900, 1100]);
 }
 
-/// From each state that a process can die in, the recovery of another one goes on, and not before the threshold.
+/// From each state that a process can die in, the recovery of another process continues, and not before the threshold.
 #[tokio::test]
-async fn the_seeds_recovery_from_each_state() {
+async fn a_recovery_continues_from_each_state_of_the_seed() {
     for (number, left) in [(6, State::Pending), (10, State::Applied)] {
         let world = World::in_memory();
         accounts(&world).await;
@@ -186,7 +186,7 @@ async fn the_seeds_recovery_from_each_state() {
         healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
         let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
         let dying = open(&world.on(dying), "App1").await.unwrap();
-        // Opening was operations 0 to 5: the settings are read, and four collections have their indexes.
+        // Opening takes operations 0 to 5: it reads the settings, and creates indexes in four collections.
         let _ = dying.run(1).await.expect_err("killed");
         let before = healthy.show(1).await.unwrap().unwrap();
         if before.state != left {
@@ -202,7 +202,7 @@ async fn the_seeds_recovery_from_each_state() {
     }
 }
 
-/// Two applications, one transaction: the loser goes on to the next, or finds none.
+/// Two applications claim one transaction: the one that loses the race takes the next one, or finds none.
 #[tokio::test]
 async fn a_transaction_is_claimed_once() {
     let world = World::in_memory();
@@ -249,7 +249,7 @@ async fn pending_credits_cannot_be_spent() {
     options.accounts.pending = Some(PendingFields::default());
     let healthy = open_with(&world, options.clone()).await.unwrap();
     healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    // Killed with both updates applied.
+    // The process is killed when both updates are applied.
     let dying = world.fault_at(second(Operation::Update, "accounts"), Fault::CrashAfter);
     open_with(&world.on(dying), options).await.unwrap().run(1).await.expect_err("killed");
     let seen = all(&world, "accounts").await;
@@ -288,7 +288,7 @@ async fn invalid_plans_are_refused_before_they_are_written() {
     assert!(two_phase.begin(1, Transfer::new("A", "B", 2)).await.is_err(), "another one of that id");
 }
 
-/// A damaged transaction does not stand in the way of others, and touches nothing.
+/// A damaged transaction does not delay others, and changes nothing.
 #[tokio::test]
 async fn a_transaction_that_cannot_be_read_is_canceled_when_it_is_claimed() {
     let world = World::in_memory();
@@ -317,7 +317,7 @@ async fn finished_transactions_are_purged_by_age() {
     assert_eq!(transfers.list(State::Initial, 10).await.unwrap().len(), 1);
 }
 
-/// What is purged was seen to be over: another transaction that has come to the same id meanwhile is not.
+/// A purge removes a transaction only if it is still finished: another one that got the same id meanwhile stays.
 #[tokio::test]
 async fn a_transaction_that_came_back_is_not_purged() {
     let world = World::in_memory();
@@ -356,10 +356,10 @@ async fn workers_and_recovery_run_in_the_background() {
     recovery.stop().await;
 }
 
-/// Eight applications with lost requests and answers, some wishes to cancel, and recoveries that wait for nobody: the money
-/// stays what it is.
+/// Eight applications run beside lost requests and answers, some cancellations, and recoveries without a threshold:
+/// the total amount stays the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_applications_beside_hasty_recoveries() {
+async fn eight_applications_beside_recoveries_keep_the_total() {
     const TRANSFERS: i32 = 400;
     let world = World::in_memory();
     for id in 0..5 {
@@ -413,7 +413,7 @@ async fn eight_applications_beside_hasty_recoveries() {
         accounts.iter().all(|account| account.get_array("pendingTransactions").is_ok_and(Vec::is_empty)),
         "{accounts:?}"
     );
-    // A balance may be below 0: without fields for what is under way, a rollback takes back what was spent meanwhile.
+    // A balance may be below 0: without fields for amounts under way, a rollback takes back what was spent meanwhile.
     let (mut done, mut canceled) = (0, 0);
     let mut expected = [100_i64; 5];
     for transaction in all(&world, "transactions").await {
@@ -431,7 +431,7 @@ async fn eight_applications_beside_hasty_recoveries() {
     assert!(done > 50 && canceled > 20, "{done} done, {canceled} canceled");
 }
 
-/// What a transfer costs, counted.
+/// Counts the operations for a transfer.
 #[tokio::test]
 async fn operations_per_transfer() {
     let world = World::in_memory();
@@ -444,9 +444,9 @@ async fn operations_per_transfer() {
     assert_eq!(counting.operations() - before, 8, "begin, claim, 2 x apply, applied, 2 x release, done");
 }
 
-/// Within a transaction of the store a transfer is begun if and only if that transaction commits.
+/// In a transaction of the store, a transfer is begun if and only if that transaction commits.
 #[tokio::test]
-async fn begun_inside_of_a_transaction() {
+async fn a_transfer_begun_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());
@@ -468,7 +468,7 @@ async fn begun_inside_of_a_transaction() {
     assert_eq!(balances(&world).await, [900, 1100]);
 }
 
-/// Two recoveries see the same transaction; the slower one finds that it has been taken, and leaves it alone.
+/// Two recoveries see the same transaction; the slower one finds that it was taken over, and leaves it.
 #[tokio::test]
 async fn a_transaction_is_taken_over_once() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! Versioned trees: versions, history, conflicts; what abandoned writers leave; pruning; every crash point and every order.
+//! Versioned trees: versions, history, conflicts; abandoned versions; pruning; every crash point and every order.
 
 mod altered;
 mod killed;
@@ -37,13 +37,13 @@ async fn all(world: &World, collection: &str) -> Vec<Document> {
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
 
-/// As somebody does who lets writers overtake each other.
+/// Drops the indexes, so that writers can overwrite each other's changes.
 async fn drop_indexes(world: &World) {
     let all = DropIndexes { namespace: world.place("items"), selector: IndexSelector::All };
     world.store.drop_indexes(all).await.unwrap();
 }
 
-/// All documents of the tree, in a line: `a 1: 10 | a 3: - | tree 1 committed`.
+/// Returns all documents of the tree in a line: `a 1: 10 | a 3: - | tree 1 committed`.
 async fn shown(world: &World) -> String {
     let mut parts = Vec::new();
     for node in all(world, "items").await {
@@ -57,7 +57,8 @@ async fn shown(world: &World) -> String {
     parts.join(" | ")
 }
 
-/// Changes numbers of items: sets them, or removes the item. The root says what the whole tree is: that is the checksum.
+/// Changes numbers of items: sets them, or removes the item. The root has the content of the whole tree, as a
+/// checksum.
 fn edited(write: &Write, changes: &[(&str, Option<i32>)]) -> Document {
     let mut root = write.base().map(|base| base.root().clone()).unwrap_or_default();
     let mut numbers = root.get_document("numbers").cloned().unwrap_or_default();
@@ -71,7 +72,7 @@ fn edited(write: &Write, changes: &[(&str, Option<i32>)]) -> Document {
     root
 }
 
-/// A write with these changes, ready to be committed.
+/// Returns a write with these changes, ready to be committed.
 async fn edit(mut write: Write, changes: &[(&str, Option<i32>)]) -> Result<PreparedCommit> {
     let root = edited(&write, changes);
     for (item, number) in changes {
@@ -87,7 +88,7 @@ async fn change(tree: &VersionedTree, changes: &'static [(&'static str, Option<i
     tree.change(|write| edit(write, changes)).await
 }
 
-/// That a version is what its root says, read in each way.
+/// Checks that a version is what its root says, reading it in each way.
 async fn whole(snapshot: &Snapshot) -> Result<(), String> {
     let text = |error: Error| error.to_string();
     let expected = numbers_of(snapshot);
@@ -100,7 +101,7 @@ async fn whole(snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// That each item is what the root says, read one by one.
+/// Checks that each item is what the root says, reading one by one.
 async fn whole_one_by_one(snapshot: &Snapshot) {
     whole(snapshot).await.unwrap();
     for item in ["a", "b", "c", "d"] {
@@ -120,7 +121,7 @@ fn numbers_of(snapshot: &Snapshot) -> Vec<(String, i32)> {
     numbers
 }
 
-/// That every version that can be read is what its root says.
+/// Checks that every readable version is what its root says.
 async fn all_whole(world: &World) -> Result<(), String> {
     let tree = open(world).await.map_err(|error| error.to_string())?;
     let verified = tree.verify(None, |_| ()).await.map_err(|error| error.to_string())?;
@@ -135,8 +136,8 @@ async fn all_whole(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// That every document is needed, judged without the library: each node is the highest of its item for some committed version,
-/// nothing is announced, and nothing is half pruned.
+/// Checks without the library that every document is needed: each node is the highest of its item for some committed
+/// version, there is no write, and no version is half pruned.
 async fn nothing_left(world: &World) -> Result<(), String> {
     if let Some(write) = all(world, "items.writes").await.first() {
         return Err(format!("a write is left: {write}"));
@@ -155,7 +156,7 @@ async fn nothing_left(world: &World) -> Result<(), String> {
         let next = nodes.iter().filter(|other| other.get_str("itemId").unwrap() == item).map(version);
         let next = next.filter(|other| *other > version(node)).min().unwrap_or(i64::MAX);
         let used = committed.iter().any(|committed| (version(node)..next).contains(committed));
-        // What says that an item was deleted is needed as long as it hides something, or might.
+        // A node that marks an item as deleted is needed as long as it hides another node, or might.
         if !used {
             return Err(format!("{item} {} is in no version", version(node)));
         }
@@ -227,7 +228,7 @@ async fn two_versions_are_compared() {
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("b", Some(1)), ("d", Some(1))]).await.unwrap();
     change(&tree, &[("a", Some(2)), ("b", None), ("c", Some(2))]).await.unwrap();
-    // What was changed and changed back is not different.
+    // An item that was changed and changed back does not differ.
     change(&tree, &[("d", Some(5)), ("a", Some(3))]).await.unwrap();
     change(&tree, &[("d", Some(1))]).await.unwrap();
     let compared = async |before: i64, after: i64| {
@@ -246,7 +247,8 @@ async fn two_versions_are_compared() {
     assert!(matches!(tree.diff(1, 9).await, Err(Error::Missing { .. })));
 }
 
-/// Whichever of two writers on top of one version comes first wins; the other one gets a conflict, and tries again on top.
+/// Of two writers on top of one version the first to commit wins; the other one gets a conflict, and tries again on
+/// top.
 #[tokio::test]
 async fn one_of_two_writers_wins() {
     for first in [0, 1] {
@@ -267,7 +269,7 @@ async fn one_of_two_writers_wins() {
     }
 }
 
-/// A change whose closure loses the race runs again; one that fails for its own reasons does not.
+/// A change that loses the race runs its closure again; an error of the closure itself is returned.
 #[tokio::test]
 async fn a_change_runs_again_after_a_conflict() {
     let world = World::in_memory();
@@ -296,7 +298,7 @@ async fn a_change_runs_again_after_a_conflict() {
     assert!(matches!(refused.await, Err(Error::Invalid { .. })));
     all_whole(&world).await.unwrap();
     nothing_left(&world).await.unwrap();
-    // Others come first each time.
+    // Other writers come first each time.
     let never = tree.change(|write| {
         let tree = tree.clone();
         async move {
@@ -323,7 +325,7 @@ async fn invalid_nodes_are_refused() {
     }
     assert!(matches!(write.commit(doc! { "versionState": 1 }).await, Err(Error::Invalid { .. })));
 
-    // Trees of one collection have no items in common: it is noticed when the numbers are the same.
+    // Trees of one collection have no items in common, which shows when the numbers are the same.
     let other = tree.of("other");
     change(&tree, &[("a", Some(1))]).await.unwrap();
     let mut write = other.begin().await.unwrap();
@@ -336,7 +338,7 @@ async fn invalid_nodes_are_refused() {
     assert_eq!(tree.newest().await.unwrap().unwrap().all().await.unwrap().len(), 1);
 }
 
-/// What it costs, counted.
+/// Counts the operations for a version and a read.
 #[tokio::test]
 async fn operations_per_version_and_read() {
     let world = World::in_memory();

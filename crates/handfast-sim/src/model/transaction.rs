@@ -11,7 +11,7 @@ use super::{Fault, Shared, State};
 use crate::workload::one_in;
 use crate::{Cell, ClientTransaction, Failure};
 
-/// Intermittent faults affect one in so many commits.
+/// The number of commits of which an intermittent fault affects one.
 const WRONG_ONE_IN: i64 = 16;
 
 pub(super) struct ModelTransaction {

@@ -12,9 +12,9 @@ pub enum QueryKind {
     AllDocuments,
     /// All documents by `_id`; the caller drops those of other keys.
     ById,
-    /// By the field `key`, which exchanges change and an index may cover.
+    /// Documents by the field `key`, which exchanges change and an index may cover.
     Range,
-    /// By the field `key`, with another condition that all documents of keys meet.
+    /// Documents by the field `key` and by a second condition that all documents of keys meet.
     RangeAndText,
     /// `$expr` on the length of a text, which fails for a document without one.
     TextLength,

@@ -1,4 +1,4 @@
-//! The actions at each crash point: transactions and retryable writes, each with a name of its own.
+//! The actions of a run: transactions and retryable writes, each with an id.
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{
@@ -9,17 +9,17 @@ use handfast_txn::{Database, Isolation, Outcome, Transaction, TransactionId, Tra
 
 use crate::defect::Defect;
 
-/// Money that is there before, and after each action.
+/// The sum of all balances before and after each action.
 pub(crate) const MONEY: i64 = 30;
 
-/// One thing that is done wholly or not at all.
+/// An action that is applied wholly or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Two documents in one transaction.
+    /// A transaction that updates two documents.
     Transfer,
-    /// A collection with a unique index and two documents in it, and a document elsewhere.
+    /// A transaction that creates a collection with a unique index and two documents, and writes to another collection.
     OpenBranch,
-    /// An update that a driver may repeat: what the server does with it.
+    /// An update that a driver may repeat.
     RetryableUpdate,
     /// A serializable transaction that finds by the index, deletes and upserts.
     CloseAccount,
@@ -31,7 +31,7 @@ impl Action {
     pub(crate) const ALL: [Action; 5] =
         [Action::Transfer, Action::OpenBranch, Action::RetryableUpdate, Action::CloseAccount, Action::RetryableUpsert];
 
-    /// Its name, by which it is done once.
+    /// Returns the id of the transaction or of the ticket.
     pub(crate) fn id(self) -> TransactionId {
         TransactionId { session: [self as u8 + 1; 16], number: 1 }
     }
@@ -40,7 +40,7 @@ impl Action {
         !matches!(self, Action::RetryableUpdate | Action::RetryableUpsert)
     }
 
-    /// Does it, and tells the answer.
+    /// Runs the action and returns its result as text.
     pub(crate) async fn execute(self, database: &Database, defect: Option<Defect>) -> Result<String> {
         if self.is_transaction() {
             let transaction = begin(database, self.id()).await?;
@@ -85,7 +85,7 @@ impl Action {
             }
             Action::CloseAccount => {
                 let found = transaction.find_one(&branch(), rawdoc! { "desk": 2 }).await?;
-                let clerk = found.ok_or_else(|| unexpected("nobody sits at desk 2"))?;
+                let clerk = found.ok_or_else(|| unexpected("no clerk has desk 2"))?;
                 let Some(account) = transaction.find_one(&accounts(), rawdoc! { "_id": "branch" }).await? else {
                     return Err(unexpected("the branch has no account"));
                 };
@@ -97,14 +97,14 @@ impl Action {
                 let change = rawdoc! { "$set": { "desk": 2 } };
                 transaction.upsert_one(&branch(), rawdoc! { "_id": "Eve" }, change).await.map(drop)
             }
-            Action::RetryableUpdate | Action::RetryableUpsert => Err(unexpected("no transaction")),
+            Action::RetryableUpdate | Action::RetryableUpsert => Err(unexpected("the action is not a transaction")),
         }
     }
 
     fn update(self) -> Update {
         let change = |document| UpdateSpec::Document(document);
         let statement = if self == Action::RetryableUpdate {
-            // Money from hand to hand in one document: done twice, it would show.
+            // A second application would show in the counter.
             UpdateStatement::one(rawdoc! { "_id": "Bob" }, change(rawdoc! { "$inc": { "visits": 1 } }))
         } else {
             let statement =
@@ -115,7 +115,7 @@ impl Action {
     }
 }
 
-/// Bob and Joe, before anything is done.
+/// Inserts the accounts of Bob and Joe.
 pub(crate) async fn fill(store: &dyn DocumentStore) {
     for (name, balance) in [("Bob", 20_i64), ("Joe", 10)] {
         store.insert_one(&accounts(), rawdoc! { "_id": name, "balance": balance }).await.unwrap();
@@ -134,7 +134,7 @@ pub(crate) async fn dump(store: &dyn DocumentStore) -> Vec<RawDocumentBuf> {
     everything
 }
 
-/// All the money in the accounts.
+/// Returns the sum of all balances.
 pub(crate) async fn money(store: &dyn DocumentStore) -> i64 {
     let accounts = store.find_all(Find::new(accounts(), rawdoc! {})).await.unwrap();
     accounts.iter().filter_map(|account| account.get_i64("balance").ok()).sum()

@@ -24,15 +24,15 @@ pub(crate) enum Defect {
 impl Defect {
     /// All defects with the expected messages.
     pub(crate) const ALL: [(Defect, &str); 4] = [
-        (Defect::HalfABatch, "something half done is there"),
+        (Defect::HalfABatch, "an action is applied in part"),
         (Defect::LostTicket, "the outcome is RolledBack"),
         (Defect::UnticketedUpdate, "RetryableUpsert, repeated, answered"),
-        // Not even what was there before is left.
-        (Defect::Unsynced, "something half done is there: []"),
+        // Even the accounts that were inserted first are gone.
+        (Defect::Unsynced, "an action is applied in part: []"),
     ];
 }
 
-/// The engine of the tests, which may have a defect.
+/// The engine `Local` with or without a defect.
 pub(crate) struct DefectiveEngine {
     pub(crate) inner: Local,
     pub(crate) defect: Option<Defect>,

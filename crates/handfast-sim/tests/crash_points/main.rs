@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use self::actions::{Action, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
 
-/// The faults of an operation. After a crash the program does nothing else; after the others it gives up by itself.
+/// The faults of an operation. After a crash fault no later operation runs; after the others the run stops at the first error.
 const KINDS: [Fault; 7] = [
     Fault::Refuse,
     Fault::LoseRequest,
@@ -38,7 +38,7 @@ const KINDS: [Fault; 7] = [
     Fault::RepeatLater,
 ];
 
-/// Points looked at in turn by one task, of as many tasks as there are processors.
+/// The number of tasks that check crash points.
 const WORKERS: u64 = 2;
 
 /// A store in a directory of its own, behind a plan of faults.
@@ -52,9 +52,9 @@ struct FaultyStore {
 
 /// The results of a run without faults.
 struct Reference {
-    /// The answer of each action.
+    /// The result of each action.
     answers: Vec<String>,
-    /// Before, between and after the actions.
+    /// The documents before the first action and after each action.
     states: Vec<Vec<RawDocumentBuf>>,
     operations: u64,
 }
@@ -115,7 +115,7 @@ async fn check_point(number: u64, kind: Fault, defect: Option<Defect>, reference
         return Err(format!("a transaction is left open: {:?}", faulty_store.database.counts()));
     }
     if matches!(kind, Fault::DeliverLate | Fault::RepeatLater) {
-        // The request arrives when the client has long helped itself.
+        // The request arrives after the client has repeated all actions.
         repeat_all(&faulty_store.database, faulty_store.defect, reference).await?;
         for _late in faulty_store.faulty.deliver_late().await {}
         let last = reference.states.len() - 1;
@@ -130,14 +130,14 @@ async fn check_point(number: u64, kind: Fault, defect: Option<Defect>, reference
     for (index, action) in Action::ALL.into_iter().enumerate().filter(|(_, action)| action.is_transaction()) {
         let outcome = database.outcome(action.id()).await.map_err(|error| error.to_string())?;
         if matches!(outcome, Outcome::Committed(_)) != (index < reached) {
-            return Err(format!("{action:?}: the outcome is {outcome:?}, and {reached} actions are there"));
+            return Err(format!("{action:?}: the outcome is {outcome:?}, and {reached} actions are applied"));
         }
     }
     repeat_all(&database, defect, reference).await?;
     let last = reference.states.len() - 1;
     expect_state(&dump(&store).await, reference, last..=last, "after all was repeated")?;
     if money(&store).await != MONEY || database.counts().open() != 0 {
-        return Err("money or a transaction is left over".to_owned());
+        return Err("the sum of balances has changed, or a transaction is open".to_owned());
     }
     drop(database);
     store.close().await.map_err(|error| error.to_string())?;
@@ -156,7 +156,7 @@ async fn repeat_all(database: &Database, defect: Option<Defect>, reference: &Ref
     Ok(())
 }
 
-/// Which state it is; it must be one between actions, and one of these.
+/// Returns the number of applied actions by the stored documents. Fails if an action is applied in part, or for an unexpected number.
 fn expect_state(
     state: &[RawDocumentBuf],
     reference: &Reference,
@@ -166,14 +166,15 @@ fn expect_state(
     match reference.states.iter().position(|other| other == state) {
         None => {
             let documents: Vec<_> = state.iter().map(|stored| bson::Document::try_from(&**stored)).collect();
-            Err(format!("{when} something half done is there: {documents:?}"))
+            Err(format!("{when} an action is applied in part: {documents:?}"))
         }
         Some(reached) if expected.contains(&reached) => Ok(reached),
-        Some(reached) => Err(format!("{when} {reached} actions are there, expected were {expected:?}")),
+        Some(reached) => Err(format!("{when} {reached} actions are applied, expected {expected:?}")),
     }
 }
 
-/// Looks at every point: how many there were, how many actions were done unacknowledged, and what is wrong.
+/// Checks every crash point; returns their number, the number of actions that were applied without an acknowledgement, and the
+/// failures.
 async fn check_every_point() -> (usize, usize, Vec<String>) {
     let reference = Arc::new(run_without_faults(None).await);
     let workers = (0..WORKERS).map(|worker| {
@@ -193,7 +194,7 @@ async fn check_every_point() -> (usize, usize, Vec<String>) {
     for worker in workers.collect::<Vec<_>>() {
         results.extend(worker.await.unwrap());
     }
-    assert_eq!(results.len() as u64, reference.operations * KINDS.len() as u64, "a point was left out");
+    assert_eq!(results.len() as u64, reference.operations * KINDS.len() as u64, "a crash point was left out");
     let unacknowledged = results.iter().filter(|result| matches!(result, Ok(true))).count();
     (results.len(), unacknowledged, results.into_iter().filter_map(Result::err).collect())
 }
@@ -213,20 +214,20 @@ async fn first_failure(defect: Defect) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_action_is_applied_exactly_once_despite_faults() {
-    let (points, unacknowledged, wrong) = check_every_point().await;
+    let (points, unacknowledged, failures) = check_every_point().await;
     println!(
         "{points} crash points of {} actions; {unacknowledged} were applied without an acknowledgement",
         Action::ALL.len()
     );
-    assert!(wrong.is_empty(), "{} of {points} points:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(failures.is_empty(), "{} of {points} points:\n{}", failures.len(), failures.join("\n"));
     assert!(points > 0 && unacknowledged > 0, "nothing was tested");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_defect_is_found() {
-    for (defect, sign) in Defect::ALL {
+    for (defect, message) in Defect::ALL {
         let found = first_failure(defect).await.unwrap_or_else(|| panic!("{defect:?} was not found"));
         println!("{defect:?}: {found}");
-        assert!(found.contains(sign), "{defect:?} was found for another reason: {found}");
+        assert!(found.contains(message), "{defect:?} was found for another reason: {found}");
     }
 }

@@ -20,7 +20,7 @@ use handfast_store::{Durability, MemoryStore, Namespace, SeededRandom, Sources};
 use handfast_txn::{Database, TransactionOptions};
 use tempfile::TempDir;
 
-/// Transactions that commit: of each workload at each isolation.
+/// The number of transactions of each workload at each isolation that have to commit.
 const COMMITTED: u64 = 120;
 const KINDS: [WorkloadKind; 5] = [
     WorkloadKind::Repeated,
@@ -33,11 +33,11 @@ const PROCESSES: u32 = 6;
 
 /// The processes that share a store: those of clients, and the one that changes the catalog.
 struct Databases {
-    /// Transactions that are to commit.
+    /// The number of transactions that have to commit.
     committed: u64,
     clients: Vec<Database>,
     background: Database,
-    /// The directory, which has to exist as long as the databases.
+    /// The directory of the databases, which is deleted when this is dropped.
     _kept: Option<TempDir>,
 }
 
@@ -167,21 +167,21 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_store_in_memory() {
+async fn histories_over_the_store_in_memory_are_clean() {
     check_all("memory", Catalog::Fixed, async |seed| over_memory(seed)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_store_in_memory_while_the_catalog_changes() {
+async fn histories_over_the_store_in_memory_are_clean_while_the_catalog_changes() {
     check_all("memory", Catalog::Changing, async |seed| over_memory(seed)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_the_embedded_store() {
+async fn histories_over_the_embedded_store_are_clean() {
     check_all("embedded", Catalog::Fixed, over_embedded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_the_embedded_store_while_the_catalog_changes() {
+async fn histories_over_the_embedded_store_are_clean_while_the_catalog_changes() {
     check_all("embedded", Catalog::Changing, over_embedded).await;
 }

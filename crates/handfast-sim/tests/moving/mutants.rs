@@ -1,6 +1,7 @@
-//! Stores with faults in deletions, predicates, expressions and the catalog. Each is caught; so is a run without deletions.
+//! Mutants of a store, with faults in deletions, predicates, expressions and the catalog: a run catches each of them. A run without
+//! deletions fails as well.
 //!
-//! The engine over them is `Local`, which takes the snapshots and the commits of the store for what they are.
+//! The engine over them is `Local`, which relies on the snapshots and commits of the store.
 
 use std::sync::Arc;
 
@@ -21,23 +22,23 @@ use crate::{COMMITTED, Catalog, Databases, run_judged};
 /// A fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
-    /// Nothing.
+    /// There is no fault.
     Sound,
-    /// A filter is run_judged on all that is stored, documents included that the snapshot does not have.
+    /// A filter is evaluated on all stored documents, including those that the snapshot does not have.
     WholeFilterOnOthers,
-    /// A filter is run_judged on what is left of a document that is deleted.
+    /// A filter is evaluated on the remains of a deleted document.
     WholeFilterOnTombstones,
-    /// Expressions see a field of the store's own.
+    /// Expressions see a hidden field of the store.
     HiddenFieldSeen,
-    /// A query finds documents that match now, and shows them as the snapshot has them.
+    /// A query finds the documents that match now, and returns their versions in the snapshot.
     CandidatesOfNewest,
-    /// A snapshot has the collections that there are now.
+    /// A snapshot has the collections that exist now.
     NewestCatalog,
-    /// Deletions of a batch are forgotten.
+    /// Deletions of a batch are ignored.
     ForgottenDeletions,
-    /// An insertion is forgotten if the same transaction deleted a document there.
+    /// An insertion is ignored if the same transaction deleted a document with this `_id`.
     ForgottenReinsertions,
-    /// A document that is inserted and deleted in one transaction is no reason to refuse another one that inserts it.
+    /// A transaction that inserts and deletes a document does not conflict with another one that inserts it.
     UnnoticedInsertions,
 }
 
@@ -55,7 +56,7 @@ const CATCHES: &[(Mutant, Catalog, WorkloadKind, &str)] = &[
     (Mutant::UnnoticedInsertions, Catalog::Fixed, WorkloadKind::Register, "twice in a snapshot"),
 ];
 
-/// Seeds in one of which it is caught.
+/// The seeds of which at least one catches each mutant.
 const SEEDS: std::ops::Range<u64> = 1..9;
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +75,7 @@ async fn every_mutant_is_caught() {
         if !said.iter().any(|wrong| wrong.contains(expected)) {
             escaped.push(format!("{mutant:?} by {kind:?}: no '{expected}' in {said:?}"));
         }
-        // It is the mutation that is caught, and not what it is made with.
+        // A run without the fault passes, so the store around it is not what was caught.
         if let Err(wrong) = run(Mutant::Sound, catalog, kind, SEEDS.start).await {
             escaped.push(format!("{kind:?} without a mutation: {wrong}"));
         }

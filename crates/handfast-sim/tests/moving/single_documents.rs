@@ -1,5 +1,5 @@
-//! The engine Percolator: processes share a store in memory, which is used as one that is atomic one document at a time. Two of them
-//! have clients, and lose requests and answers; a third one changes the catalog.
+//! Judged histories of the engine Percolator: processes share a store in memory, of which they use only operations on one document.
+//! Two of them have clients, and lose requests and answers; a third one changes the catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use handfast_txn::{Database, PercolatorOptions};
 
 use crate::{Catalog, Databases, check_all};
 
-/// Transactions that commit: fewer, as each takes many requests.
+/// The number of transactions that have to commit; it is small, as each takes many requests.
 const COMMITTED: u64 = 50;
-/// The number of faults per thousand operations: a serializable transaction that opens accounts has hundreds.
+/// The number of faults per thousand operations. A serializable transaction that opens accounts has hundreds of operations.
 const FAULTS_PER_THOUSAND: u16 = 2;
 /// The step of the shared clock per millisecond of waiting.
 const TIME_PER_MILLISECOND: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ async fn with_faults(seed: u64) -> Databases {
 
 fn open(seed: u64, faults_per_thousand: u16) -> Databases {
     let (sources, clock) = Sources::manual(seed);
-    // Locks of requests that got lost run out.
+    // Time passes, so that locks of lost requests expire.
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -53,21 +53,21 @@ fn open(seed: u64, faults_per_thousand: u16) -> Databases {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_store_of_single_documents() {
+async fn histories_over_single_documents_are_clean() {
     check_all("single documents", Catalog::Fixed, without_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_store_of_single_documents_while_the_catalog_changes() {
+async fn histories_over_single_documents_are_clean_while_the_catalog_changes() {
     check_all("single documents", Catalog::Changing, without_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_store_of_single_documents_with_faults() {
+async fn histories_over_single_documents_with_faults_are_clean() {
     check_all("single documents with faults", Catalog::Fixed, with_faults).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_store_of_single_documents_with_faults_while_the_catalog_changes() {
+async fn histories_over_single_documents_with_faults_are_clean_while_the_catalog_changes() {
     check_all("single documents with faults", Catalog::Changing, with_faults).await;
 }

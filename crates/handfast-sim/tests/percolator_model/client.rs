@@ -5,12 +5,12 @@
 
 use crate::protocol::{Action, ClientIndex, DocumentIndex, Event, Network, Protocol};
 use crate::rules::{Mutant, Reading};
-use crate::state::{Broken, Client, Decision, Kind, Locked, Phase, State};
+use crate::state::{Broken, Client, Decision, Kind, Locked, Phase, RowWrite, State};
 use crate::table::{Operation, Outcome};
 
 impl Protocol {
     pub(crate) fn client_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
-        let writes = || of.program().writes.iter().map(|(document, _)| *document);
+        let writes = || of.program().writes.iter().map(|write| write.document);
         match of.phase {
             Phase::Idle => {}
             _ if of.is_over => {}
@@ -46,7 +46,7 @@ impl Protocol {
             }
             Phase::Committed => {}
             Phase::GivenUp { .. } => {
-                actions.extend(writes().map(|document| Action::TakeAway(client, document)));
+                actions.extend(writes().map(|document| Action::RemoveLock(client, document)));
             }
         }
     }
@@ -76,7 +76,7 @@ impl Protocol {
         state: &mut State,
         client: ClientIndex,
         document: DocumentIndex,
-        is_heard: bool,
+        is_answered: bool,
     ) -> bool {
         let claim = state.clients[usize::from(client)].claim(client);
         let locked = &mut state.clients[usize::from(client)].locks[usize::from(document)];
@@ -86,7 +86,7 @@ impl Protocol {
                 let request = self.request(state, client, document, next, Kind::Prewrite);
                 match self.bounds.network {
                     Network::All => return self.send(state, request),
-                    Network::Late => return self.arrive(state, request, is_heard),
+                    Network::Late => return self.arrive(state, request, is_answered),
                 }
             }
             Outcome::Locked => {
@@ -161,7 +161,7 @@ impl Protocol {
         if self.bounds.network == Network::All {
             return;
         }
-        for (document, _) in of.program().writes {
+        for RowWrite { document, .. } in of.program().writes {
             if of.lock_of(*document) != Locked::Unknown {
                 continue;
             }

@@ -2,7 +2,7 @@
 //! that the engine itself runs.
 //!
 //! ```text
-//! 3 clients x 2 documents: which one runs next, and is its request in time, late, repeated or lost?
+//! 3 clients x 2 documents: each interleaving, with requests in time, late, repeated or lost
 //!
 //! begin ── read A ── prewrite A ── prewrite B ─┬─ commit timestamp ── commit A ── ..
 //!                        └─ lost ── again ..   └─ a process finds the lock abandoned, reads A, rolls back ..
@@ -89,22 +89,22 @@ const EVENTS: [Event; 6] = [
     Event::CommitRolledBack,
 ];
 
-/// Every request arrives at once, later, repeatedly, or never.
+/// Each request arrives at once, later, repeatedly, or never.
 #[test]
-fn three_clients_and_two_documents() {
+fn properties_hold_for_three_clients_and_two_documents() {
     let bounds = Bounds { clients: 3, programs: &[programs::AB], network: Network::All, ..SMALL };
     check_all_states(bounds, &[&EVENTS[..], &[Event::OthersLearn]].concat());
 }
 
 #[test]
-fn three_clients_and_three_documents() {
+fn properties_hold_for_three_clients_and_three_documents() {
     let programs = &[programs::AB, programs::CB, programs::LOOK_AT_ALL];
     check_all_states(Bounds { clients: 3, documents: 3, programs, ..SMALL }, &EVENTS);
 }
 
 /// Old versions are deleted, and rows are removed and created again, during open transactions.
 #[test]
-fn two_clients_and_a_collector() {
+fn properties_hold_for_two_clients_and_a_collector() {
     check_all_states(
         Bounds { collects: true, ..SMALL },
         &[&EVENTS[..], &[Event::OthersLearn, Event::HistoryCut]].concat(),
@@ -112,13 +112,13 @@ fn two_clients_and_a_collector() {
 }
 
 #[test]
-fn the_model_of_the_environment_variable() {
-    let Ok(told) = std::env::var("HANDFAST_MODEL") else { return };
-    let (size, collects) = match told.strip_suffix("+collector") {
+fn properties_hold_for_the_model_of_the_environment_variable() {
+    let Ok(model) = std::env::var("HANDFAST_MODEL") else { return };
+    let (size, collects) = match model.strip_suffix("+collector") {
         Some(size) => (size, true),
-        None => (told.as_str(), false),
+        None => (model.as_str(), false),
     };
-    let (clients, documents) = size.split_once('x').expect("HANDFAST_MODEL is as 4x2, or 3x2+collector");
+    let (clients, documents) = size.split_once('x').expect("HANDFAST_MODEL must be like 4x2 or 3x2+collector");
     let (clients, documents) = (clients.parse().unwrap(), documents.parse().unwrap());
     let three: &[u8] = &[programs::ABC, programs::CB, programs::A, programs::LOOK_AT_ALL];
     let programs = if documents == 3 { three } else { SMALL.programs };
@@ -126,8 +126,8 @@ fn the_model_of_the_environment_variable() {
 }
 
 /// A request in flight is conditional on the revision that its sender read. If the sender would send the same request at the time
-/// of its arrival, it can be modelled as sent then. So only requests matter whose sender has moved on. Both models reach the same rows
-/// and the same knowledge of clients.
+/// of its arrival, it can be modelled as sent then. So a state needs only requests that their sender would not send again.
+/// Both models reach the same rows and the same states of clients.
 #[test]
 fn late_requests_are_enough() {
     let late = reachable(SMALL);
@@ -143,7 +143,7 @@ fn reachable(bounds: Bounds) -> HashSet<ReachedState> {
     let (mut known, mut seen, mut next) = (HashSet::new(), HashSet::new(), model.init_states());
     while let Some(state) = next.pop() {
         let rows = state.rows.iter().map(|row| model.table.stored(*row)).collect();
-        // Who has asked already is the only other difference.
+        // The models differ otherwise only in the outcomes that processes have read.
         let clients = state.clients.iter().map(|of| state::Client { learned: None, ..*of }).collect();
         seen.insert((rows, clients));
         next.extend(model.next_states(&state).into_iter().filter(|state| known.insert(state.clone())));

@@ -1,4 +1,4 @@
-//! Requests on their way, and the store that they arrive at.
+//! Requests in flight, and their arrival at the store.
 
 use handfast_txn::percolator::row::Status;
 
@@ -9,7 +9,7 @@ use crate::state::{Broken, Decision, Kind, Locked, Phase, Request, State};
 use crate::table::{RowId, Table};
 
 impl Protocol {
-    /// A request that is sent now.
+    /// Sends a request that replaces a row, which arrives at once if the model keeps late requests only.
     pub(crate) fn change(
         &self,
         state: &mut State,
@@ -40,16 +40,16 @@ impl Protocol {
     pub(crate) fn send(&self, state: &mut State, request: Request) -> bool {
         match state.network.binary_search(&request) {
             Ok(_) => false,
-            Err(place) => {
-                state.network.insert(place, request);
+            Err(index) => {
+                state.network.insert(index, request);
                 true
             }
         }
     }
 
-    pub(crate) fn arrive(&self, state: &mut State, request: Request, is_heard: bool) -> bool {
+    pub(crate) fn arrive(&self, state: &mut State, request: Request, is_answered: bool) -> bool {
         let of = &mut state.clients[usize::from(request.client)];
-        if is_heard {
+        if is_answered {
             of.locks[usize::from(request.document)] = Locked::Yes;
             commit_if_ready(of);
         } else if request.kind == Kind::Prewrite && !matches!(of.phase, Phase::Open) {
@@ -59,20 +59,20 @@ impl Protocol {
         true
     }
 
-    /// A row in the place of another. Requests that are conditional on what has gone by are forgotten: no revision comes
-    /// again, or else that is what is broken.
+    /// Replaces a row. Removes requests that are conditional on earlier revisions, as they cannot succeed any more: a repeated
+    /// revision is a violation of its own.
     pub(crate) fn put(&self, state: &mut State, document: DocumentIndex, next: RowId) {
-        let place = usize::from(document);
-        let (before, after) = (self.table.entry(state.rows[place]), self.table.entry(next));
-        let last = before.revision().max(state.ended_at[place]);
+        let index = usize::from(document);
+        let (before, after) = (self.table.entry(state.rows[index]), self.table.entry(next));
+        let last = before.revision().max(state.ended_at[index]);
         let is_made = self.bounds.collects && before.revision() <= 0;
         if is_made && after.revision() <= last && after.revision() >= 0 {
             state.broken = Some(Broken::RevisionRepeated);
         }
-        state.ended_at[place] = if after.revision() < 0 { last } else { 0 };
-        state.rows[place] = next;
+        state.ended_at[index] = if after.revision() < 0 { last } else { 0 };
+        state.rows[index] = next;
         if !self.rules.is_broken(Mutant::UnconditionalWrites) {
-            // Without a collector no row is removed either.
+            // Only a collector removes rows, so only with one a row can be missing again.
             let may_match = |expects: i64| self.bounds.collects && expects < 0;
             state.network.retain(|request| request.document != document || may_match(request.expects));
         }

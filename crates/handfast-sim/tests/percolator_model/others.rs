@@ -10,7 +10,7 @@ use crate::table::{Claim, Operation, Outcome, RowId, Table};
 /// The result of reading a primary.
 pub(crate) enum PrimaryAnswer {
     Decided(Decision),
-    /// This row of the primary, if nobody changes it before.
+    /// The primary has to become this row, unless another process changes it first.
     Change(u8, RowId),
     Nothing,
 }
@@ -27,17 +27,17 @@ impl Protocol {
     /// Adds the actions of other processes for a client's transaction.
     pub(crate) fn others_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
         if of.has_begun() && (of.learned.is_some() || !self.keeps_decisions()) {
-            // Also where its lock is gone: the step has to see that.
+            // The row may have lost its lock, and the step has to notice that.
             let written = of.program().writes.iter();
-            actions.extend(written.map(|(document, _)| Action::Settle(client, *document)));
+            actions.extend(written.map(|write| Action::Resolve(client, write.document)));
         }
         if of.learned.is_some() {
             return;
         }
         // A process that has found a lock, or resolves a transaction, may read the primary late.
-        let may_ask = !of.is_over && matches!(of.phase, Phase::Committing | Phase::GivenUp { .. });
-        if may_ask || self.holds_any(state, of) {
-            actions.push(Action::Ask(client));
+        let may_read_primary = !of.is_over && matches!(of.phase, Phase::Committing | Phase::GivenUp { .. });
+        if may_read_primary || self.holds_any(state, of) {
+            actions.push(Action::ReadPrimary(client));
         }
     }
 
@@ -71,7 +71,7 @@ impl Protocol {
         }
     }
 
-    /// Without a collector what a primary has said can be asked for again.
+    /// Returns whether a state keeps the outcomes that processes have read. Without a collector they can read the primary again.
     pub(crate) fn keeps_decisions(&self) -> bool {
         self.bounds.collects || self.bounds.network == Network::All
     }
@@ -112,7 +112,7 @@ impl Protocol {
         }
     }
 
-    /// Below it nobody reads, and nothing arrives.
+    /// Returns the tick below which no process reads and no request arrives.
     pub(crate) fn safe_point(&self, state: &State) -> u8 {
         let is_kept = |of: &Client| of.is_open() && !self.rules.is_broken(Mutant::SafePointTooNew);
         let open = self.clients(state).filter(|(_, of)| is_kept(of));

@@ -9,15 +9,15 @@ use crate::state::{Broken, Client, DOCUMENTS_MAX, Decision, Locked, Phase, State
 use crate::table::{Operation, Outcome, RowId};
 
 pub(crate) const ONE_SNAPSHOT: &str = "all reads of a transaction are from its snapshot";
-pub(crate) const FIRST_WINS: &str = "of two that write the same document, the first to commit wins";
+pub(crate) const FIRST_WINS: &str = "of two transactions that write the same document, the first to commit wins";
 pub(crate) const ALL_OR_NOTHING: &str = "a version is seen only if its transaction has committed";
-pub(crate) const NEWEST: &str = "whoever comes now sees what has committed";
-pub(crate) const ANSWERS: &str = "what a client is told is so";
+pub(crate) const NEWEST: &str = "a new transaction sees all committed versions";
+pub(crate) const ANSWERS: &str = "the answer to a client is the outcome";
 pub(crate) const ONE_DECISION: &str = "a transaction is decided once";
 pub(crate) const ONCE: &str = "a transaction is applied once";
-pub(crate) const REVISIONS: &str = "no revision comes again";
-pub(crate) const READABLE: &str = "what an open transaction needs is kept";
-pub(crate) const NOTHING_LEFT: &str = "if everybody stops here, a cleaner leaves all of it or nothing";
+pub(crate) const REVISIONS: &str = "no revision is repeated";
+pub(crate) const READABLE: &str = "versions that an open transaction reads are kept";
+pub(crate) const NOTHING_LEFT: &str = "if all processes stop, a cleaner leaves each transaction in full or not at all";
 
 type Properties = Vec<Property<Protocol>>;
 
@@ -53,13 +53,13 @@ fn sometimes() -> Properties {
         Property::sometimes("all clients commit", |model: &Protocol, state: &State| {
             model.clients(state).all(|(_, of)| matches!(of.decided, Some(Decision::Committed(_))))
         }),
-        Property::sometimes("a client is told that others have rolled it back", |_, state: &State| {
-            let is_told = |of: &Client| {
+        Property::sometimes("a client learns that others have rolled it back", |_, state: &State| {
+            let is_rolled_back = |of: &Client| {
                 matches!(of.phase, Phase::GivenUp { .. })
                     && of.decided == Some(Decision::RolledBack)
                     && of.all_locks_are(Locked::Yes)
             };
-            state.clients.iter().any(is_told)
+            state.clients.iter().any(is_rolled_back)
         }),
         Property::sometimes("a client commits, and others finish it", |model: &Protocol, state: &State| {
             model.clients(state).any(|(_, of)| {
@@ -67,10 +67,10 @@ fn sometimes() -> Properties {
                     let entry = model.table.entry(state.row(document));
                     entry.lock.is_none() && entry.versions[0].start == of.start
                 };
-                of.phase == Phase::Committing && of.program().writes.iter().all(|(document, _)| is_seen(*document))
+                of.phase == Phase::Committing && of.program().writes.iter().all(|write| is_seen(write.document))
             })
         }),
-        Property::sometimes("a request is under way whose transaction has been rolled back", |_, state: &State| {
+        Property::sometimes("a request of a transaction that has been rolled back is in flight", |_, state: &State| {
             let is_decided = |client: u8| state.clients[usize::from(client)].decided == Some(Decision::RolledBack);
             state.network.iter().any(|request| is_decided(request.client))
         }),
@@ -105,13 +105,13 @@ fn expected(model: &Protocol, state: &State, document: u8, at: u8) -> ObservedVe
 }
 
 fn write(of: &Client, document: u8) -> Option<Write> {
-    of.program().writes.iter().find(|(written, _)| *written == document).map(|(_, write)| *write)
+    of.program().writes.iter().find(|write| write.document == document).map(|write| write.write)
 }
 
-/// Also of what commits only now, at a time before the snapshot.
+/// Returns whether each transaction has read one snapshot, including transactions that commit later with an earlier timestamp.
 fn one_snapshot(model: &Protocol, state: &State) -> bool {
     model.clients(state).filter(|(_, of)| of.has_begun()).all(|(_, of)| {
-        // Sent again, its writes are those of its first snapshot.
+        // A transaction that is sent again has the reads of its first snapshot.
         of.is_retried
             || of.program().reads.iter().all(|document| {
                 let saw = of.reads[usize::from(*document)];
@@ -128,9 +128,9 @@ fn the_first_wins(model: &Protocol, state: &State) -> bool {
             _ => None,
         })
         .collect();
-    committed.iter().enumerate().all(|(place, (one, one_at))| {
-        committed[place + 1..].iter().all(|(other, other_at)| {
-            let is_shared = one.program().writes.iter().any(|(document, _)| write(other, *document).is_some());
+    committed.iter().enumerate().all(|(index, (one, one_at))| {
+        committed[index + 1..].iter().all(|(other, other_at)| {
+            let is_shared = one.program().writes.iter().any(|written| write(other, written.document).is_some());
             !is_shared || *one_at < other.start || *other_at < one.start
         })
     })
@@ -163,7 +163,7 @@ fn answers(model: &Protocol, state: &State) -> bool {
     })
 }
 
-/// One pass of a cleaner who is alone, and what it leaves.
+/// Returns whether a pass of the cleaner, without other processes, leaves only the newest version of each document.
 fn nothing_is_left(model: &Protocol, state: &State) -> bool {
     if state.broken.is_some() {
         return true;

@@ -1,15 +1,15 @@
 //! The possible actions of clients, of processes that find a lock, of the collector and of the network.
 //!
 //! ```text
-//! client       begin ── read ── prewrite.. ── commit timestamp ── commit the primary ── hears of it
-//!                                  └─ refused ── take the locks away
-//! anybody      asks the primary of a lock ── rolls it back, with a record ── settles the other rows
-//! collector    below the safe point, once no lock from there is left: cuts history, records, tombstones
+//! client       begin ── read ── prewrite.. ── commit timestamp ── commit the primary ── learns the outcome
+//!                                  └─ refused ── remove the locks
+//! any process  reads the primary of a lock ── rolls it back, with a record ── resolves the other rows
+//! collector    below the safe point, once no lock from there is left: deletes versions, records, tombstones
 //! network      each request is conditional on the revision that its sender read. It arrives at once, later, twice, or never
 //! ```
 //!
-//! A client that has crashed is one whose turn never comes again: each state is also the one in which any of the clients
-//! has died. What is left is for the others, and for the sweep that properties make of every state.
+//! There is no action for a crash: in each state, any client may take no further action, which is the same. Other processes resolve
+//! its locks, and the properties check the rows that remain if all processes stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,39 +20,39 @@ use crate::rules::{Mutant, Rules};
 use crate::state::{CLIENTS_MAX, Client, DOCUMENTS_MAX, Kind, Locked, PROGRAMS, Phase, Request, State};
 use crate::table::{RowId, Table};
 
-/// A client, by its number.
+/// The number of a client.
 pub(crate) type ClientIndex = u8;
-/// A document, by its number.
+/// The number of a document.
 pub(crate) type DocumentIndex = u8;
 
 /// An action in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// With this program.
+    /// The client begins a transaction with this program.
     Begin(ClientIndex, u8),
     Read(ClientIndex, DocumentIndex),
-    /// And whether the answer is heard.
+    /// The flag tells whether the client receives the answer.
     Prewrite(ClientIndex, DocumentIndex, bool),
     FetchTimestamp(ClientIndex),
     Commit(ClientIndex, DocumentIndex),
     GiveUp(ClientIndex),
-    TakeAway(ClientIndex, DocumentIndex),
-    /// Only of a mutant: without a look at what became of the first attempt.
+    RemoveLock(ClientIndex, DocumentIndex),
+    /// A mutant sends its writes again without reading the outcome of the first attempt.
     SendAgain(ClientIndex),
-    /// Somebody asks the primary of this client's transaction.
-    Ask(ClientIndex),
-    /// Somebody who knows the decision settles another row.
-    Settle(ClientIndex, DocumentIndex),
-    /// And whether the answer is heard.
+    /// A process reads the primary of this client's transaction.
+    ReadPrimary(ClientIndex),
+    /// A process that knows the outcome resolves another row.
+    Resolve(ClientIndex, DocumentIndex),
+    /// The request arrives; the flag tells whether its sender receives the answer.
     Arrive(Request, bool),
-    /// The time is over in which something of a client can arrive.
+    /// No request of the client can arrive any more.
     Over(ClientIndex),
     Collect(DocumentIndex),
-    /// Only of a mutant.
+    /// The oracle of a mutant restarts with an old timestamp.
     RestartOracle,
 }
 
-/// How much there is.
+/// The size of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) clients: usize,
@@ -64,12 +64,12 @@ pub(crate) struct Bounds {
     pub(crate) network: Network,
 }
 
-/// Which requests are seen on their way.
+/// The requests that a state keeps in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// Each of them.
+    /// All requests are kept.
     All,
-    /// Those whose sender would not send the same again; the others arrive as they are sent.
+    /// Only requests that their sender would not send again are kept; the others arrive when they are sent.
     Late,
 }
 
@@ -127,28 +127,28 @@ impl Protocol {
         state.clients[..self.bounds.clients].iter().enumerate().map(|(client, of)| (client as u8, of))
     }
 
-    /// Whether a document has the lock of the transaction of this client.
+    /// Returns whether the row of a document has the lock of this client's transaction.
     pub(crate) fn holds(&self, state: &State, client: &Client, document: DocumentIndex) -> bool {
         client.has_begun() && self.table.entry(state.row(document)).lock == Some(client.start)
     }
 
     pub(crate) fn holds_any(&self, state: &State, client: &Client) -> bool {
-        client.program().writes.iter().any(|(document, _)| self.holds(state, client, *document))
+        client.program().writes.iter().any(|write| self.holds(state, client, write.document))
     }
 
     fn act(&self, state: &mut State, action: Action) -> bool {
         match action {
             Action::Begin(client, program) => self.begin(state, client, program),
             Action::Read(client, document) => self.read(state, client, document),
-            Action::Prewrite(client, document, is_heard) => self.prewrite(state, client, document, is_heard),
+            Action::Prewrite(client, document, is_answered) => self.prewrite(state, client, document, is_answered),
             Action::FetchTimestamp(client) => self.fetch_timestamp(state, client),
             Action::Commit(client, document) => self.commit(state, client, document),
             Action::GiveUp(client) => self.give_up(state, client),
-            Action::TakeAway(client, document) => self.remove_lock(state, client, document),
+            Action::RemoveLock(client, document) => self.remove_lock(state, client, document),
             Action::SendAgain(client) => self.restart_with_new_timestamp(state, client),
-            Action::Ask(client) => self.ask(state, client),
-            Action::Settle(client, document) => self.resolve(state, client, document),
-            Action::Arrive(request, is_heard) => self.arrive(state, request, is_heard),
+            Action::ReadPrimary(client) => self.ask(state, client),
+            Action::Resolve(client, document) => self.resolve(state, client, document),
+            Action::Arrive(request, is_answered) => self.arrive(state, request, is_answered),
             Action::Over(client) => {
                 state.clients[usize::from(client)].is_over = true;
                 state.network.retain(|request| request.client != client);
@@ -168,7 +168,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        // A is a document that no transaction has touched; the others are not there.
+        // The first document exists and was not written by a transaction; the others do not exist.
         let mut rows = [RowId(0); DOCUMENTS_MAX];
         for (document, row) in rows.iter_mut().enumerate() {
             *row = if document == 0 { self.table.plain(0) } else { self.table.missing(document as u8) };
@@ -195,7 +195,7 @@ impl Model for Protocol {
                 actions.push(Action::Over(client));
             }
         }
-        // Clients differ in nothing but what they do: they begin in their order.
+        // Clients differ only in their programs, so it is enough that they begin in the order of their numbers.
         if let Some((client, _)) = self.clients(state).find(|(_, of)| !of.has_begun()) {
             actions.extend(self.bounds.programs.iter().map(|program| Action::Begin(client, *program)));
         }

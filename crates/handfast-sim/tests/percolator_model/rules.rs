@@ -10,41 +10,41 @@ use handfast_txn::percolator::row::{
 /// A violated rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// A prewrite does not look whether somebody has committed since the start.
+    /// A prewrite does not check for commits since the start.
     NoWriteCheck,
-    /// A prewrite puts its lock in the place of another one.
+    /// A prewrite replaces the lock of another transaction.
     LockOverwritten,
-    /// A prewrite does not look whether its transaction has been rolled back here.
+    /// A prewrite does not check whether its transaction has been rolled back on this row.
     DecisionNotLookedFor,
-    /// A commit whose lock is gone moves its version in all the same.
+    /// A commit without its lock adds its version.
     CommitWithoutLock,
     /// A roll-forward accepts any lock as the transaction's.
     AnyLockCommitted,
-    /// A read does not look at locks.
+    /// A read ignores locks.
     ReadIgnoresLocks,
     /// A rollback leaves no record.
     NoRollbackRecord,
     /// A row keeps only the record of the last rollback.
     CollapsedRollbackRecord,
-    /// The collector takes rollback records of transactions that may still send something.
+    /// The collector deletes rollback records of transactions whose requests may still arrive.
     RecordDroppedEarly,
     /// The collector does not wait until the locks from below the safe point are resolved.
     HistoryCutBeforeLocks,
-    /// The collector's safe point is not held back by transactions that are open.
+    /// The collector's safe point ignores open transactions.
     SafePointTooNew,
     /// A process removes an expired lock without reading the primary.
     LockTrustedFirst,
     /// A rollback does not wait for the record on the primary.
     RollbackNotDurable,
-    /// The committer sends all commits at once, the primary's among them.
+    /// The client commits secondaries without waiting for the primary.
     SecondaryBeforePrimary,
-    /// The commit timestamp is fetched before all locks are there.
+    /// The client fetches the commit timestamp before it has all locks.
     TimestampBeforeLocks,
-    /// After a lost answer the committer sends its writes again, with new timestamps.
+    /// The client sends its writes again with new timestamps after a lost answer.
     AppliedAgain,
-    /// After a restart the oracle gives out what it has given out before.
+    /// The oracle repeats a timestamp after a restart.
     OracleRepeats,
-    /// The store puts what arrives, whatever the revision.
+    /// The store ignores the revision that a write is conditional on.
     UnconditionalWrites,
 }
 
@@ -95,7 +95,7 @@ impl Rules {
         }))
     }
 
-    /// The committer's: it has the lock that it wrote in its memory.
+    /// Commits a row by the client itself, which knows the lock that it wrote.
     pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, CommitRefused> {
         let step = row::commit(row, lock.start, at, &row::AllNeeded);
         if step.is_ok() || !self.is_broken(Mutant::CommitWithoutLock) {
@@ -108,7 +108,7 @@ impl Rules {
         Ok(changed(step, |next| next.rolled_back = row.rolled_back.clone()))
     }
 
-    /// The roll-forward by a process that has read the primary.
+    /// Commits a row by a process that has read the primary.
     pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, CommitRefused> {
         let mut shown = row.clone();
         if let Some(lock) = shown.lock.as_mut().filter(|_| self.is_broken(Mutant::AnyLockCommitted)) {
@@ -183,12 +183,12 @@ pub(crate) enum Reading {
     TooOld,
 }
 
-/// A version, by who wrote it.
+/// The version that a read returned, by its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ObservedVersion {
-    /// There was no document.
+    /// There is no document.
     Nothing,
-    /// The document that this client wrote, counted from 1; 0 was there before all.
+    /// The document that this client wrote, counted from 1, or the initial one for 0.
     By(i32),
 }
 

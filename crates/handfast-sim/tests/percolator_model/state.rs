@@ -18,26 +18,41 @@ pub(crate) enum Write {
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) reads: &'static [u8],
-    /// The primary first.
-    pub(crate) writes: &'static [(u8, Write)],
+    /// The writes, that of the primary first.
+    pub(crate) writes: &'static [RowWrite],
 }
 
-const fn program(name: &'static str, reads: &'static [u8], writes: &'static [(u8, Write)]) -> Program {
+/// A write to the row of a document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowWrite {
+    pub(crate) document: u8,
+    pub(crate) write: Write,
+}
+
+const fn put(document: u8) -> RowWrite {
+    RowWrite { document, write: Write::Put }
+}
+
+const fn delete(document: u8) -> RowWrite {
+    RowWrite { document, write: Write::Delete }
+}
+
+const fn program(name: &'static str, reads: &'static [u8], writes: &'static [RowWrite]) -> Program {
     Program { name, reads, writes }
 }
 
 pub(crate) const PROGRAMS: [Program; 8] = [
-    program("AB", &[0, 1], &[(0, Write::Put), (1, Write::Put)]),
-    program("BA", &[0, 1], &[(1, Write::Put), (0, Write::Put)]),
-    program("A", &[0], &[(0, Write::Put)]),
-    program("A, not B", &[], &[(0, Write::Put), (1, Write::Delete)]),
+    program("AB", &[0, 1], &[put(0), put(1)]),
+    program("BA", &[0, 1], &[put(1), put(0)]),
+    program("A", &[0], &[put(0)]),
+    program("A, not B", &[], &[put(0), delete(1)]),
     program("a look", &[0, 1], &[]),
-    program("ABC", &[0, 1, 2], &[(0, Write::Put), (1, Write::Put), (2, Write::Put)]),
-    program("CB", &[1, 2], &[(2, Write::Put), (1, Write::Put)]),
+    program("ABC", &[0, 1, 2], &[put(0), put(1), put(2)]),
+    program("CB", &[1, 2], &[put(2), put(1)]),
     program("a look at all", &[0, 1, 2], &[]),
 ];
 
-/// Their places.
+/// The indexes of the programs in [`PROGRAMS`].
 pub(crate) mod programs {
     pub(crate) const AB: u8 = 0;
     pub(crate) const BA: u8 = 1;
@@ -74,7 +89,7 @@ pub(crate) enum Broken {
     TooOld,
 }
 
-/// A request to put a row in the place of another.
+/// A request to replace a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Request {
     pub(crate) document: u8,
@@ -99,9 +114,9 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) phase: Phase,
-    /// Nothing that it sent can arrive any more, and it sends nothing.
+    /// Whether no request of the client can arrive any more, and it sends none.
     pub(crate) is_over: bool,
-    /// Its place in [`PROGRAMS`].
+    /// The index of its program in [`PROGRAMS`].
     pub(crate) program: u8,
     pub(crate) start: u8,
     /// The commit timestamp, once it is fetched.
@@ -117,15 +132,15 @@ pub(crate) struct Client {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    /// Not begun.
+    /// The client has not begun its transaction.
     Idle,
-    /// Reads, then locks.
+    /// The client reads, and then locks rows.
     Open,
-    /// Has all locks and the commit timestamp.
+    /// The client has all locks and the commit timestamp.
     Committing,
-    /// Has been told that it is.
+    /// The client has the answer to its commit.
     Committed,
-    /// Takes its locks away. In doubt, some of its prewrites may still arrive.
+    /// The client removes its locks. If it is in doubt, some of its prewrites may still arrive.
     GivenUp { in_doubt: bool },
 }
 
@@ -162,7 +177,7 @@ impl Client {
     }
 
     pub(crate) fn primary(&self) -> Option<u8> {
-        self.program().writes.first().map(|(document, _)| *document)
+        self.program().writes.first().map(|write| write.document)
     }
 
     pub(crate) fn claim(&self, client: u8) -> Claim {
@@ -186,11 +201,11 @@ impl Client {
     }
 
     pub(crate) fn all_locks_are(&self, locked: Locked) -> bool {
-        self.program().writes.iter().all(|(document, _)| self.lock_of(*document) == locked)
+        self.program().writes.iter().all(|write| self.lock_of(write.document) == locked)
     }
 
     pub(crate) fn some_lock_is(&self, locked: Locked) -> bool {
-        self.program().writes.iter().any(|(document, _)| self.lock_of(*document) == locked)
+        self.program().writes.iter().any(|write| self.lock_of(write.document) == locked)
     }
 }
 

@@ -17,27 +17,27 @@ use handfast_txn::percolator::row::{
 use crate::rules::{ObservedVersion, Reading, Rules};
 use crate::state::{PROGRAMS, Write};
 
-/// Real timestamps are a millisecond apart from each other or less; a row changes some times in between.
+/// The number of timestamps in a tick: a row may change several times within a tick.
 const TIMESTAMPS_PER_TICK: u64 = 16;
 
-/// Different rows that a model can have.
+/// The number of different rows that a model can have.
 const ROWS_MAX: usize = 1 << 18;
 
-/// A row as the store has it, if it has it.
+/// A stored row; `None` for a missing one.
 pub(crate) type Stored = Option<Vec<u8>>;
 
-/// A row's number.
+/// The number of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) u32);
 
-/// A transaction, as all that its locks say follows from it.
+/// A transaction, which determines the content of its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
-    /// Whose it is, counted from 0.
+    /// The number of its client, from 0.
     pub(crate) client: u8,
     /// The tick of its start.
     pub(crate) start: u8,
-    /// Its place in [`PROGRAMS`].
+    /// The index of its program in [`PROGRAMS`].
     pub(crate) program: u8,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Prewrite(Claim),
-    /// The committer's own.
+    /// The commit by the client itself.
     Commit(Claim, u8),
     /// The step of a process that knows the outcome.
     RollForward(Claim, u8),
@@ -60,23 +60,23 @@ pub(crate) enum Operation {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
-    /// It had been done.
+    /// The row needs no change.
     Done,
-    /// The row is to become this.
+    /// The row becomes this one.
     Change(RowId),
-    /// It is to be removed.
+    /// The row is removed.
     Remove,
     /// The step is refused because of another transaction's lock.
     Locked,
     /// The step is refused because of a newer version or a missing lock.
     Refused,
-    /// Its transaction has been rolled back.
+    /// The transaction has been rolled back.
     RolledBack,
-    /// It has committed, at this tick.
+    /// The transaction has committed at this tick.
     Committed(u8),
 }
 
-/// A row and what properties look at.
+/// A row with the values that properties compare.
 pub(crate) struct Entry {
     pub(crate) row: Row,
     pub(crate) document: u8,
@@ -93,10 +93,10 @@ pub(crate) struct Fact {
     pub(crate) saw: ObservedVersion,
 }
 
-/// The table.
+/// The table of rows and of the results of steps on them.
 pub(crate) struct Table {
     rules: Rules,
-    /// Whether rows are removed and made again, so that it matters who made them.
+    /// Whether rows are removed and created again, so that their revisions matter.
     collects: bool,
     entries: Vec<OnceLock<Entry>>,
     numbers: Mutex<HashMap<(u8, Stored), RowId>>,
@@ -115,18 +115,18 @@ impl Table {
         self.entries[id.0 as usize].get().unwrap()
     }
 
-    /// A row as the store has it.
+    /// Returns the row in its stored form.
     pub(crate) fn stored(&self, id: RowId) -> Stored {
         let row = &self.entry(id).row;
         (row.revision != Revision::Missing).then(|| row.to_document().as_bytes().to_vec())
     }
 
-    /// A row that is not there.
+    /// Returns the missing row of a document.
     pub(crate) fn missing(&self, document: u8) -> RowId {
         self.number(document, &Row::missing(name(document)))
     }
 
-    /// A document that no transaction has touched.
+    /// Returns the row of a document that no transaction has written.
     pub(crate) fn plain(&self, document: u8) -> RowId {
         self.number(document, &Row::from_document(&body(document, 0)).unwrap())
     }
@@ -197,7 +197,7 @@ impl Table {
         }
     }
 
-    /// The tick of a timestamp.
+    /// Returns the tick of a timestamp.
     pub(crate) fn tick(timestamp: Timestamp) -> u8 {
         tick(timestamp)
     }
@@ -250,15 +250,15 @@ fn entry(document: u8, row: Row) -> Entry {
 /// Returns the lock of a transaction on a document. It expires at once, so any process may find it abandoned.
 fn lock(claim: Claim, document: u8) -> Lock {
     let writes = PROGRAMS[usize::from(claim.program)].writes;
-    let is_primary = writes.first().is_some_and(|(first, _)| *first == document);
-    let others = || writes.iter().skip(1).map(|(document, _)| key(*document)).collect();
-    let body = match writes.iter().find(|(written, _)| *written == document) {
-        Some((_, Write::Put)) => Body::Document(body(document, i32::from(claim.client) + 1)),
-        Some((_, Write::Delete)) | None => Body::Deleted,
+    let is_primary = writes.first().is_some_and(|first| first.document == document);
+    let others = || writes.iter().skip(1).map(|write| key(write.document)).collect();
+    let body = match writes.iter().find(|write| write.document == document).map(|write| write.write) {
+        Some(Write::Put) => Body::Document(body(document, i32::from(claim.client) + 1)),
+        Some(Write::Delete) | None => Body::Deleted,
     };
     Lock {
         start: timestamp(claim.start),
-        primary: key(writes.first().map_or(document, |(first, _)| *first)),
+        primary: key(writes.first().map_or(document, |first| first.document)),
         keys: if is_primary { others() } else { Vec::new() },
         body,
         ttl: Duration::ZERO,

@@ -171,16 +171,16 @@ async fn check_collection_removals(disturbance: Disturbance) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn collection_removals_while_locks_run_out() {
+async fn no_transaction_is_applied_in_part_while_locks_expire() {
     check_collection_removals(Disturbance::ExpiringLocks).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn collection_removals_with_lost_late_and_repeated_requests() {
+async fn no_transaction_is_applied_in_part_with_lost_late_and_repeated_requests() {
     check_collection_removals(Disturbance::LostRequests).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn collection_removals_with_crashes() {
+async fn no_transaction_is_applied_in_part_with_crashes() {
     check_collection_removals(Disturbance::Crashes).await;
 }

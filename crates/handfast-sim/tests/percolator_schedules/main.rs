@@ -63,7 +63,7 @@ async fn check_schedules(disturbance: Disturbance) {
          {unknown} unknown",
         seeds(schedules).count()
     );
-    // A run without commits and faults shows nothing.
+    // A run without commits and faults would pass any engine.
     let schedules = seeds(schedules).count() as u64;
     if schedules > 1 {
         assert!(committed > 3 * schedules && failed > schedules / 2, "{committed} committed, {failed} failed");
@@ -79,32 +79,32 @@ async fn check_schedules(disturbance: Disturbance) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_order_of_requests() {
+async fn histories_of_any_order_of_requests_are_clean() {
     check_schedules(Disturbance::None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_order_while_locks_run_out() {
+async fn histories_are_clean_while_locks_expire() {
     check_schedules(Disturbance::ExpiringLocks).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_order_with_lost_late_and_repeated_requests() {
+async fn histories_with_lost_late_and_repeated_requests_are_clean() {
     check_schedules(Disturbance::LostRequests).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_order_with_crashes() {
+async fn histories_with_crashes_are_clean() {
     check_schedules(Disturbance::Crashes).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_order_with_clocks_that_are_wrong_and_machines_that_sleep() {
+async fn histories_with_wrong_clocks_and_sleeping_machines_are_clean() {
     check_schedules(Disturbance::WrongClocks).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_replays_its_schedule() {
+async fn a_seed_determines_the_schedule() {
     for seed in 0..20 {
         let run_once = || run_schedule(seed, Scenario::small(WorkloadKind::ListAppend, Disturbance::Crashes), None);
         let (one, other) = (run_once().await, run_once().await);

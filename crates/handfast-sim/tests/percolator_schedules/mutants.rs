@@ -17,8 +17,8 @@ use handfast_store::{
 use crate::scenario::Scenario;
 use crate::scheduler::Disturbance;
 
-/// The oracle of a client's clock that is a minute ahead: longer than a lock lives, and shorter than anything is kept, so that what it
-/// breaks is broken by locks that are taken for expired.
+/// The timestamp of an oracle whose clock is a minute ahead: more than the lifetime of a lock, and less than all retention times, so
+/// that its only effect is that live locks look expired.
 const A_MINUTE: i64 = 60_000 << 18;
 /// The number of timestamps by which a repeating oracle goes back.
 const REPEATED: i64 = 12;
@@ -32,15 +32,15 @@ pub(crate) enum Mutant {
     CollapsedRollbackRecord,
     /// A process that resolves an expired lock does not see the outcome in its primary.
     LockTrustedFirst,
-    /// The cleaner forgets history while locks point at it.
+    /// The cleaner deletes old versions while locks depend on them.
     HistoryCutBeforeLocks,
-    /// After a restart the oracle gives out what it has given out before.
+    /// The oracle repeats timestamps after a restart.
     OracleRepeats,
-    /// The cleaner goes by its own clock, which is ahead, and not by the oracle's time.
+    /// The cleaner uses its own clock, which is ahead, in place of the oracle's time.
     ExpiryByTwoClocks,
-    /// A read does not look at locks.
+    /// A read ignores locks.
     ReadIgnoresLocks,
-    /// The store puts what arrives, whatever the revision.
+    /// The store ignores the revision that a write is conditional on.
     UnconditionalWrites,
 }
 
@@ -152,12 +152,12 @@ impl BrokenStore {
     }
 }
 
-/// Whether a filter names one document by `_id`, as the steps on a row do.
+/// Returns whether a filter names one document by `_id`, as the steps on a row do.
 fn names_one(filter: &RawDocument) -> bool {
     matches!(filter.get("_id"), Ok(Some(RawBsonRef::Document(id))) if id.get("$eq").is_ok_and(|id| id.is_some()))
 }
 
-/// A row with another hidden field.
+/// Returns the row with another hidden field.
 fn with_hidden(row: &RawDocument, keep: impl Fn(&str, RawBsonRef<'_>) -> Option<RawBson>) -> RawDocumentBuf {
     let mut changed = RawDocumentBuf::new();
     for (name, value) in row.iter().flatten() {

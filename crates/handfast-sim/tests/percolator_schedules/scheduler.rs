@@ -14,7 +14,7 @@ const LOCK_TIME: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(1_300);
 /// The number of steps of the clock by the lifetime of a lock: together less than the longest delay of a request.
 const TICKS_MAX: u32 = 30;
-/// One in so many requests is held back.
+/// The number of requests of which one is held back.
 const HELD_ONE_IN: usize = 12;
 /// The least and the largest number of other requests before a held one is released.
 const HELD_FOR: (usize, usize) = (20, 100);

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each step is a [`documents::Documents`], which pulls batches from the step before it. So the memory holds a few batches,
-//! and the documents that single stages keep, which are bounded ([`Context::stage_bytes_max`]).
+//! and the documents that single stages keep, which are limited ([`QueryMemory`](handfast_mql::context::QueryMemory)).
 //!
 //! A pipeline does not read one snapshot: each collection is read by a find of its own. `$out` replaces its target in one
 //! step; `$merge` writes document by document.
@@ -110,12 +110,12 @@ fn steps_after<'p>(
     context: &'p Context,
 ) -> Result<Box<dyn Documents + 'p>> {
     let mut pure_from = 0;
-    for (place, stage) in rest.iter().enumerate() {
+    for (index, stage) in rest.iter().enumerate() {
         if stage.is_pure() {
             continue;
         }
-        last = documents::with_pure_stages(last, &rest[pure_from..place], context)?;
-        pure_from = place + 1;
+        last = documents::with_pure_stages(last, &rest[pure_from..index], context)?;
+        pure_from = index + 1;
         last = match stage {
             Stage::Lookup(lookup) => Box::new(lookup::LookupStep::new(environment, lookup, last, context)),
             Stage::GraphLookup(graph) => Box::new(lookup::GraphLookupStep::new(environment, graph, last, context)),
@@ -123,7 +123,12 @@ fn steps_after<'p>(
             Stage::Facet(facet) => Box::new(documents::FacetStep::new(environment, facet, last, context)),
             Stage::Out(out) => Box::new(write::OutStep::new(environment, out, last)),
             Stage::Merge(merge) => Box::new(write::MergeStep::new(environment, merge, last, context)),
-            _ => return Err(Error::command(Code::IllegalOperation, format!("{} may not stand here", stage.name()))),
+            _ => {
+                return Err(Error::command(
+                    Code::IllegalOperation,
+                    format!("{} is not allowed at this position", stage.name()),
+                ));
+            }
         };
     }
     documents::with_pure_stages(last, &rest[pure_from..], context)

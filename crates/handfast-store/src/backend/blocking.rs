@@ -18,7 +18,7 @@ where
     F: FnOnce() -> Result<T> + Send + 'static,
 {
     let result = tokio::task::spawn_blocking(run).await;
-    result.map_err(|error| Error::command(Code::InternalError, format!("the work was broken off: {error}")))?
+    result.map_err(|error| Error::command(Code::InternalError, format!("a background task failed: {error}")))?
 }
 
 /// Runs a function as [`blocking`] does if `long` is true, and on this thread if not.

@@ -94,7 +94,7 @@ impl Change {
             return Err(Error::command(Code::ImmutableField, text));
         }
         if applied.modified {
-            // An update can nest deeper than the document and the update were: what is stored must be safe to walk.
+            // The result may be nested more deeply than both the document and the update, and must be safe to recurse into.
             insertion::check_structure(&applied.document)?;
         }
         Ok(Some(applied))
@@ -187,7 +187,7 @@ impl CompiledFindAndModify {
         after: Option<RawDocumentBuf>,
         context: &Context,
     ) -> Result<FindAndModifyOutcome> {
-        // A positional projection shows where the filter matched: in the document as it was.
+        // A positional projection uses the position at which the filter matched the document before the change.
         let position = self.filter.matches_position(&before, context)?.unwrap_or_default();
         let shown = match (self.returns, after) {
             (ReturnDocument::After, Some(after)) => after,

@@ -43,7 +43,7 @@ impl DistinctValues {
             }
             let encoded = key::encoded(value);
             if !self.values.contains_key(&encoded) {
-                // An element of an array takes its type, its index as text, and its value.
+                // In an array an element has one byte for its type, its index as text, and its value.
                 self.bytes += encoded.len() + 8;
                 if self.bytes > DOCUMENT_BYTES_MAX {
                     return Err(Error::command(DISTINCT_TOO_BIG, "distinct too big, 16mb cap"));

@@ -22,7 +22,7 @@ pub use handfast_mql::depth::DOCUMENT_BYTES_MAX;
 pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocumentBuf> {
     check_structure(&document)?;
     let mut id = None;
-    for (place, element) in document.iter().enumerate() {
+    for (index, element) in document.iter().enumerate() {
         let (name, value) = element.map_err(handfast_mql::Error::from)?;
         if name.as_str() != "_id" {
             continue;
@@ -31,7 +31,7 @@ pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocume
             return Err(Error::command(Code::BadValue, "can't have multiple _id fields in one document"));
         }
         check_id(value)?;
-        id = Some((place, value));
+        id = Some((index, value));
     }
     let prepared = match id {
         Some((0, _)) => document,
@@ -88,7 +88,7 @@ fn check_id_fields(id: &RawDocument) -> Result<()> {
 
 /// Checks that a document is valid BSON and not nested too deeply to recurse into ([`depth::check`]).
 pub fn check_structure(document: &RawDocument) -> Result<()> {
-    // How large it may be is for `check_size` to say, of the document with its `_id`.
+    // `check_size` checks the size later, when the document has its `_id`.
     let limits = depth::Limits { bytes_max: usize::MAX, ..depth::Limits::default() };
     Ok(depth::check(document.as_bytes(), limits)?)
 }

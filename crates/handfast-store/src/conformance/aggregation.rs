@@ -194,7 +194,7 @@ async fn aggregate_looks_up_by_field(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An array looks up each of its elements, a missing field what has null or nothing.
+/// A `$lookup` finds the documents for each element of an array; for a missing field, those with null or without the field.
 async fn aggregate_looks_up_arrays_and_missing_values(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "k": [1, 2] }, rawdoc! { "_id": 2 }]).await?;
     let other = named("other");
@@ -291,7 +291,7 @@ async fn aggregate_out_replaces_a_collection(s: &Subject) -> Result<(), Failure>
     let pipeline = vec![rawdoc! { "$match": { "n": { "$gt": 0 } } }, rawdoc! { "$out": "target" }];
     ensure_eq!(s.aggregate(pipeline).await?.len(), 0);
     ensure_eq!(ids(&in_order(s, "target").await?)?, [1, 2]);
-    // Nothing else is left behind.
+    // No temporary collection is left behind.
     let names: Vec<_> = s.store.list_collections("conformance").await?.into_iter().map(|info| info.name).collect();
     ensure_eq!(names, ["c", "target"]);
     Ok(())

@@ -154,7 +154,7 @@ async fn snapshot_find_filters_and_sorts(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whatever happens to a document: no snapshot from before may call it unchanged.
+/// After any kind of change of a document, an older snapshot must not report it as unchanged.
 async fn snapshot_knows_of_changes(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(5)).await?;
     let snapshot = s.atomic_store()?.snapshot().await?;
@@ -281,7 +281,7 @@ async fn commit_conflicts_with_a_drop(s: &Subject) -> Result<(), Failure> {
     s.store.drop_collection(&c()).await?;
     conflicts_at(s, read_at, document(1)).await?;
     ensure_eq!(s.all().await?.len(), 0);
-    // The same documents in another collection of that name.
+    // A new collection has the same name and the same documents.
     s.fill(numbered(3)).await?;
     conflicts_at(s, read_at, document(1)).await
 }
@@ -334,11 +334,11 @@ async fn commit_refuses_a_taken_unique_key(s: &Subject) -> Result<(), Failure> {
 async fn commit_conflicts_if_a_unique_key_was_taken_after_the_snapshot(s: &Subject) -> Result<(), Failure> {
     with_unique_index(s).await?;
     let read_at = now(s).await?;
-    // A later reader would have seen it, and perhaps have taken another one.
+    // The batch could not see this key: a new attempt reads it, and may choose another one.
     s.fill([rawdoc! { "_id": 8, "n": 80 }]).await?;
     let writes = |n: i32| vec![put(rawdoc! { "_id": 9, "n": n }), remove(0)];
     refused(s.atomic_store()?.commit(batch(read_at, writes(80))).await, Code::WriteConflict)?;
-    // One that another document of the batch has, too, is taken for ever.
+    // A new attempt does not help if two documents of the batch have the same key.
     let both = vec![put(rawdoc! { "_id": 9, "n": 90 }), put(rawdoc! { "_id": 10, "n": 90 })];
     refused(s.atomic_store()?.commit(batch(read_at, both)).await, Code::DuplicateKey)?;
     refused(s.atomic_store()?.commit(batch(now(s).await?, writes(80))).await, Code::DuplicateKey)?;
@@ -352,7 +352,7 @@ async fn commit_that_violates_unique_applies_nothing(s: &Subject) -> Result<(), 
     let writes = vec![put(rawdoc! { "_id": 8, "n": 80 }), remove(0), put(rawdoc! { "_id": 9, "n": 3 })];
     refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::DuplicateKey)?;
     ensure_eq!(s.all().await?, numbered(5).collect::<Vec<_>>());
-    // The keys are as free or taken as before.
+    // The refused batch has neither taken nor released a key.
     s.fill([rawdoc! { "_id": 10, "n": 80 }]).await?;
     let taken = s.insert_one(rawdoc! { "_id": 11, "n": 0 }).await?;
     ensure!(taken.is_some(), "the key of the document that stayed is free");
@@ -401,7 +401,7 @@ async fn commit_may_say_what_was_before(s: &Subject) -> Result<(), Failure> {
         put(rawdoc! { "_id": 1, "n": 30 }).after(document(1)),
         remove(2).after(document(2)),
         put(rawdoc! { "_id": 9, "n": 31 }).after(Before::Nothing),
-        // Of this one nothing is said.
+        // This write does not give the version in the snapshot.
         put(rawdoc! { "_id": 3, "n": 2 }),
     ];
     s.atomic_store()?.commit(batch(read_at, writes)).await?;
@@ -462,7 +462,7 @@ async fn commit_first_committer_wins(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Read, add one, commit; on a conflict once more. Every success is in the sum.
+/// Tasks read a number, add one and commit, and begin again after a conflict. The sum counts every commit.
 async fn commit_prevents_lost_updates(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -491,7 +491,7 @@ async fn commit_prevents_lost_updates(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ten documents always hold the same number; no snapshot and no cursor sees two.
+/// A writer keeps the same number in ten documents; no snapshot and no cursor shows two numbers.
 async fn commit_is_seen_whole(s: &Subject) -> Result<(), Failure> {
     s.fill((0..10).map(|n| rawdoc! { "_id": n, "n": 0 })).await?;
     let store = Arc::clone(s.atomic_store()?);

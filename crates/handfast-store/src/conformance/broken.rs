@@ -11,18 +11,18 @@ use crate::decorator::DelegatingStore;
 use crate::ticket::Recorded;
 use crate::*;
 
-/// What is wrong with a store.
+/// A defect of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// An update reads, waits a little, and writes what it read.
     UpdateIsNotAtomic,
-    /// A find-and-modify looks first and changes later.
+    /// A find-and-modify reads the document and changes it in a second step.
     FindAndModifyIsNotAtomic,
-    /// Unique indexes are made as plain ones.
+    /// Unique indexes are created without their constraint.
     UniqueIsIgnored,
-    /// Sparse indexes are made as plain ones.
+    /// Sparse indexes are created as indexes of all documents.
     SparseIsIgnored,
-    /// Sparse indexes are refused, as by a store without any.
+    /// Sparse indexes are refused, as a store without this feature does.
     SparseIsRefused,
     /// A find returns one document more than its limit.
     LimitIsOffByOne,
@@ -30,78 +30,77 @@ pub(crate) enum Defect {
     SkipIsOffByOne,
     /// A page holds one document more than allowed.
     PageIsOffByOne,
-    /// After its end a cursor begins again.
+    /// A cursor begins again after its end.
     CursorRestarts,
-    /// Every fiftieth insert is acknowledged and forgotten.
+    /// Every fiftieth insert is acknowledged and not applied.
     InsertIsLost,
-    /// An ordered insert goes on after an error.
+    /// An ordered insert continues after an error.
     OrderedGoesOn,
     /// An unordered insert stops at an error.
     UnorderedStops,
-    /// A sort is forgotten.
+    /// The sort of a find is ignored.
     SortIsForgotten,
-    /// A projection is forgotten.
+    /// The projection of a find is ignored.
     ProjectionIsForgotten,
-    /// A hint to no index is ignored.
+    /// A hint that names no index is ignored.
     HintIsIgnored,
     /// A duplicate is reported as another error.
     DuplicateHasAnotherCode,
     /// A refusal says that it may have been applied.
     RefusalIsInDoubt,
-    /// Modified counts what matched.
+    /// `modified` counts the documents that matched.
     ModifiedCountsMatched,
-    /// An upsert says nothing of the `_id`.
+    /// An upsert does not return the `_id` of the inserted document.
     UpsertIsSilent,
-    /// A delete of one removes all that match.
+    /// A delete of one document removes all that match.
     DeleteOneDeletesAll,
-    /// A dropped collection leaves its documents to the next of its name.
+    /// A collection that is created after a drop has the documents of the dropped one.
     DropKeepsDocuments,
-    /// A rename copies, and leaves the old collection.
+    /// A rename copies the documents and keeps the old collection.
     RenameCopies,
     /// A commit does not look for conflicts.
     CommitIgnoresConflicts,
-    /// What a batch says of its snapshot is taken for the newest state.
+    /// A commit takes the document versions that a batch gives for the newest ones, and does not look for conflicts.
     BeforeIsBelieved,
     /// A commit applies its writes one by one.
     CommitIsNotAtomic,
-    /// A unique key that was taken after the snapshot is a duplicate for ever.
+    /// A unique key that was taken after the snapshot is reported as a duplicate, not as a conflict.
     KeyConflictIsADuplicate,
-    /// A snapshot reads what is there now.
+    /// A snapshot returns the newest documents.
     SnapshotIsNotStable,
-    /// A snapshot calls every document unchanged.
+    /// A snapshot reports every document as unchanged.
     SnapshotKnowsNoChanges,
     /// Counts do not stop at their limit.
     CountIgnoresLimit,
-    /// Distinct returns the values of each document, twice if they come twice.
+    /// The first distinct value is returned twice.
     DistinctRepeats,
     /// Statistics miss the last document.
     StatsAreOffByOne,
-    /// A write with a ticket is done as often as it is sent.
+    /// A write with a ticket is applied as often as it is sent.
     TicketIsIgnored,
-    /// The record of a ticket is looked for and written in steps of their own.
+    /// The record of a ticket is written in a step after the write.
     RecordIsAnotherStep,
-    /// A ticket is known by its session, whatever its number.
+    /// All tickets of a session count as one, whatever their numbers.
     TicketNumberIsIgnored,
-    /// Statements that change many documents are done without the ticket.
+    /// The ticket of a statement that changes many documents is ignored.
     TicketOfManyIsIgnored,
     /// All statements of a request have the ticket of the first.
     StatementsShareATicket,
     /// The ticket of a batch is ignored.
     TicketOfABatchIsIgnored,
-    /// What a batch has read is not looked at.
+    /// The reads of a batch are not checked.
     ReadsAreIgnored,
-    /// Of what a batch has read, only single documents are looked at.
+    /// The reads of single documents are checked, and those of ranges are not.
     RangesAreIgnored,
-    /// A range that a batch has read is looked at as it is now: what has left it is missed.
+    /// A range is checked by the documents that are in it now, so that one that has left it is missed.
     RangesMissWhatLeft,
-    /// A range that a batch has read is the whole collection.
+    /// A range is checked as if it were the whole collection.
     RangesAreCollections,
-    /// A batch uses a collection that it should have made.
+    /// A batch uses an existing collection that it should have created.
     CreationTakesWhatIsThere,
 }
 
 impl Defect {
-    /// All of them.
     pub(crate) const ALL: [Defect; 42] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
@@ -147,7 +146,7 @@ impl Defect {
         Defect::CreationTakesWhatIsThere,
     ];
 
-    /// A case that must fail because of it.
+    /// Returns the name of the case that catches the defect.
     pub(crate) fn caught_by(self) -> &'static str {
         match self {
             Defect::UpdateIsNotAtomic => "concurrent_increments_are_all_counted",
@@ -223,7 +222,7 @@ impl Broken {
         }
     }
 
-    /// The documents that a statement would change, read now.
+    /// Returns the documents that match a filter now.
     async fn read(
         &self,
         namespace: &Namespace,
@@ -236,7 +235,7 @@ impl Broken {
         Ok(page.documents)
     }
 
-    /// For requests of one statement.
+    /// Applies an update of one statement, and writes the record of its ticket in a second step.
     async fn update_then_record(&self, request: Update, ticket: Ticket) -> Result<UpdateOutcome> {
         let records = Ticket::namespace()?;
         let mut outcome = self.store.update(Update { ticket: None, ..request }).await?;
@@ -252,7 +251,7 @@ impl Broken {
         Ok(outcome)
     }
 
-    /// Each range as the documents that are in it now.
+    /// Replaces each range by reads of the documents that are in it now.
     async fn documents_of(&self, reads: Vec<Read>) -> Result<Vec<Read>> {
         let mut documents = Vec::new();
         for read in reads {
@@ -475,8 +474,8 @@ impl AtomicStore for Broken {
     }
 
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
-        let says_before = batch.writes.iter().any(|write| write.before != Before::Unread);
-        if self.is(Defect::CommitIgnoresConflicts) || (self.is(Defect::BeforeIsBelieved) && says_before) {
+        let gives_versions = batch.writes.iter().any(|write| write.before != Before::Unread);
+        if self.is(Defect::CommitIgnoresConflicts) || (self.is(Defect::BeforeIsBelieved) && gives_versions) {
             batch.read_at = CommitTimestamp(u64::MAX);
         }
         match self.defect {
@@ -492,9 +491,9 @@ impl AtomicStore for Broken {
                 }
             }
             Defect::CreationTakesWhatIsThere => {
-                let there = self.store.list_collections("conformance").await?;
-                let is_there = |name: &str| there.iter().any(|collection| collection.name == name);
-                batch.creations.retain(|creation| !is_there(creation.namespace.collection()));
+                let existing = self.store.list_collections("conformance").await?;
+                let exists = |name: &str| existing.iter().any(|collection| collection.name == name);
+                batch.creations.retain(|creation| !exists(creation.namespace.collection()));
             }
             _ => {}
         }
@@ -555,7 +554,7 @@ impl Snapshot for UncheckedSnapshot {
     }
 }
 
-/// A store with a defect, ready for the suite.
+/// Returns a subject of the suite whose store has the defect.
 pub(crate) fn subject(defect: Defect) -> super::Subject {
     super::Subject::atomic(Arc::new(Broken::new(defect)))
 }

@@ -82,7 +82,7 @@ async fn collection_drop_takes_its_documents_and_indexes(s: &Subject) -> Result<
     s.fill(numbered(50)).await?;
     s.store.drop_collection(&c()).await?;
     ensure_eq!(s.all().await?.len(), 0);
-    // Neither an old document nor an old key is in the way.
+    // The new collection has neither the old documents nor the old keys.
     s.fill((0..50).map(|n| rawdoc! { "_id": n, "n": 0 })).await?;
     ensure_eq!(s.store.list_indexes(&c()).await?.len(), 1);
     Ok(())
@@ -185,7 +185,7 @@ async fn database_list_has_those_with_collections(s: &Subject) -> Result<(), Fai
 async fn database_drop_takes_all_its_collections(s: &Subject) -> Result<(), Failure> {
     s.fill([id(1)]).await?;
     s.fill_in(&named("d"), [id(1)]).await?;
-    // A name that begins the same is another database.
+    // The name of another database may begin with the same letters.
     let near = Namespace::new("conformance2", "c")?;
     s.fill_in(&near, [id(1)]).await?;
     ensure!(s.store.drop_database("conformance").await?, "the database was there");

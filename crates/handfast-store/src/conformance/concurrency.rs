@@ -227,7 +227,7 @@ async fn race_upserts(s: &Subject, filter: fn(i32) -> RawDocumentBuf) -> Result<
         for round in 0..20 {
             let change = UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } });
             let statement = UpdateStatement { upsert: true, ..UpdateStatement::one(filter(round), change) };
-            // An upsert that loses the race to insert may say so; its caller tries again and then updates.
+            // An upsert that loses the race to insert may return a duplicate key; the next attempt updates.
             loop {
                 let outcome = update_or_lose(&store, Update::new(c(), vec![statement.clone()])).await?;
                 made += outcome.upserted.len() as u64;
@@ -255,7 +255,7 @@ async fn concurrent_upserts_by_unique_key_make_one_document(s: &Subject) -> Resu
     Ok(())
 }
 
-/// A job queue in small: each task takes the first free document until there is none.
+/// Tasks take free documents like jobs of a queue, until there is none.
 async fn concurrent_claims_take_each_document_once(s: &Subject) -> Result<(), Failure> {
     s.fill((0..100).map(|n| rawdoc! { "_id": n, "state": "free" })).await?;
     let claimed = tasks(s, TASKS, |store, task| async move {
@@ -307,7 +307,7 @@ async fn concurrent_removes_take_each_document_once(s: &Subject) -> Result<(), F
 async fn concurrent_deletes_count_each_document_once(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(200)).await?;
     let deleted = tasks(s, TASKS, |store, task| async move {
-        // Half of them document by document, half all at once.
+        // Half of the tasks delete one document after the other, half all at once.
         let mut deleted = 0;
         for n in 0..if task % 2 == 0 { 200 } else { 1 } {
             let filter = if task % 2 == 0 {
@@ -352,7 +352,7 @@ async fn concurrent_readers_see_whole_documents(s: &Subject) -> Result<(), Failu
     Ok(())
 }
 
-/// A cursor that is open while others write shows, once each, at least the documents that nobody touched.
+/// A cursor that is open during writes returns each document that is not written exactly once.
 async fn concurrent_cursors_lose_no_document_that_stays(s: &Subject) -> Result<(), Failure> {
     s.fill((0..300).map(|n| rawdoc! { "_id": n, "stays": n % 3 == 0 })).await?;
     tasks(s, TASKS, |store, task| async move {
@@ -412,7 +412,7 @@ async fn index_agrees(s: &Subject, index: &str, field: &str) -> Result<(), Failu
     };
     let by_scan = read(Hint::Key(rawdoc! { "$natural": 1 })).await?;
     ensure_eq!(read(Hint::Name(index.to_owned())).await?, by_scan);
-    // Each is found under its own value, and under no other.
+    // Each document is found by its own value, and by no other.
     for document in &by_scan {
         let value = document.get_i32(field)?;
         let filter = RawDocumentBuf::try_from(&bson::doc! { "_id": document.get_i32("_id")?, field: value })?;
@@ -477,7 +477,7 @@ async fn concurrent_drops_say_yes_once(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes land in the old collection or in a new one; either way counts and indexes agree at the end.
+/// Writes go to the old collection or to a new one; in both cases counts and indexes agree at the end.
 async fn concurrent_drop_beside_writes_leaves_a_sound_store(s: &Subject) -> Result<(), Failure> {
     tasks(s, TASKS, |store, task| async move {
         for step in 0..20 {
@@ -504,7 +504,7 @@ async fn concurrent_rename_beside_writes_loses_nothing(s: &Subject) -> Result<()
     tasks(s, TASKS, |store, task| async move {
         for step in 0..20 {
             if task == 0 {
-                // Each round the collection moves away under another name, and the writers start a new one.
+                // Each round renames the collection, and the writers create a new one.
                 let to = named(&format!("old{step}"));
                 match store.rename_collection(RenameCollection { from: c(), to, drop_target: false }).await {
                     Err(error) if error.code() == Code::NamespaceNotFound => {}
@@ -550,7 +550,7 @@ async fn concurrent_writers_of_an_indexed_field_keep_the_index_exact(s: &Subject
     index_agrees(s, "n_1", "n").await
 }
 
-/// A caller that gives up leaves each document whole, and its index entries with it.
+/// A dropped future leaves each document and its index entries either as they were or changed.
 async fn dropped_futures_leave_whole_documents(s: &Subject) -> Result<(), Failure> {
     s.index(IndexSpec::new(rawdoc! { "n": 1 })).await?;
     s.fill(numbered(50)).await?;
@@ -568,7 +568,7 @@ async fn dropped_futures_leave_whole_documents(s: &Subject) -> Result<(), Failur
         let _ = task.await;
     }
     ensure_eq!(s.all().await?.len(), 50);
-    // What was given up may still be under way in a store that cannot be stopped half-way: writing waits for it.
+    // A store may still run the request of a dropped future; these writes wait for it.
     for n in 0..50 {
         s.update_one(id(n), rawdoc! { "$set": { "done": true } }).await?;
     }

@@ -71,7 +71,7 @@ async fn count_refuses_a_hint_to_no_index(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A document comes up once, however many of its index entries match.
+/// A document is counted once, however many of its index entries match.
 async fn count_of_arrays_counts_documents(s: &Subject) -> Result<(), Failure> {
     s.index(IndexSpec::new(rawdoc! { "a": 1 })).await?;
     s.fill([rawdoc! { "_id": 1, "a": [1, 2, 3] }, rawdoc! { "_id": 2, "a": [3, 4] }, rawdoc! { "_id": 3, "a": 9 }])

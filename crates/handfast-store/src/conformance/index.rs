@@ -100,7 +100,7 @@ async fn index_created_twice_is_kept(s: &Subject) -> Result<(), Failure> {
 async fn index_of_several_in_one_request(s: &Subject) -> Result<(), Failure> {
     let indexes = vec![spec(rawdoc! { "a": 1 }), spec(rawdoc! { "b": 1 })];
     ensure_eq!(s.store.create_indexes(CreateIndexes { namespace: c(), indexes }).await?.1, 3);
-    // One that cannot be keeps the others out.
+    // An impossible index refuses the whole request.
     let indexes = vec![spec(rawdoc! { "x": 1 }), spec(rawdoc! { "y": 0 })];
     refused(s.store.create_indexes(CreateIndexes { namespace: c(), indexes }).await, Code::CannotCreateIndex)?;
     ensure_eq!(names(s).await?, ["_id_", "a_1", "b_1"]);
@@ -323,7 +323,7 @@ async fn unique_index_is_free_after_it_is_dropped(s: &Subject) -> Result<(), Fai
     s.fill([rawdoc! { "_id": 2, "a": 1 }]).await
 }
 
-/// A write that one index refuses leaves nothing in the others.
+/// A write that one index refuses leaves no entry in the others.
 async fn unique_index_keeps_its_keys_after_a_refused_write(s: &Subject) -> Result<(), Failure> {
     for key in [rawdoc! { "a": 1 }, rawdoc! { "b": 1 }, rawdoc! { "d": 1 }] {
         s.index(unique(key)).await?;
@@ -355,7 +355,7 @@ async fn sparse_index_leaves_documents_out_under_a_hint(s: &Subject) -> Result<(
     s.fill([id(1), rawdoc! { "_id": 2, "a": 1 }]).await?;
     let find = |hint| Find { hint, sort: rawdoc! { "a": 1 }, ..Find::new(c(), rawdoc! {}) };
     ensure_eq!(ids(&s.find(find(Some(Hint::Name("a_1".to_owned())))).await?)?, [2]);
-    // Without a hint nothing may be missing, whatever the planner thinks of the index.
+    // Without a hint all documents are found, whether or not the planner considers the index.
     ensure_eq!(ids(&s.find(find(None)).await?)?, [1, 2]);
     ensure_eq!(s.ids(rawdoc! { "a": null }).await?, [1]);
     Ok(())
@@ -367,7 +367,7 @@ async fn partial_unique_index_binds_those_that_match(s: &Subject) -> Result<(), 
     s.fill([rawdoc! { "_id": 1, "a": 1 }, rawdoc! { "_id": 2, "a": 1 }, rawdoc! { "_id": 3, "a": 1, "live": true }])
         .await?;
     duplicate(s, rawdoc! { "_id": 4, "a": 1, "live": true }).await?;
-    // The planner may not use the index for what it does not hold.
+    // The planner must not use the index for documents that are not in it.
     ensure_eq!(s.ids(rawdoc! { "a": 1 }).await?, [1, 2, 3]);
     ensure_eq!(s.ids(rawdoc! { "a": 1, "live": true }).await?, [3]);
     Ok(())
@@ -411,7 +411,7 @@ async fn index_of_long_values(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns a random value; the choice shows the differences between types, arrays and missing fields.
+/// Returns a random value, or `None` for a missing field; the values show differences between types and arrays.
 fn any_value(random: &SeededRandom) -> Option<RawBson> {
     let small = || i32::try_from(random.next_u64() % 5).unwrap_or(0);
     Some(match random.next_u64() % 9 {
@@ -426,7 +426,7 @@ fn any_value(random: &SeededRandom) -> Option<RawBson> {
     })
 }
 
-/// For pseudo-random documents and filters, every index finds the same documents as a scan.
+/// Checks with pseudo-random documents and filters that every index finds the same documents as a scan.
 async fn index_finds_what_a_scan_finds(s: &Subject) -> Result<(), Failure> {
     let random = SeededRandom::new(2);
     let documents: Vec<_> = (0..150)

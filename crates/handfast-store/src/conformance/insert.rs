@@ -216,8 +216,8 @@ async fn insert_unordered_goes_on_after_errors(s: &Subject) -> Result<(), Failur
     let documents = vec![id(1), id(2), id(3), id(4), id(5)];
     let outcome = s.store.insert(Insert { ordered: false, ..Insert::new(c(), documents) }).await?;
     ensure_eq!(outcome.inserted, 3);
-    let places: Vec<_> = outcome.errors.iter().map(|error| (error.index, error.error.code())).collect();
-    ensure_eq!(places, [(1, Code::DuplicateKey), (3, Code::DuplicateKey)]);
+    let indexes: Vec<_> = outcome.errors.iter().map(|error| (error.index, error.error.code())).collect();
+    ensure_eq!(indexes, [(1, Code::DuplicateKey), (3, Code::DuplicateKey)]);
     ensure_eq!(s.ids(rawdoc! {}).await?, [1, 2, 3, 4, 5]);
     Ok(())
 }
@@ -274,7 +274,7 @@ async fn insert_accepts_a_document_of_almost_16_mebibytes(s: &Subject) -> Result
     Ok(())
 }
 
-/// Whatever reads such a document by recursion dies of it.
+/// A recursive reader of such a document would overflow its stack.
 async fn insert_refuses_documents_of_great_depth(s: &Subject) -> Result<(), Failure> {
     // Built from the inside out by bytes: each level is `{"a": ..}`.
     let mut bytes = vec![5, 0, 0, 0, 0];

@@ -108,7 +108,7 @@ use ensure;
 
 /// Fails the case unless both are equal.
 macro_rules! ensure_eq {
-    // Of which type an empty list is cannot be told as soon as any crate compares other types with the elements.
+    // The type of an empty list is ambiguous as soon as any crate compares other types with the elements.
     ($left:expr, []) => {{
         let left = &$left;
         if !left.is_empty() {

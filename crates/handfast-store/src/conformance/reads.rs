@@ -162,12 +162,12 @@ async fn read_of_a_range_conflicts_with_a_drop(s: &Subject) -> Result<(), Failur
     let snapshot = filled(s).await?;
     s.store.drop_collection(&c()).await?;
     conflicts(s, &*snapshot, tens()).await?;
-    // Documents of the same name that look the same are others.
+    // A new collection of this name has equal documents, which are not the ones that were read.
     s.fill(numbered(30)).await?;
     conflicts(s, &*snapshot, tens()).await
 }
 
-/// Documents come up under another name, and are gone under the old one, and none of them has changed.
+/// A rename adds documents to one range and removes them from another without changing any document.
 async fn read_of_a_range_conflicts_with_a_rename(s: &Subject) -> Result<(), Failure> {
     s.fill_in(&named("old"), [rawdoc! { "_id": 1, "n": 15 }]).await?;
     let snapshot = known(s).await?;
@@ -202,7 +202,7 @@ async fn read_of_a_range_does_not_conflict_with_what_was_refused(s: &Subject) ->
     let refusal = AtomicBatch { writes, ..AtomicBatch::new(snapshot.timestamp()) };
     refused(s.atomic_store()?.commit(refusal).await, Code::DuplicateKey)?;
     commits(s, &*snapshot, tens()).await?;
-    // And what comes next is seen.
+    // A later change is still noticed.
     let snapshot = s.atomic_store()?.snapshot().await?;
     set(s, 15, 100).await?;
     let writes = vec![put(rawdoc! { "_id": 100, "n": 16, "u": 3 })];
@@ -250,7 +250,7 @@ async fn read_that_conflicts_applies_nothing(s: &Subject) -> Result<(), Failure>
     Ok(())
 }
 
-/// Two doctors are on call, and each goes home if the other stays.
+/// Two doctors are on call, and each leaves if the other is on call.
 async fn reads_prevent_write_skew(s: &Subject) -> Result<(), Failure> {
     let on_call = || rawdoc! { "on_call": true };
     for round in 0..10 {
@@ -279,7 +279,7 @@ async fn reads_prevent_write_skew(s: &Subject) -> Result<(), Failure> {
         ensure_eq!(left, 2 - gone);
         ensure!(gone >= 1, "both were refused");
     }
-    // From one snapshot, never both.
+    // Of two batches from one snapshot, at most one commits.
     s.delete(rawdoc! {}, true).await?;
     s.fill((0..2).map(|n| rawdoc! { "_id": n, "on_call": true })).await?;
     let snapshot = s.atomic_store()?.snapshot().await?;

@@ -7,7 +7,7 @@ use super::{PrefixedStore, Report, Subject, cases, run, run_matching};
 use crate::decorator::{Checked, Faulty, Metered, Plan, Resilient};
 use crate::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 
-/// The whole suite on real threads.
+/// Runs the whole suite on several threads.
 fn conforms(make: impl Fn() -> Subject) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
     runtime.block_on(run(async || make()))
@@ -34,7 +34,7 @@ fn the_store_in_memory_conforms() {
 }
 
 #[test]
-fn a_checked_store_conforms_and_breaks_nothing() {
+fn a_checked_store_conforms_without_breaches() {
     let checked = std::sync::Mutex::new(Vec::new());
     let report = conforms(|| {
         let store = Arc::new(Checked::new(memory(), Sources::seeded(2)));
@@ -101,7 +101,7 @@ fn a_store_without_batches_skips_their_cases_and_says_so() {
     assert!(report.skipped.iter().any(|(name, _)| *name == "commit_applies_all_writes"), "{report}");
 }
 
-/// Runs the one case that is to catch a defect; with chance in it, a few times.
+/// Runs the case that has to catch a defect, a few times if the case depends on chance.
 fn catches(defect: Defect) -> bool {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
     (0..5).any(|_| {
@@ -119,7 +119,7 @@ fn every_defect_is_caught_by_its_case() {
     assert_eq!(missed, []);
 }
 
-/// Without the declaration it is a defect, and so is the refusal of anything else: see `SparseIsRefused`.
+/// A refusal that the subject has not declared is a defect: see `SparseIsRefused`.
 #[tokio::test]
 async fn a_case_that_meets_what_the_backend_lacks_is_refused_by_its_name() {
     let case = Defect::SparseIsRefused.caught_by();

@@ -147,7 +147,7 @@ async fn ticket_of_a_delete_is_used_once(s: &Subject) -> Result<(), Failure> {
         ensure_eq!(delete(s, 1, rawdoc! { "n": 0 }).await?, 1);
         ensure_eq!(s.all().await?.len(), 2);
     }
-    // By `_id`, and gone.
+    // The second delete names the document by its `_id`; the repetition finds no document.
     let left = s.ids(rawdoc! {}).await?;
     for _ in 0..2 {
         ensure_eq!(delete(s, 2, id(left[0])).await?, 1);
@@ -207,7 +207,7 @@ async fn ticket_of_a_batch_answers_the_first_timestamp(s: &Subject) -> Result<()
     let batch = AtomicBatch { writes: vec![put(5)], ticket: Some(ticket(1)), ..AtomicBatch::new(read_at) };
     let first = store.commit(batch.clone()).await?;
     s.update_one(id(1), rawdoc! { "$set": { "n": 6 } }).await?;
-    // By now the batch would conflict.
+    // Without its ticket the batch would conflict now.
     ensure_eq!(store.commit(batch.clone()).await?, first);
     ensure_eq!(ints(&s.all().await?, "n")?, [6]);
     refused(store.commit(AtomicBatch { ticket: None, ..batch }).await, Code::WriteConflict)?;
@@ -220,7 +220,7 @@ async fn ticket_is_used_once_beside_other_attempts(s: &Subject) -> Result<(), Fa
         let mut attempts = tokio::task::JoinSet::new();
         for attempt in 0..6 {
             let store = Arc::clone(&s.store);
-            // Found at once, or by a search: whichever way is taken.
+            // Stores may have one way for a filter on `_id` and another for a search: both are used.
             let filter = if number % 2 == 0 {
                 id(1)
             } else {
@@ -263,7 +263,7 @@ async fn ticket_of_an_upsert_is_used_once_beside_other_attempts(s: &Subject) -> 
     Ok(())
 }
 
-/// Each claim takes the first free document: an attempt that is late finds the next one free.
+/// Each find-and-modify takes the first free document, so a late attempt would take the next one.
 async fn ticket_of_a_claim_is_used_once_beside_other_attempts(s: &Subject) -> Result<(), Failure> {
     s.fill((0..30).map(|n| rawdoc! { "_id": n, "n": 0 })).await?;
     for number in 0..15 {
@@ -443,7 +443,7 @@ async fn ticket_goes_on_where_the_first_attempt_stopped(s: &Subject) -> Result<(
     update(s, 1, statements[..70].to_vec()).await?;
     ensure_eq!(update(s, 1, statements).await?.modified, 100);
     ensure_eq!(ints(&s.all().await?, "n")?, [1; 100]);
-    // Of documents, one is refused in the middle; the others are in, once.
+    // One of the inserted documents is refused; the others are inserted once.
     let documents: Vec<_> = (0..100).map(|n| id(if n == 80 { 5 } else { 1000 + n })).collect();
     for (attempt, inserted) in [(&documents[..75], 75), (&documents[..], 99), (&documents[..], 99)] {
         let request = Insert { ordered: false, ticket: Some(ticket(2)), ..Insert::new(c(), attempt.to_vec()) };
@@ -456,7 +456,7 @@ async fn ticket_goes_on_where_the_first_attempt_stopped(s: &Subject) -> Result<(
     Ok(())
 }
 
-/// Every snapshot shows as many writes as the record says: no write without its record, no record without its write.
+/// Every snapshot shows as many writes as records: no write without its record, and no record without its write.
 async fn ticket_has_its_record_in_the_same_step(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
     let store = Arc::clone(&s.store);
@@ -501,7 +501,7 @@ async fn ticket_records_can_be_removed_by_age(s: &Subject) -> Result<(), Failure
     let later = bson::DateTime::from_millis(at.timestamp_millis().saturating_add(1));
     ensure_eq!(s.store.delete(older(later)?).await?.deleted, 1);
     ensure_eq!(records(s).await?, []);
-    // Forgotten: it is a new write.
+    // The record is deleted, so the ticket names a new write.
     ensure_eq!(updated(s, 1, increment(id(1))).await?, (1, 1, vec![]));
     ensure_eq!(ints(&s.find(Find::new(named("c"), rawdoc! {})).await?, "n")?, [2]);
     Ok(())

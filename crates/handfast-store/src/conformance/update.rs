@@ -197,7 +197,7 @@ async fn update_refuses_a_replacement_of_many(s: &Subject) -> Result<(), Failure
 async fn update_refuses_an_unknown_operator(s: &Subject) -> Result<(), Failure> {
     s.fill([id(1)]).await?;
     refused(s, change(id(1), rawdoc! { "$frobnicate": { "a": 1 } }), Code::FailedToParse).await?;
-    // Also where nothing would match.
+    // The operator is refused even if no document matches.
     refused(s, change(id(9), rawdoc! { "$frobnicate": { "a": 1 } }), Code::FailedToParse).await
 }
 
@@ -399,7 +399,7 @@ async fn update_keeps_indexes_in_step(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The documents before it stay changed: each is atomic, the statement is not.
+/// The documents before the failing one stay changed, because each document is atomic and the statement is not.
 async fn update_many_stops_at_the_document_that_fails(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "a": 0 }, rawdoc! { "_id": 2, "a": "x" }, rawdoc! { "_id": 3, "a": 0 }]).await?;
     let statement = UpdateStatement { multi: true, ..change(rawdoc! {}, rawdoc! { "$inc": { "a": 1 } }) };
@@ -411,7 +411,7 @@ async fn update_many_stops_at_the_document_that_fails(s: &Subject) -> Result<(),
     Ok(())
 }
 
-/// Documents that move ahead of the scan in an index are changed once all the same.
+/// A document is changed once even if the change moves it ahead of the scan in an index.
 async fn update_does_not_meet_its_own_output(s: &Subject) -> Result<(), Failure> {
     s.index(IndexSpec::new(rawdoc! { "n": 1 })).await?;
     s.fill(numbered(200)).await?;

@@ -15,7 +15,7 @@ const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
 /// Reads a whole collection, checks that every document can be read, and counts the keys that each index should hold.
 ///
 /// # Errors
-/// `NamespaceNotFound` (26), and those of the store that say nothing of the documents: it is away, or the time is up. A page
+/// `NamespaceNotFound` (26), and errors of the store that are not about documents, such as an outage or a time limit. A page
 /// with a damaged document ends the check and is reported in the result.
 pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> Result<CollectionCheck> {
     let mut indexes = Vec::new();
@@ -26,7 +26,7 @@ pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &
     }
     let mut cursor = store.find(Find::new(namespace.clone(), rawdoc! {})).await?;
     loop {
-        // A document that does not agree with its checksum ends the walk: how many more there are, nobody knows.
+        // A damaged document ends the scan, and the number of documents after it is unknown.
         let page = match cursor.next_page(PAGE).await {
             Ok(page) => page,
             Err(error) if !is_damage(&error) => return Err(error),

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use super::DelegatingStore;
 use crate::*;
 
-/// A store whose writes all have one durability: for the patterns, which ask for [`Durability::Journaled`] in each step.
+/// A store whose writes all have one durability, for the patterns, which request [`Durability::Journaled`] in each step.
 ///
-/// With [`Durability::Memory`] a step does not wait for the sync, and a crash may take back the last moments: the newest writes of
-/// the whole store, so that what is left is a state that the pattern was in, and its recovery goes on from there. Documents in
-/// several stores are taken back by different moments: a step may be lost whose successor is kept, and no recovery knows of that.
-/// Leave those at [`Durability::Journaled`] (a sharded cluster is written to like that whatever is asked for).
+/// With [`Durability::Memory`] a step does not wait for the sync, and a crash may undo the newest writes of the whole store. The
+/// pattern is then in an earlier state, from which its recovery continues. If the documents of a pattern are in several stores, a
+/// crash of one of them may undo a step and leave a later one, and the recovery fails. Use [`Durability::Journaled`] there (a sharded
+/// cluster is always written to with `Journaled`).
 ///
 /// ```
 /// use std::sync::Arc;

@@ -38,7 +38,7 @@ async fn documents_expire_at_their_time_and_not_before() {
 }
 
 #[tokio::test]
-async fn what_has_no_date_does_not_expire_and_an_array_expires_with_its_earliest() {
+async fn a_document_without_a_date_stays_and_an_array_expires_with_its_earliest_date() {
     let documents = vec![
         rawdoc! { "_id": 1 },
         rawdoc! { "_id": 2, "t": null },
@@ -64,7 +64,7 @@ async fn an_index_without_lifetime_lets_nothing_expire() {
 }
 
 #[tokio::test]
-async fn time_is_an_argument() {
+async fn documents_expire_as_the_clock_advances() {
     let (sources, clock) = Sources::manual(1);
     let store = MemoryStore::new(sources.clone());
     store.create_indexes(CreateIndexes { namespace: c(), indexes: vec![after(60)] }).await.expect("created");

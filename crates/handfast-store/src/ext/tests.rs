@@ -4,7 +4,7 @@ use handfast_mql::Code;
 use crate::*;
 
 #[tokio::test]
-async fn short_forms_do_what_the_long_ones_do() {
+async fn short_forms_have_the_effect_of_their_requests() {
     let store: std::sync::Arc<dyn DocumentStore> = std::sync::Arc::new(MemoryStore::new(Sources::seeded(1)));
     let c = Namespace::valid("d", "c");
     store.create_index(&c, IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "k": 1 }) }).await.expect("created");

@@ -32,7 +32,7 @@ impl MemoryStore {
         for creation in batch.creations {
             create(state, creation)?;
         }
-        // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
+        // All old documents are removed before the new ones are added, as a unique key may move from one document to another.
         let mut records = Vec::with_capacity(batch.writes.len());
         for write in &batch.writes {
             let BatchWrite { namespace, id, .. } = write;
@@ -42,7 +42,7 @@ impl MemoryStore {
             }
             let removed = state.remove(namespace, &key)?;
             if removed.is_none() && write.is_delete() {
-                // It came and went in the transaction.
+                // The transaction inserted the document and deleted it again.
                 state.note_deletion(namespace, &key);
             }
             records.push(removed.map(|stored| stored.record));
@@ -70,7 +70,7 @@ impl MemoryStore {
             Read::Matching { namespace, filter, variables } => {
                 let filter = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
                 let context = self.sources().context(variables);
-                // A filter that fails for a document that changed would not give the same answer again.
+                // A filter that fails for a changed document counts as another result.
                 let matches = |document: &RawDocumentBuf| filter.matches(document, &context).unwrap_or(true);
                 if state.answers_differently(namespace, read_at.0, matches) {
                     return Err(ticketed::read_conflict(namespace));
@@ -84,7 +84,7 @@ impl MemoryStore {
 fn create(state: &mut State, creation: Creation) -> Result<()> {
     let Creation { namespace, options, indexes, uuid } = creation;
     if state.collections.contains_key(&namespace) {
-        let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
+        let text = format!("write conflict: the collection {namespace} was created by another client meanwhile");
         return Err(Error::command(Code::WriteConflict, text));
     }
     state.collection_or_new(&namespace, || uuid);

@@ -13,7 +13,7 @@ use crate::{Error, Find, Hint, Result};
 /// The number of documents that one search of a map reads.
 const CHUNK_DOCUMENTS: usize = 64;
 
-/// How a query reads the documents that may match.
+/// The way in which a query reads the documents that may match.
 pub(super) enum AccessPath {
     /// All documents in the order of `_id`.
     Scan { collection: Collection, after: Option<IdKey>, backwards: bool, done: bool },

@@ -33,10 +33,10 @@ impl MemoryStore {
         self.write(|state| {
             let collection = existing(state, &request.namespace)?;
             let before = count(collection);
-            let places = dropped(&request.namespace, &collection.specs(), &request.selector)?;
-            // The list of definitions begins with `_id_`, which is not among the indexes and not dropped.
-            for place in places.into_iter().rev() {
-                collection.indexes.remove(place - 1);
+            let indexes = dropped(&request.namespace, &collection.specs(), &request.selector)?;
+            // The list of definitions begins with `_id_`, which is never dropped and not in `indexes`.
+            for index in indexes.into_iter().rev() {
+                collection.indexes.remove(index - 1);
             }
             Ok(before)
         })
@@ -47,8 +47,8 @@ impl MemoryStore {
             let collection = existing(state, &request.namespace)?;
             let Some(change) = &request.index else { return Ok(rawdoc! {}) };
             let specs = collection.specs();
-            let place = selected(&request.namespace, &specs, &change.selector)?;
-            let mut spec = specs[place].clone();
+            let position = selected(&request.namespace, &specs, &change.selector)?;
+            let mut spec = specs[position].clone();
             let mut answer = rawdoc! {};
             if let Some(seconds) = change.expire_after_seconds {
                 check_expiry_seconds(seconds)?;
@@ -63,7 +63,7 @@ impl MemoryStore {
                 spec.hidden = hidden;
             }
             let index = std::sync::Arc::new(Index::compile(spec)?);
-            if let Some(state) = place.checked_sub(1).and_then(|place| collection.indexes.get_mut(place)) {
+            if let Some(state) = position.checked_sub(1).and_then(|position| collection.indexes.get_mut(position)) {
                 state.index = index;
             }
             Ok(answer)

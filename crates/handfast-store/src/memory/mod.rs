@@ -36,7 +36,7 @@ pub const DOCUMENT_BYTES_TOTAL_MAX: u64 = 1 << 30;
 pub const DELETIONS_KEPT_MAX: usize = 100_000;
 /// The number of document versions that a store remembers to find out whether a query of a batch would have another result now. A
 /// batch whose snapshot is older than a forgotten one conflicts.
-pub const IMAGES_KEPT_MAX: usize = 10_000;
+pub const VERSIONS_KEPT_MAX: usize = 10_000;
 
 /// A store in memory. Clones share their documents.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::{Code, key};
 use imbl::{OrdMap, OrdSet, Vector};
 
-use super::{DELETIONS_KEPT_MAX, IMAGES_KEPT_MAX};
+use super::{DELETIONS_KEPT_MAX, VERSIONS_KEPT_MAX};
 use crate::index::Index;
 use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, insertion};
 
@@ -33,9 +33,17 @@ pub(super) struct State {
     /// The commit that last dropped or renamed each collection.
     dropped: OrdMap<Namespace, u64>,
     /// Versions of documents when they were written and when they were replaced, oldest first.
-    images: Vector<(u64, Namespace, Arc<Stored>)>,
+    versions: Vector<KeptVersion>,
     /// The last commit of which a version was forgotten.
-    images_forgotten: u64,
+    versions_forgotten: u64,
+}
+
+/// A version of a document that a commit wrote or replaced.
+#[derive(Clone)]
+struct KeptVersion {
+    commit: u64,
+    namespace: Namespace,
+    stored: Arc<Stored>,
 }
 
 #[derive(Clone)]
@@ -63,7 +71,7 @@ pub(super) struct IndexState {
     pub(super) bytes: u64,
 }
 
-/// Returns the index that a hint names.
+/// The index that a hint names.
 pub(super) enum Hinted<'a> {
     Id,
     Natural { backwards: bool },
@@ -92,14 +100,14 @@ impl State {
         read_at: u64,
         matches: impl Fn(&RawDocumentBuf) -> bool,
     ) -> bool {
-        if read_at < self.images_forgotten || self.dropped.get(namespace).is_some_and(|dropped| *dropped > read_at) {
+        if read_at < self.versions_forgotten || self.dropped.get(namespace).is_some_and(|dropped| *dropped > read_at) {
             return true;
         }
-        for (commit, place, stored) in self.images.iter().rev() {
-            if *commit <= read_at {
+        for version in self.versions.iter().rev() {
+            if version.commit <= read_at {
                 break;
             }
-            if place == namespace && matches(&stored.document) {
+            if version.namespace == *namespace && matches(&version.stored.document) {
                 return true;
             }
         }
@@ -107,11 +115,12 @@ impl State {
     }
 
     fn remember(&mut self, namespace: &Namespace, stored: &Arc<Stored>) {
-        self.images.push_back((self.commit, namespace.clone(), Arc::clone(stored)));
-        if self.images.len() > IMAGES_KEPT_MAX
-            && let Some((commit, _, _)) = self.images.pop_front()
+        let (commit, namespace, stored) = (self.commit, namespace.clone(), Arc::clone(stored));
+        self.versions.push_back(KeptVersion { commit, namespace, stored });
+        if self.versions.len() > VERSIONS_KEPT_MAX
+            && let Some(forgotten) = self.versions.pop_front()
         {
-            self.images_forgotten = commit;
+            self.versions_forgotten = forgotten.commit;
         }
     }
 

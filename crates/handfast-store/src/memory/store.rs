@@ -225,7 +225,7 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn list_databases(&self) -> Result<Vec<String>> {
-        // In order, as the namespaces are.
+        // The namespaces are in order, so the names are as well.
         let mut names: Vec<_> = self.state().collections.keys().map(|name| name.database().to_owned()).collect();
         names.dedup();
         Ok(names)

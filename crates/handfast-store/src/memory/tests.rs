@@ -14,7 +14,7 @@ fn batch(read_at: CommitTimestamp, id: i32) -> AtomicBatch {
 }
 
 #[tokio::test]
-async fn a_full_store_refuses_and_counts_nothing() {
+async fn a_write_that_a_full_store_refuses_changes_nothing() {
     let store = MemoryStore::with_bytes_max(Sources::seeded(1), 1000);
     let large = |id: i32| rawdoc! { "_id": id, "pad": "x".repeat(600) };
     store.insert_one(&c(), large(1)).await.expect("fits");
@@ -25,14 +25,14 @@ async fn a_full_store_refuses_and_counts_nothing() {
     let outcome = store.update(update).await.expect("an outcome");
     assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (0, 0, 1));
     assert_eq!(store.find_all(Find::new(c(), rawdoc! {})).await.expect("found"), [large(1)]);
-    // What makes room is allowed.
+    // A delete is allowed, and makes room.
     assert!(store.delete_one(&c(), rawdoc! { "_id": 1 }).await.expect("deleted"));
     store.insert_one(&c(), large(2)).await.expect("fits");
 }
 
-/// More deletions than are remembered: an old snapshot can no longer tell, and conflicts to be on the safe side.
+/// With more deletions than the store remembers, an old snapshot conflicts, as its document may be among the forgotten ones.
 #[tokio::test]
-async fn a_commit_older_than_the_deletions_that_are_remembered_conflicts() {
+async fn a_commit_older_than_the_remembered_deletions_conflicts() {
     let store = MemoryStore::new(Sources::seeded(1));
     let old = store.snapshot().await.expect("a snapshot").timestamp();
     let count = i32::try_from(DELETIONS_KEPT_MAX).expect("small") + 1;
@@ -66,7 +66,7 @@ async fn clones_share_their_documents_and_stores_do_not() {
 }
 
 #[tokio::test]
-async fn the_same_seed_makes_the_same_store() {
+async fn the_same_seed_gives_the_same_ids() {
     let run = async || {
         let store = MemoryStore::new(Sources::seeded(7));
         for n in 0..5 {
@@ -79,7 +79,7 @@ async fn the_same_seed_makes_the_same_store() {
 }
 
 #[tokio::test]
-async fn a_snapshot_does_not_hold_up_writers_or_the_other_way_round() {
+async fn snapshots_and_writers_do_not_wait_for_each_other() {
     let store = MemoryStore::new(Sources::seeded(1));
     store.insert_one(&c(), rawdoc! { "_id": 1, "n": 0 }).await.expect("inserted");
     let snapshot = store.snapshot().await.expect("a snapshot");

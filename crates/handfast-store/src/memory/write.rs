@@ -44,15 +44,15 @@ impl MemoryStore {
     pub(super) async fn update_statement(
         &self,
         request: &Update,
-        place: usize,
+        index: usize,
         outcome: &mut UpdateOutcome,
     ) -> Result<()> {
-        let statement = &request.statements[place];
+        let statement = &request.statements[index];
         let namespace = &request.namespace;
         let change = Change::of_statement(statement, &request.variables)?;
         let context = self.sources().context(&joined(&request.variables, &statement.constants)?);
         let hint = statement.hint.as_ref();
-        let ticket = request.ticket.map(|ticket| ticket.of_statement(place));
+        let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
         let one = || {
             self.write_once(ticket, |state| {
                 match first(state, namespace, change.filter(), change.sort(), hint, &context)? {
@@ -62,17 +62,17 @@ impl MemoryStore {
             })
         };
         if !change.is_multi() {
-            return one().map(|changed| outcome.count(place, changed));
+            return one().map(|changed| outcome.count(index, changed));
         }
         let found = all(&self.state(), namespace, change.filter(), hint, &context)?;
         if found.is_empty() {
-            // Once more, now in one step with the insert.
-            return one().map(|changed| outcome.count(place, changed));
+            // The update is tried again, now in one step with the insert.
+            return one().map(|changed| outcome.count(index, changed));
         }
         for id in found {
             let changed = self.write(|state| change_one(state, namespace, &id, &change, &context))?;
-            outcome.count(place, changed);
-            // Others get their turn between two documents, as they would on a server.
+            outcome.count(index, changed);
+            // Other tasks run between two documents, as they would on a server.
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -120,14 +120,14 @@ impl MemoryStore {
     }
 
     /// Runs one delete statement and adds the deleted documents to the count.
-    pub(super) async fn delete_statement(&self, request: &Delete, place: usize, deleted: &mut u64) -> Result<()> {
-        let statement = &request.statements[place];
+    pub(super) async fn delete_statement(&self, request: &Delete, index: usize, deleted: &mut u64) -> Result<()> {
+        let statement = &request.statements[index];
         let namespace = &request.namespace;
         let filter = Filter::compile(&statement.filter, &CompileOptions::with_variables(&request.variables)?)?;
         let context = self.sources().context(&request.variables);
         let hint = statement.hint.as_ref();
         if !statement.multi {
-            let ticket = request.ticket.map(|ticket| ticket.of_statement(place));
+            let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
             let Deleted(one) = self.write_once(ticket, |state| {
                 let found = first(state, namespace, &filter, &unsorted()?, hint, &context)?;
                 match found {

@@ -6,7 +6,7 @@ fn check(document: RawDocumentBuf, expected: &str) {
 }
 
 #[test]
-fn documents_look_as_in_mongodbs_messages() {
+fn documents_are_formatted_as_in_mongodbs_messages() {
     check(rawdoc! {}, "{}");
     check(rawdoc! { "a": 1 }, "{ a: 1 }");
     check(rawdoc! { "a": 1.0, "b": 1.5, "c": 7_i64 }, "{ a: 1.0, b: 1.5, c: 7 }");

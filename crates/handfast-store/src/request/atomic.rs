@@ -63,7 +63,7 @@ impl BatchWrite {
 /// A read that a batch depends on, beside the documents that it writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
-    /// One document, or its absence.
+    /// A document, or its absence.
     Document(Namespace, RawBson),
     /// The set of matching documents. The commit evaluates the filter again, so its result may depend on the documents alone, not
     /// on time or randomness.

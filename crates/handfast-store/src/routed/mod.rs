@@ -37,7 +37,7 @@ pub use record::{RECORD_COLLECTION, RECORD_DATABASE, ensure_alone};
 pub use routing::{KEPT_TOGETHER, Route, Routing, Scope, check_part_name};
 pub use standalone::StandaloneStore;
 
-/// One of the stores of a routed store.
+/// A store among those of a routed store.
 #[derive(Clone)]
 pub struct Part {
     /// The name in routes.
@@ -121,7 +121,7 @@ impl Shared {
     fn is_here(&self, part: usize, database: &str, collection: &str) -> bool {
         match Namespace::new(database, collection) {
             Ok(namespace) => self.routing.part(&namespace) == part,
-            // A server may have names of its own, which nobody can ask for here.
+            // A server may have collections with names that are not valid here.
             Err(_) => self.routing.part_of_database(database) == part,
         }
     }

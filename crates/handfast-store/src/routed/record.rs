@@ -90,7 +90,7 @@ pub(super) async fn check(shared: &Shared) -> Result<()> {
             ensure_unused(shared, &records)?;
             let set = claim(shared).await?;
             name_set(shared, rawdoc! { "$set": { "set": set.as_str() } }).await?;
-            // A process that used the store on its own may have made a collection until now.
+            // Until now, a process that used the store on its own may have created a collection.
             if let Err(error) = ensure_in_place(shared).await {
                 name_set(shared, rawdoc! { "$unset": { "set": "" } }).await?;
                 return Err(error);

@@ -34,7 +34,7 @@ pub enum Scope {
     Rest,
     /// The collections of a database that have no route themselves.
     Database(String),
-    /// One collection.
+    /// A collection.
     Collection(Namespace),
 }
 
@@ -72,12 +72,13 @@ impl fmt::Display for Scope {
 impl FromStr for Route {
     type Err = Error;
 
-    /// `NAMESPACE=PART`.
+    /// Parses `NAMESPACE=PART`.
     fn from_str(text: &str) -> Result<Self> {
         // A collection may have '=' in its name, a part may not.
         let Some((scope, part)) = text.rsplit_once('=') else {
-            let text =
-                format!("'{text}' is no route (NAMESPACE=STORE), such as shop.orders=orders, logs=logs or *=main");
+            let text = format!(
+                "'{text}' is not a route: write NAMESPACE=STORE, such as shop.orders=orders, logs=logs or *=main"
+            );
             return Err(bad(text));
         };
         check_part_name(part)?;
@@ -100,7 +101,9 @@ pub fn check_part_name(name: &str) -> Result<()> {
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_good) {
         return Ok(());
     }
-    Err(bad(format!("'{name}' is no name of a store: letters, digits, '-' and '_' are, at most {NAME_BYTES_MAX}")))
+    Err(bad(format!(
+        "'{name}' is not a valid name of a store: use letters, digits, '-' and '_', at most {NAME_BYTES_MAX}"
+    )))
 }
 
 /// The rule, which assigns every collection to one part.
@@ -119,9 +122,9 @@ impl Routing {
     /// `BadValue` (2) for two parts of one name, a route to an unknown part, two routes for the same collections, no route for
     /// the rest, a part without a route, and a route for a database that stays in the part of the rest.
     pub fn new(names: &[&str], routes: &[Route]) -> Result<Self> {
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             check_part_name(name)?;
-            if names[..place].contains(name) {
+            if names[..index].contains(name) {
                 return Err(bad(format!("two stores are named '{name}'")));
             }
         }
@@ -129,7 +132,7 @@ impl Routing {
         for route in routes {
             let Some(part) = names.iter().position(|name| *name == route.part) else {
                 let known = names.join(", ");
-                return Err(bad(format!("the route {route} is to a store that is not there; there are {known}")));
+                return Err(bad(format!("the route {route} names an unknown store; the stores are {known}")));
             };
             let is_first = match &route.scope {
                 Scope::Rest => rest.replace(part).is_none(),
@@ -143,11 +146,13 @@ impl Routing {
         }
         let Some(rest) = rest else {
             let example = names.first().copied().unwrap_or_default();
-            return Err(bad(format!("no route says where the rest is: {REST}={example}, for example")));
+            return Err(bad(format!(
+                "no route names the store of all other collections: add one such as {REST}={example}"
+            )));
         };
         let used: BTreeSet<usize> = databases.values().chain(collections.values()).copied().chain([rest]).collect();
         match names.iter().enumerate().find(|(part, _)| !used.contains(part)) {
-            Some((_, idle)) => Err(bad(format!("no route is to the store '{idle}'"))),
+            Some((_, idle)) => Err(bad(format!("no route names the store '{idle}'"))),
             None => {
                 let names = names.iter().map(|name| (*name).to_owned()).collect();
                 Ok(Routing { names, rest, databases, collections })
@@ -243,7 +248,9 @@ fn check_free(route: &Route) -> Result<()> {
     if !KEPT_TOGETHER.contains(&database) {
         return Ok(());
     }
-    Err(bad(format!("the route {route}: the database '{database}' is where the rest is, and has no route of its own")))
+    Err(bad(format!(
+        "the route {route} is not allowed: the database '{database}' stays in the store of the route {REST}"
+    )))
 }
 
 fn bad(text: String) -> Error {

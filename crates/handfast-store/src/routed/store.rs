@@ -176,7 +176,7 @@ impl super::Shared {
     async fn has_any(&self, part: usize, database: &str) -> Result<bool> {
         let parts = self.routing.parts(database);
         if !parts.contains(&part) || parts.len() == 1 {
-            // All of it is the part's own, or nothing.
+            // The database has no collections in other parts.
             return Ok(parts.contains(&part));
         }
         let infos = self.at(part).list_collections(database).await?;

@@ -17,7 +17,7 @@ fn named(name: &str) -> Namespace {
     Namespace::new(database, collection).expect("a name")
 }
 
-/// Two stores in memory, and both as one.
+/// Two stores in memory, which can be joined to one.
 struct Two {
     main: Arc<MemoryStore>,
     side: Arc<MemoryStore>,
@@ -25,7 +25,7 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
-        // Ids of collections are to differ between the stores, as they do between servers.
+        // The seeds differ, so that ids of collections differ between the stores as they do between servers.
         Two {
             main: Arc::new(MemoryStore::new(Sources::seeded(1))),
             side: Arc::new(MemoryStore::new(Sources::seeded(2))),
@@ -62,9 +62,9 @@ fn stores_with_different_collections_of_one_database_conform() {
     assert!(report.is_clean() && report.refused.is_empty(), "{report}");
 }
 
-/// What most of it is about is in the other store: what gives it another name is refused, and nothing else.
+/// The collection of most cases is in the other store: only renames that would move it are refused.
 #[test]
-fn stores_of_which_one_has_the_first_collection_conform() {
+fn stores_conform_if_one_has_only_the_first_collection() {
     let report = conforms(&["*=main", "conformance.c=side"], &["renaming across stores"]);
     assert!(report.is_clean(), "{report}");
     let refused: Vec<_> = report.refused.iter().map(|(case, _)| *case).collect();
@@ -80,7 +80,7 @@ fn stores_of_which_one_has_the_first_collection_conform() {
 }
 
 #[test]
-fn the_narrowest_route_counts() {
+fn the_most_specific_route_applies() {
     let routing = Routing::new(&["a", "b", "c"], &routes(&["shop=b", "shop.orders=c", "*=a"])).expect("a rule");
     let check = |name: &str, part: usize| assert_eq!(routing.part(&named(name)), part, "{name}");
     check("shop.orders", 2);
@@ -96,29 +96,29 @@ fn the_narrowest_route_counts() {
 }
 
 #[test]
-fn a_rule_that_is_not_closed_is_refused_by_name() {
+fn an_incomplete_rule_is_refused_with_its_fault() {
     let check = |names: &[&str], texts: &[&str], why: &str| {
         let refused = Routing::new(names, &routes(texts)).expect_err(why);
         assert!(refused.message().contains(why), "{refused}");
         assert_eq!(refused.code(), Code::BadValue);
     };
-    check(&["a", "b"], &["shop=b"], "no route says where the rest is: *=a");
-    check(&["a", "b"], &["*=a", "shop=x"], "the route shop=x is to a store that is not there; there are a, b");
+    check(&["a", "b"], &["shop=b"], "no route names the store of all other collections: add one such as *=a");
+    check(&["a", "b"], &["*=a", "shop=x"], "the route shop=x names an unknown store; the stores are a, b");
     check(&["a", "b"], &["*=a", "shop.c=b", "shop.c=a"], "two routes for shop.c");
     check(&["a", "b"], &["*=a", "shop=b", "shop=b"], "two routes for shop");
     check(&["a", "b"], &["*=a", "*=b"], "two routes for *");
-    check(&["a", "b"], &["*=a"], "no route is to the store 'b'");
+    check(&["a", "b"], &["*=a"], "no route names the store 'b'");
     check(&["a", "a"], &["*=a"], "two stores are named 'a'");
-    check(&["a", "b"], &["*=a", "handfast.oracle=b"], "'handfast' is where the rest is");
-    check(&["a", "b"], &["*=a", "config=b"], "'config' is where the rest is");
+    check(&["a", "b"], &["*=a", "handfast.oracle=b"], "the database 'handfast' stays in the store of the route *");
+    check(&["a", "b"], &["*=a", "config=b"], "the database 'config' stays in the store of the route *");
     for text in ["shop", "shop.orders=", "=a", "shop.orders=a b", "sh op=a", "shop.$x=a", "shop.=a"] {
         assert!(text.parse::<Route>().is_err(), "{text}");
     }
 }
 
-/// `$out` fills a collection and gives it the target's name: that works where the target is, and nowhere else.
+/// `$out` fills a temporary collection and renames it, so it must create it in the part of its target.
 #[tokio::test]
-async fn out_and_lookup_reach_into_the_other_store() {
+async fn out_and_lookup_use_the_other_store() {
     let two = Two::new();
     let store = two.routed(&["*=main", "shop.orders=side"]);
     store.insert_one(&named("shop.items"), rawdoc! { "_id": 1, "n": 7 }).await.expect("insert");
@@ -145,7 +145,7 @@ async fn a_ticket_is_refused() {
 }
 
 #[tokio::test]
-async fn the_rule_stays_what_it_was() {
+async fn another_rule_and_other_stores_are_refused() {
     let two = Two::new();
     let rule = ["*=main", "shop.orders=side"];
     let store = two.opened(&rule).await.expect("the first time");
@@ -176,28 +176,28 @@ async fn the_rule_stays_what_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_not_where_the_rule_has_it_is_found_when_stores_are_first_put_together() {
+async fn the_first_opening_refuses_collections_outside_their_part() {
     let two = Two::new();
     two.main.insert_one(&named("shop.orders"), rawdoc! { "_id": 1 }).await.expect("insert");
     let refused = two.opened(&["*=main", "shop.orders=side"]).await.expect_err("it would not be found");
     assert!(refused.message().contains("shop.orders is in the store 'main', and the routes look for it in 'side'"));
     two.opened(&["*=main", "shop.items=side"]).await.expect("it is found");
 
-    // A clock of transactions: there must be one.
+    // There must be one timestamp oracle, in the store of the rest.
     let two = Two::new();
     two.side.insert_one(&named("handfast.oracle"), rawdoc! { "_id": "oracle" }).await.expect("insert");
     let refused = two.opened(&["*=main", "shop=side"]).await.expect_err("two clocks");
     assert!(refused.message().contains("handfast.oracle is in the store 'side'"), "{refused}");
 }
 
-/// A part may have what is another's by the rule: nobody sees it.
+/// A part may have collections that the rule assigns to another part.
 #[tokio::test]
-async fn strangers_are_not_listed() {
+async fn collections_outside_their_part_are_not_listed() {
     let two = Two::new();
     let store = two.routed(&["*=main", "shop.orders=side"]);
     two.side.insert_one(&named("shop.items"), rawdoc! { "_id": 1 }).await.expect("insert");
     two.side.insert_one(&named("bank.accounts"), rawdoc! { "_id": 1 }).await.expect("insert");
-    // In the part that has the rest of its database.
+    // This part has the other collections of the database.
     two.main.insert_one(&named("shop.orders"), rawdoc! { "_id": 2 }).await.expect("insert");
     assert_eq!(store.list_databases().await.expect("databases"), Vec::<String>::new());
     store.insert_one(&named("shop.orders"), rawdoc! { "_id": 1 }).await.expect("insert");
@@ -207,27 +207,27 @@ async fn strangers_are_not_listed() {
     assert_eq!(store.find_one(&named("shop.items"), rawdoc! {}).await.expect("find"), None);
 }
 
-/// Parts of which one stands still at an operation, and what lets it go on.
-fn standing_still(two: &Two, part: usize, number: u64) -> (Vec<Part>, Arc<Faulty<dyn DocumentStore>>) {
+/// Returns parts of which one freezes at an operation, and the store that releases it.
+fn frozen_at(two: &Two, part: usize, number: u64) -> (Vec<Part>, Arc<Faulty<dyn DocumentStore>>) {
     let mut parts = two.parts();
     let faulty = Arc::new(Faulty::new(Arc::clone(&parts[part].store), Plan::at(number, Fault::FreezeBefore)));
     parts[part].store = faulty.clone();
     (parts, faulty)
 }
 
-/// Two put the same stores together by different rules at the same time, each standing still at whatever step: one wins, and
-/// the other is told.
+/// Two processes join the same stores by different rules at the same time, and each freezes at every step: one opens the stores, and
+/// the other is refused.
 #[tokio::test]
-async fn of_two_first_openings_with_different_rules_one_wins() {
+async fn one_of_two_first_openings_with_different_rules_succeeds() {
     const STEPS: u64 = 8;
     let rules = [["*=main", "shop=side"], ["*=side", "bank=main"]];
-    let places = || (0..2).flat_map(|part| (0..STEPS).map(move |number| (part, number)));
+    let steps = || (0..2).flat_map(|part| (0..STEPS).map(move |number| (part, number)));
     let mut won = [0, 0];
-    for (first, second) in places().flat_map(|first| places().map(move |second| (first, second))) {
+    for (first, second) in steps().flat_map(|first| steps().map(move |second| (first, second))) {
         let two = Two::new();
         let mut openings = Vec::new();
         for (rule, (part, number)) in rules.into_iter().zip([first, second]) {
-            let (parts, faulty) = standing_still(&two, part, number);
+            let (parts, faulty) = frozen_at(&two, part, number);
             let sources = Sources::seeded(6 + openings.len() as u64);
             let opening = tokio::spawn(async move { Routed::open(parts, &routes(&rule), sources).await });
             while faulty.frozen() == 0 && !opening.is_finished() {
@@ -245,8 +245,8 @@ async fn of_two_first_openings_with_different_rules_one_wins() {
             [Err(refused), Ok(_)] => (1, refused),
             both => panic!("{first:?} {second:?}: {both:?}"),
         };
-        let told = ["by other routes: ", "of another set of stores"];
-        assert!(told.iter().any(|why| refused.message().contains(why)), "{refused}");
+        let reasons = ["by other routes: ", "of another set of stores"];
+        assert!(reasons.iter().any(|why| refused.message().contains(why)), "{refused}");
         won[winner] += 1;
         two.opened(&rules[winner]).await.expect("the rule that won");
         two.opened(&rules[1 - winner]).await.expect_err("the other one");
@@ -254,9 +254,9 @@ async fn of_two_first_openings_with_different_rules_one_wins() {
     assert!(won.iter().all(|count| *count > 10), "{won:?}");
 }
 
-/// A process that died after its claim has taken nothing: its routes go on, others are told what to delete.
+/// After a process has died with its claim, the same routes open the stores, and other routes are refused with the document to delete.
 #[tokio::test]
-async fn a_claim_that_is_left_behind_is_finished_or_deleted() {
+async fn an_abandoned_claim_is_completed_or_deleted() {
     let (rule, other) = (["*=main", "shop.orders=side"], ["*=main", "shop.items=side"]);
     for deletes in [false, true] {
         let two = Two::new();
@@ -270,34 +270,33 @@ async fn a_claim_that_is_left_behind_is_finished_or_deleted() {
         );
         if deletes {
             two.main.delete_one(&records, id).await.expect("delete");
-            two.opened(&other).await.expect("nobody has a claim");
+            two.opened(&other).await.expect("there is no claim");
         } else {
             two.opened(&rule).await.expect("the rule of the claim");
         }
     }
 }
 
-/// Nothing is put together by looking.
 #[tokio::test]
-async fn who_only_looks_records_nothing() {
+async fn opening_recorded_stores_writes_nothing() {
     let two = Two::new();
     let rule = ["*=main", "shop.orders=side"];
-    let look = async |parts: Vec<Part>| Routed::open_recorded(parts, &routes(&rule), Sources::seeded(4)).await;
-    let refused = look(two.parts()).await.expect_err("never put together");
+    let open_recorded = async |parts: Vec<Part>| Routed::open_recorded(parts, &routes(&rule), Sources::seeded(4)).await;
+    let refused = open_recorded(two.parts()).await.expect_err("never put together");
     assert!(refused.message().contains("never used together"), "{refused}");
     for part in two.parts() {
         assert_eq!(part.store.list_databases().await.expect("databases"), Vec::<String>::new());
     }
     two.opened(&rule).await.expect("the first time");
-    look(two.parts()).await.expect("what is recorded");
+    open_recorded(two.parts()).await.expect("what is recorded");
     let other = Two::new();
     let mixed = vec![Part::new("main", two.main.clone()), Part::new("side", other.side.clone())];
-    let refused = look(mixed).await.expect_err("another store");
+    let refused = open_recorded(mixed).await.expect_err("another store");
     assert!(refused.message().contains("'side' was never used together"), "{refused}");
     assert_eq!(other.side.list_databases().await.expect("databases"), Vec::<String>::new());
 }
 
-/// A database is in both: what is away is not dropped, and it is said that something may be.
+/// The database is in both stores: while one of them is down, its collections stay, and the error says that others may be dropped.
 #[tokio::test]
 async fn a_database_is_dropped_in_one_store_and_then_in_the_other() {
     let two = Two::new();

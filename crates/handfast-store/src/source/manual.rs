@@ -78,7 +78,7 @@ impl Random for SeededRandom {
     }
 }
 
-/// One step of SplitMix64 (Steele, Lea and Flood, 2014).
+/// Takes a step of SplitMix64 (Steele, Lea and Flood, 2014).
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -15,13 +15,13 @@ fn the_generator_gives_the_published_numbers() {
 }
 
 #[test]
-fn a_state_of_zeros_does_not_stay_there() {
+fn a_state_of_zeros_is_replaced() {
     let random = SeededRandom::from_state([0; 4]);
     assert_ne!(random.next_u64(), random.next_u64());
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+fn a_seed_determines_numbers_and_ids() {
     let run = |seed| {
         let sources = Sources::seeded(seed);
         [(); 8].map(|()| (sources.random.next_u64(), sources.ids.object_id()))
@@ -31,7 +31,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 }
 
 #[test]
-fn ids_grow_over_the_counters_end_and_when_the_clock_is_set_back() {
+fn ids_grow_when_the_counter_overflows_or_the_clock_is_set_back() {
     let clock = Arc::new(ManualClock::new(ManualClock::START));
     let ids = ObjectIds::new(clock.clone(), &SeededRandom::new(3));
     // From any start, 2^24 + 2 steps pass the end of the counter.
@@ -50,7 +50,7 @@ fn ids_grow_over_the_counters_end_and_when_the_clock_is_set_back() {
 }
 
 #[test]
-fn an_id_carries_the_seconds_of_the_clock() {
+fn an_id_contains_the_seconds_of_the_clock() {
     let (sources, clock) = Sources::manual(1);
     clock.advance(Duration::from_secs(5));
     let seconds = sources.ids.object_id().timestamp().timestamp_millis() / 1000;
@@ -58,7 +58,7 @@ fn an_id_carries_the_seconds_of_the_clock() {
 }
 
 #[test]
-fn no_id_comes_twice_from_many_threads() {
+fn ids_of_many_threads_are_different() {
     let sources = Sources::system().expect("randomness");
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -71,14 +71,14 @@ fn no_id_comes_twice_from_many_threads() {
 }
 
 #[test]
-fn the_systems_clock_is_later_than_this_file_and_its_elapsed_time_does_not_go_back() {
+fn the_system_clock_shows_a_recent_time_and_its_elapsed_time_does_not_go_back() {
     let clock = Sources::system().expect("randomness").clock;
     assert!(clock.now() > ManualClock::START);
     assert!(clock.elapsed() <= clock.elapsed());
 }
 
 #[test]
-fn two_systems_differ() {
+fn two_system_sources_give_different_numbers() {
     let (one, other) = (Sources::system().expect("randomness"), Sources::system().expect("randomness"));
     assert_ne!(one.random.next_u64(), other.random.next_u64());
 }

@@ -7,7 +7,7 @@ fn now() -> DateTime {
 }
 
 #[test]
-fn a_record_gives_back_what_was_put_into_it() {
+fn a_record_returns_the_results_that_it_stores() {
     let record = FIRST.record(None, &rawdoc! { "n": 1 }, now()).unwrap();
     let second = FIRST.of_statement(1);
     let record = second.record(Some(&record), &rawdoc! { "n": 2 }, now()).unwrap();
@@ -18,7 +18,7 @@ fn a_record_gives_back_what_was_put_into_it() {
 }
 
 #[test]
-fn the_next_request_takes_the_place_of_the_one_before() {
+fn the_next_request_replaces_the_record() {
     let record = FIRST.record(None, &rawdoc! { "n": 1 }, now()).unwrap();
     let next = Ticket { number: 13, ..FIRST };
     assert_eq!(next.result(&record).unwrap(), None);
@@ -35,7 +35,7 @@ fn many_statements_are_spread_over_records() {
 }
 
 #[test]
-fn of_two_records_the_one_of_the_later_request_or_of_more_statements_tells_more() {
+fn the_record_of_a_later_request_or_of_more_statements_is_newer() {
     let result = rawdoc! { "n": 1 };
     let one = FIRST.record(None, &result, now()).unwrap();
     let two = FIRST.of_statement(1).record(Some(&one), &result, now()).unwrap();
@@ -58,7 +58,7 @@ fn a_damaged_record_is_an_error() {
 
 /// A repetition must ask for the document of the first attempt; the table has the code of the refusal, 0 for none.
 #[test]
-fn a_repetition_asks_for_the_same_document() {
+fn a_repetition_that_asks_for_another_document_is_refused() {
     let changed = |returns, upsert| RequestedDocument::Changed { returns, upsert };
     let (before, after) = (changed(ReturnDocument::Before, false), changed(ReturnDocument::After, false));
     let found = rawdoc! { "found": { "value": { "_id": 1 } } };
@@ -75,7 +75,7 @@ fn a_repetition_asks_for_the_same_document() {
         (after, &found, before, 40_612),
         (changed(ReturnDocument::Before, true), &inserted, changed(ReturnDocument::Before, true), 0),
         (changed(ReturnDocument::Before, true), &inserted, before, 40_608),
-        // A record from before this was told, and another kind of request: see its result.
+        // The record names no requested document, or is of another kind of request: the result decides.
         (RequestedDocument::Nothing, &found, after, 0),
         (before, &found, RequestedDocument::Nothing, 0),
     ] {
@@ -89,7 +89,7 @@ fn a_repetition_asks_for_the_same_document() {
 }
 
 #[test]
-fn the_result_of_another_kind_of_request_is_refused_in_plain_words() {
+fn the_result_of_another_kind_of_request_is_refused() {
     let result = Inserted.to_result().unwrap();
     for error in [Changed::from_result(&result).err(), FindAndModifyOutcome::from_result(&result).err()] {
         let error = error.unwrap();

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::DocumentKey;
 
-/// How often other transactions overtake the first one in a queue before the document is reserved for it. A transaction that wants several
+/// The number of times that other transactions overtake the first one in a queue before the document is reserved for it. A transaction that wants several
 /// documents would otherwise never find all of them free at once, and an immediate reservation would leave documents idle.
 const OVERTAKEN_MAX: u32 = 64;
 
@@ -24,7 +24,7 @@ struct DocumentQueue {
     holder: Option<Claim>,
     /// The waiting transactions in order of arrival, each once.
     queue: VecDeque<u64>,
-    /// How often the first one was overtaken.
+    /// The number of times that the first one was overtaken.
     overtaken: u32,
 }
 

@@ -29,7 +29,7 @@ impl Setting {
         self.table.register(Arc::new(StoreChangeDetector(Arc::clone(&self.store))), Duration::from_secs(60))
     }
 
-    /// Somebody who reserves these documents.
+    /// Returns a transaction that waits until it has claims on these documents.
     fn waits(&self, ids: &[i32]) -> Waiting<'_> {
         let wanted = ids.iter().map(|id| DocumentKey::new(&self.namespace, RawBsonRef::Int32(*id))).collect();
         Box::pin(async move {
@@ -58,7 +58,7 @@ fn begun(waiting: &mut Waiting<'_>) -> Option<TransactionClaims> {
 }
 
 #[tokio::test]
-async fn what_nobody_has_is_not_waited_for() {
+async fn an_unclaimed_document_is_not_waited_for() {
     let setting = Setting::new();
     let holder = begun(&mut setting.waits(&[1, 2, 1])).unwrap();
     assert!(setting.may_claim(&holder, 1).await && !setting.may_claim(&setting.holder(), 2).await);
@@ -80,7 +80,7 @@ async fn a_refused_transaction_wants_what_it_had_and_what_it_was_refused() {
 }
 
 #[tokio::test]
-async fn a_claim_goes_to_whoever_waited_longest_and_to_nobody_in_between() {
+async fn a_claim_goes_to_the_longest_waiting_and_to_no_other_in_between() {
     let setting = Setting::new();
     let first = begun(&mut setting.waits(&[1])).unwrap();
     let (mut second, mut third) = (setting.waits(&[1]), setting.waits(&[1]));
@@ -95,7 +95,7 @@ async fn a_claim_goes_to_whoever_waited_longest_and_to_nobody_in_between() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_is_passed_over_before_and_after_it_was_called() {
+async fn a_cancelled_wait_is_passed_over_before_and_after_its_notification() {
     let setting = Setting::new();
     let first = begun(&mut setting.waits(&[1])).unwrap();
     let (mut impatient, mut late, mut last) = (setting.waits(&[1]), setting.waits(&[1]), setting.waits(&[1]));
@@ -109,7 +109,7 @@ async fn whoever_gives_up_is_passed_over_before_and_after_it_was_called() {
 }
 
 #[tokio::test]
-async fn whoever_waits_holds_nothing() {
+async fn a_waiting_transaction_holds_no_claims() {
     let setting = Setting::new();
     let first = begun(&mut setting.waits(&[1])).unwrap();
     let mut both = setting.waits(&[1, 2]);
@@ -136,7 +136,7 @@ async fn those_who_want_the_same_in_another_order_do_not_wait_in_a_circle() {
 }
 
 #[tokio::test]
-async fn whoever_was_passed_over_often_enough_has_its_documents_kept() {
+async fn documents_are_reserved_for_a_transaction_that_was_overtaken_often() {
     let setting = Setting::new();
     let mut passing = begun(&mut setting.waits(&[1])).unwrap();
     let busy = begun(&mut setting.waits(&[2])).unwrap();
@@ -161,7 +161,7 @@ async fn whoever_was_passed_over_often_enough_has_its_documents_kept() {
 }
 
 #[tokio::test]
-async fn what_was_kept_for_one_who_gives_up_goes_to_the_next() {
+async fn a_reservation_of_a_cancelled_wait_goes_to_the_next() {
     let setting = Setting::new();
     let busy = begun(&mut setting.waits(&[2])).unwrap();
     let mut both = setting.waits(&[1, 2]);

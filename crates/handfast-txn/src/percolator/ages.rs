@@ -50,7 +50,7 @@ const MARK_GAP_SHARE: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Mark {
     at: Timestamp,
-    /// At least this long ago.
+    /// It was given out at least this long ago.
     age: Duration,
 }
 
@@ -58,7 +58,7 @@ struct Mark {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ages {
     version: u64,
-    /// Oldest first.
+    /// The marks, oldest first.
     marks: Vec<Mark>,
 }
 

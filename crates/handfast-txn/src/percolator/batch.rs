@@ -1,17 +1,17 @@
-//! One step on many rows, with few requests.
+//! Carries out one step on many rows with few requests.
 //!
 //! ```text
 //! rows that are not there      one unordered insert of many documents
 //! rows that are there          one unordered update of many statements, each for one revision of its row
 //!
-//! all counted as done          done
-//! the total is short,          these rows are read again, together, and the step is looked at again: where it is done it says so;
-//! an error, a lost answer      where it is not, it is sent again, or refused
+//! all rows counted as done     the step is done on each
+//! the total is short,          the rows are read again, together, and the step is computed again for each: it is done already,
+//! an error, a lost answer      or it is sent again, or it is refused
 //! ```
 //!
-//! A batch is no step of its own: each of its rows is changed by itself, on the condition of its revision, and any part of a batch may
-//! be done when the process dies. Nothing is concluded from a total but that all of it was done. Of what is still open after
-//! some rounds, each row goes alone ([`Rows::apply`]).
+//! A batch is not atomic: each of its rows is changed by itself, on the condition of its revision, and any part of a batch may be done
+//! when the process dies. A total shows only whether the whole batch was done. Rows that are still pending after some rounds are sent one by
+//! one ([`Rows::apply`]).
 
 use std::collections::HashMap;
 
@@ -35,33 +35,58 @@ const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 const SINGLES_MAX: usize = 32;
 /// The most batches of one transaction that are under way at the same time.
 const BATCHES_AT_ONCE: usize = 4;
-/// How often a batch is sent before its rows are sent alone.
+/// The most requests in which a row is sent with others. After that it is sent alone.
 const ROUNDS_MAX: usize = 3;
 
 /// The result of a step on a row.
 pub(super) type StepResult<E> = StoreResult<Result<Row, RefusedStep<E>>>;
 
-/// Returns groups of row positions: single rows if they are few, else batches by collection. The group of the first row comes first.
-pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = (&'a Key, usize)>) -> Vec<Vec<usize>> {
-    if rows.len() <= SINGLES_MAX {
-        return (0..rows.len()).map(|place| vec![place]).collect();
+/// A row to carry out a step on.
+pub(super) struct TargetRow {
+    pub(super) key: Key,
+    /// The row, if it was read before.
+    pub(super) known: Option<Row>,
+}
+
+impl TargetRow {
+    pub(super) fn unread(key: Key) -> Self {
+        TargetRow { key, known: None }
     }
-    let mut groups: Vec<(Vec<usize>, usize)> = Vec::new();
-    let mut open: HashMap<&Namespace, usize> = HashMap::new();
-    for (place, (key, bytes)) in rows.enumerate() {
-        let last = open.get(&key.namespace).copied().filter(|last| {
-            let (places, total) = &groups[*last];
-            places.len() < BATCH_ROWS_MAX && total.saturating_add(bytes) <= BATCH_BYTES_MAX
-        });
-        let group = last.unwrap_or_else(|| {
-            groups.push(Default::default());
+}
+
+/// A row's part of a request.
+pub(super) struct RowSize<'a> {
+    pub(super) namespace: &'a Namespace,
+    /// The approximate bytes of its change.
+    pub(super) bytes: usize,
+}
+
+/// Returns groups of indexes into the rows: single rows if they are few, else batches by collection. The group of the first row comes first.
+pub(super) fn groups<'a>(rows: impl ExactSizeIterator<Item = RowSize<'a>>) -> Vec<Vec<usize>> {
+    #[derive(Default)]
+    struct Group {
+        indexes: Vec<usize>,
+        bytes: usize,
+    }
+    if rows.len() <= SINGLES_MAX {
+        return (0..rows.len()).map(|index| vec![index]).collect();
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    let mut last_of: HashMap<&Namespace, usize> = HashMap::new();
+    for (index, row) in rows.enumerate() {
+        let has_space = |group: &Group| {
+            group.indexes.len() < BATCH_ROWS_MAX && group.bytes.saturating_add(row.bytes) <= BATCH_BYTES_MAX
+        };
+        let last = last_of.get(row.namespace).copied().filter(|last| has_space(&groups[*last]));
+        let number = last.unwrap_or_else(|| {
+            groups.push(Group::default());
             groups.len() - 1
         });
-        open.insert(&key.namespace, group);
-        groups[group].0.push(place);
-        groups[group].1 += bytes;
+        last_of.insert(row.namespace, number);
+        groups[number].indexes.push(index);
+        groups[number].bytes += row.bytes;
     }
-    groups.into_iter().map(|(places, _)| places).collect()
+    groups.into_iter().map(|group| group.indexes).collect()
 }
 
 /// Returns how many of these groups may be under way at the same time.
@@ -71,7 +96,8 @@ pub(super) fn groups_at_once(groups: &[Vec<usize>]) -> usize {
 
 /// A row on which the step is still to be done.
 struct PendingRow {
-    place: usize,
+    /// Its index in the rows that the caller gave.
+    index: usize,
     key: Key,
     known: Option<Row>,
     lost: LostAnswers,
@@ -79,9 +105,16 @@ struct PendingRow {
     last: Revision,
 }
 
+/// The result of the step on one row.
+struct SteppedRow<E> {
+    /// Its index in the rows that the caller gave.
+    index: usize,
+    result: StepResult<E>,
+}
+
 /// A row that is sent.
 struct SentRow {
-    open: PendingRow,
+    pending: PendingRow,
     next: Row,
     swap: Swap,
 }
@@ -95,23 +128,25 @@ enum Answer {
 }
 
 impl Rows {
-    /// Carries out a step on any rows, in groups. Returns whether all succeeded. The step gets the row's position.
+    /// Carries out a step on rows of any collections, in groups, and returns whether all succeeded. The step gets the row's index.
     pub(super) async fn apply_everywhere<E: Send + 'static>(
         &self,
-        rows: Vec<(Key, Option<Row>)>,
+        rows: Vec<TargetRow>,
         step: impl Fn(usize, &Row) -> Result<Step, E> + Clone + Send + Sync + 'static,
     ) -> bool {
-        let groups = groups(rows.iter().map(|(key, known)| (key, known.as_ref().map_or(0, bytes_to_be))));
-        let (mut rows, at_once): (Vec<_>, _) = (rows.into_iter().map(Some).collect(), groups_at_once(&groups));
+        let size = |row: &TargetRow| row.known.as_ref().map_or(0, bytes_of_change);
+        let groups = groups(rows.iter().map(|row| RowSize { namespace: &row.key.namespace, bytes: size(row) }));
+        let at_once = groups_at_once(&groups);
+        let mut rows: Vec<_> = rows.into_iter().map(Some).collect();
         let (mut tasks, mut is_done) = (JoinSet::new(), true);
         for group in groups {
             if tasks.len() >= at_once {
                 is_done &= matches!(tasks.join_next().await, Some(Ok(true)));
             }
-            let of_group = group.iter().filter_map(|place| rows[*place].take()).collect();
+            let group_rows = group.iter().filter_map(|index| rows[*index].take()).collect();
             let (rows, step) = (self.clone(), step.clone());
             tasks.spawn(async move {
-                let stepped = rows.apply_all(of_group, |place, row| step(group[place], row), unchecked).await;
+                let stepped = rows.apply_all(group_rows, |index, row| step(group[index], row), unchecked).await;
                 stepped.iter().all(Result::is_ok)
             });
         }
@@ -121,63 +156,58 @@ impl Rows {
         is_done
     }
 
-    /// Carries out a step on rows of one collection, known or read, and returns the results in their order. The step gets the row's position;
+    /// Carries out a step on rows of one collection, known or read, and returns the results in their order. The step gets the row's index;
     /// `check` may refuse a changed row before it is written.
     pub(super) async fn apply_all<E: Send>(
         &self,
-        rows: Vec<(Key, Option<Row>)>,
+        rows: Vec<TargetRow>,
         step: impl Fn(usize, &Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> Vec<StepResult<E>> {
         let mut stepped = Vec::with_capacity(rows.len());
-        let mut open = Vec::with_capacity(rows.len());
-        for (place, (key, known)) in rows.into_iter().enumerate() {
+        let mut pending = Vec::with_capacity(rows.len());
+        for (index, TargetRow { key, known }) in rows.into_iter().enumerate() {
             let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
-            open.push(PendingRow { place, key, known, lost: LostAnswers::default(), last });
+            pending.push(PendingRow { index, key, known, lost: LostAnswers::default(), last });
         }
         for _ in 0..ROUNDS_MAX {
-            if open.len() < 2 {
+            if pending.len() < 2 {
                 break;
             }
-            open = self.read_together(open, &mut stepped).await;
-            let (unread, sent) = plan_requests(open, &step, &check, &mut stepped);
-            open = unread;
-            open.extend(self.send_together(sent, &mut stepped).await);
+            pending = self.read_together(pending, &mut stepped).await;
+            let planned = plan_requests(pending, &step, &check, &mut stepped);
+            pending = planned.unread;
+            pending.extend(self.send_together(planned.sent, &mut stepped).await);
         }
-        for PendingRow { place, key, known, lost, last } in open {
-            let alone = self.apply_after(&key, known, lost, last, |row| step(place, row), &check).await;
-            stepped.push((place, alone));
+        for PendingRow { index, key, known, lost, last } in pending {
+            let result = self.apply_after(&key, known, lost, last, |row| step(index, row), &check).await;
+            stepped.push(SteppedRow { index, result });
         }
-        stepped.sort_unstable_by_key(|(place, _)| *place);
-        stepped.into_iter().map(|(_, stepped)| stepped).collect()
+        stepped.sort_unstable_by_key(|row| row.index);
+        stepped.into_iter().map(|row| row.result).collect()
     }
 
     /// Reads the rows that are not known.
-    async fn read_together<E>(
-        &self,
-        mut open: Vec<PendingRow>,
-        stepped: &mut Vec<(usize, StepResult<E>)>,
-    ) -> Vec<PendingRow> {
+    async fn read_together<E>(&self, pending: Vec<PendingRow>, stepped: &mut Vec<SteppedRow<E>>) -> Vec<PendingRow> {
         let unknown: RawArrayBuf =
-            open.iter().filter(|row| row.known.is_none()).map(|row| row.key.id.clone()).collect();
-        let Some(first) = open.iter().find(|row| row.known.is_none()) else { return open };
+            pending.iter().filter(|row| row.known.is_none()).map(|row| row.key.id.clone()).collect();
+        let Some(first) = pending.iter().find(|row| row.known.is_none()) else { return pending };
         let find = Find::new(first.key.namespace.clone(), rawdoc! { "_id": { "$in": unknown } });
-        let found = match self.store.find_all(find).await.and_then(by_id) {
+        let mut found = match self.store.find_all(find).await.and_then(by_id) {
             Ok(found) => found,
             Err(error) => {
                 let failed = |row: &mut PendingRow| match row.known {
                     Some(_) => None,
                     None => row.lost.after(error.clone(), row.last),
                 };
-                return keep_pending(open, failed, stepped);
+                return keep_pending(pending, failed, stepped);
             }
         };
-        let mut found = found;
         let read = |row: &mut PendingRow| {
             if row.known.is_none() {
                 match found.remove(&encoded(row.key.id.as_raw_bson_ref())) {
                     Some(document) => match Row::from_document(&document) {
-                        Ok(there) => row.known = Some(there),
+                        Ok(known) => row.known = Some(known),
                         Err(error) => return Some(error),
                     },
                     None => row.known = Some(Row::missing(row.key.id.clone())),
@@ -185,39 +215,39 @@ impl Rows {
             }
             None
         };
-        keep_pending(std::mem::take(&mut open), read, stepped)
+        keep_pending(pending, read, stepped)
     }
 
     /// Sends the changed rows in requests of bounded size, and returns the rows whose result is unclear.
-    async fn send_together<E>(&self, sent: Vec<SentRow>, stepped: &mut Vec<(usize, StepResult<E>)>) -> Vec<PendingRow> {
-        let mut open = Vec::new();
+    async fn send_together<E>(&self, sent: Vec<SentRow>, stepped: &mut Vec<SteppedRow<E>>) -> Vec<PendingRow> {
+        let mut pending = Vec::new();
         let (inserts, updates): (Vec<_>, Vec<_>) =
             sent.into_iter().partition(|sent| matches!(sent.swap, Swap::Insert(_)));
         for rows in [inserts, updates] {
             for rows in split_by_bytes(rows) {
                 let answers = self.send(&rows).await;
-                for (SentRow { open: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
+                for (SentRow { pending: mut row, next, .. }, answer) in rows.into_iter().zip(answers) {
                     let failed = match answer {
                         Answer::Done => {
-                            stepped.push((row.place, Ok(Ok(next))));
+                            stepped.push(SteppedRow { index: row.index, result: Ok(Ok(next)) });
                             continue;
                         }
                         Answer::Unclear => None,
                         Answer::Failed(error) => row.lost.after(error, row.last),
                     };
                     match failed {
-                        Some(error) => stepped.push((row.place, Err(error))),
-                        None => open.push(row),
+                        Some(error) => stepped.push(SteppedRow { index: row.index, result: Err(error) }),
+                        None => pending.push(row),
                     }
                 }
             }
         }
-        open
+        pending
     }
 
     /// Sends one request, and returns the result for each row.
     async fn send(&self, rows: &[SentRow]) -> Vec<Answer> {
-        let Some(namespace) = rows.first().map(|row| row.open.key.namespace.clone()) else { return Vec::new() };
+        let Some(namespace) = rows.first().map(|row| row.pending.key.namespace.clone()) else { return Vec::new() };
         let (mut documents, mut statements) = (Vec::new(), Vec::new());
         for row in rows {
             match &row.swap {
@@ -234,7 +264,7 @@ impl Rows {
         };
         match answered {
             Ok((done, errors)) => answers(rows.len(), done, errors),
-            // One row may be at fault: each is sent alone later.
+            // Any one row may be the reason: each is sent alone later.
             Err(error) if error.class() == ErrorClass::Command && error.applied() == Applied::No && rows.len() > 1 => {
                 rows.iter().map(|_| Answer::Unclear).collect()
             }
@@ -248,7 +278,7 @@ fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     let mut failed: HashMap<usize, StoreError> = HashMap::new();
     errors.into_iter().for_each(|refused| drop(failed.insert(refused.index, refused.error)));
     let is_complete = usize::try_from(done).is_ok_and(|done| done + failed.len() == rows);
-    let answer = |place| match failed.remove(&place) {
+    let answer = |index| match failed.remove(&index) {
         // Another client inserted the row, or an earlier request of this step did, whose answer got lost.
         Some(error) if error.code() == Code::DuplicateKey => Answer::Unclear,
         Some(error) => Answer::Failed(error),
@@ -258,20 +288,28 @@ fn answers(rows: usize, done: u64, errors: Vec<WriteError>) -> Vec<Answer> {
     (0..rows).map(answer).collect()
 }
 
-/// Computes the rows to send. Rows that are not known stay pending.
+/// The requests of a round.
+#[derive(Default)]
+struct PlannedRequests {
+    /// The rows that could not be read, and stay pending.
+    unread: Vec<PendingRow>,
+    sent: Vec<SentRow>,
+}
+
+/// Computes the rows to send.
 fn plan_requests<E>(
-    open: Vec<PendingRow>,
+    pending: Vec<PendingRow>,
     step: impl Fn(usize, &Row) -> Result<Step, E>,
     check: impl Fn(&Row) -> StoreResult<()>,
-    stepped: &mut Vec<(usize, StepResult<E>)>,
-) -> (Vec<PendingRow>, Vec<SentRow>) {
-    let (mut unread, mut sent) = (Vec::new(), Vec::new());
-    for mut row in open {
+    stepped: &mut Vec<SteppedRow<E>>,
+) -> PlannedRequests {
+    let mut planned = PlannedRequests::default();
+    for mut row in pending {
         let Some(known) = row.known.take() else {
-            unread.push(row);
+            planned.unread.push(row);
             continue;
         };
-        let outcome = match step(row.place, &known) {
+        let result = match step(row.index, &known) {
             Ok(Step::Done) => Ok(Ok(known)),
             Err(why) => Ok(Err(RefusedStep { why, row: known, was_in_doubt: row.lost.may_be_done() })),
             Ok(Step::Change(next)) => match check(&next) {
@@ -279,26 +317,26 @@ fn plan_requests<E>(
                 Ok(()) => {
                     row.last = known.revision;
                     let swap = Swap::of(&row.key, known.revision, &next);
-                    sent.push(SentRow { open: row, next, swap });
+                    planned.sent.push(SentRow { pending: row, next, swap });
                     continue;
                 }
             },
         };
-        stepped.push((row.place, outcome));
+        stepped.push(SteppedRow { index: row.index, result });
     }
-    (unread, sent)
+    planned
 }
 
 /// Returns the rows for which the function returns no error; the others end with their error.
 fn keep_pending<E>(
-    open: Vec<PendingRow>,
+    pending: Vec<PendingRow>,
     mut failed: impl FnMut(&mut PendingRow) -> Option<StoreError>,
-    stepped: &mut Vec<(usize, StepResult<E>)>,
+    stepped: &mut Vec<SteppedRow<E>>,
 ) -> Vec<PendingRow> {
-    let mut kept = Vec::with_capacity(open.len());
-    for mut row in open {
+    let mut kept = Vec::with_capacity(pending.len());
+    for mut row in pending {
         match failed(&mut row) {
-            Some(error) => stepped.push((row.place, Err(error))),
+            Some(error) => stepped.push(SteppedRow { index: row.index, result: Err(error) }),
             None => kept.push(row),
         }
     }
@@ -329,47 +367,49 @@ fn by_id(documents: Vec<RawDocumentBuf>) -> StoreResult<HashMap<Vec<u8>, RawDocu
 }
 
 /// Returns the approximate bytes of a row's change: the document in its lock.
-fn bytes_to_be(row: &Row) -> usize {
+fn bytes_of_change(row: &Row) -> usize {
     row.lock.as_ref().map_or(0, |lock| lock.body.bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use bson::RawBson;
-
     use super::*;
 
-    fn key(collection: &str, id: i32) -> Key {
-        Key { namespace: Namespace::new("d", collection).unwrap(), id: RawBson::Int32(id) }
+    fn collection(name: &str) -> Namespace {
+        Namespace::new("d", name).unwrap()
     }
 
-    fn lengths(rows: &[(Key, usize)]) -> Vec<usize> {
-        groups(rows.iter().map(|(key, bytes)| (key, *bytes))).iter().map(Vec::len).collect()
+    fn groups_of(rows: &[(Namespace, usize)]) -> Vec<Vec<usize>> {
+        groups(rows.iter().map(|(namespace, bytes)| RowSize { namespace, bytes: *bytes }))
+    }
+
+    fn lengths(rows: &[(Namespace, usize)]) -> Vec<usize> {
+        groups_of(rows).iter().map(Vec::len).collect()
     }
 
     #[test]
     fn few_rows_go_alone_and_many_by_collection() {
-        let few: Vec<_> = (0..32).map(|id| (key("a", id), 10)).collect();
+        let few = vec![(collection("a"), 10); 32];
         assert_eq!(lengths(&few), [1; 32]);
-        let many: Vec<_> = (0..2500).map(|id| (key("a", id), 10)).collect();
+        let many = vec![(collection("a"), 10); 2500];
         assert_eq!(lengths(&many), [1000, 1000, 500]);
-        let large: Vec<_> = (0..40).map(|id| (key("a", id), 1024 * 1024)).collect();
+        let large = vec![(collection("a"), 1024 * 1024); 40];
         assert_eq!(lengths(&large), [4; 10]);
     }
 
-    /// The first one is the primary, without which nobody knows what becomes of the others.
+    /// The first row is the primary, by which others decide about all rows.
     #[test]
     fn the_group_of_the_first_row_comes_first() {
-        let rows = (0..3000).map(|id| (key(if id % 30 == 0 { "a" } else { "b" }, id), 10)).collect::<Vec<_>>();
-        let groups = groups(rows.iter().map(|(key, bytes)| (key, *bytes)));
+        let row = |number| (collection(if number % 30 == 0 { "a" } else { "b" }), 10);
+        let groups = groups_of(&(0..3000).map(row).collect::<Vec<_>>());
         assert_eq!(groups[0].len(), 100);
         assert!(groups[0].contains(&0));
-        let mut places: Vec<_> = groups.concat();
-        places.sort_unstable();
-        assert_eq!(places, (0..3000).collect::<Vec<_>>());
+        let mut indexes = groups.concat();
+        indexes.sort_unstable();
+        assert_eq!(indexes, (0..3000).collect::<Vec<_>>());
     }
 
-    /// Whether each of three rows counts as done.
+    /// Checks which of three rows count as done.
     fn check(done: u64, errors: &[usize], expected: [bool; 3]) {
         let error = |index: &usize| WriteError { index: *index, error: StoreError::command(Code::BadValue, "no") };
         let answers = answers(3, done, errors.iter().map(error).collect());
@@ -377,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_is_short_says_nothing_of_any_row() {
+    fn a_total_that_is_too_small_leaves_each_row_unclear() {
         check(3, &[], [true; 3]);
         check(2, &[], [false; 3]);
         check(2, &[1], [true, false, true]);

@@ -54,7 +54,7 @@ const ATTEMPTS_MAX: u32 = 64;
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How long an index that is being built is kept without a heartbeat, by the oracle's time.
+/// The time for which an index under construction is kept without a heartbeat, by the oracle's time.
 pub(super) const BUILDING_TTL: Duration = Duration::from_secs(60);
 /// The interval between two heartbeats of its builder.
 const SIGN_INTERVAL: Duration = Duration::from_secs(15);

@@ -70,7 +70,7 @@ pub(super) struct EngineIndex {
     pub(super) alive: Timestamp,
 }
 
-/// One version of the catalog.
+/// A version of the catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub(super) version: u64,

@@ -30,14 +30,14 @@ use handfast_store::{
 };
 use tokio::task::JoinSet;
 
-use super::batch::{groups, groups_at_once};
+use super::batch::{RowSize, TargetRow, groups, groups_at_once};
 use super::core::{Core, KnownOutcome, conflict};
 use super::definitions::{Dependencies, LocatedCollections};
 use super::oracle::Moment;
 use super::records::Record;
-use super::resolver::{Resolved, release};
+use super::resolver::{LockRemoval, Resolved, release};
 use super::row::{self, AllNeeded, Body, CommitRefused, Key, Lock, PrewriteRefused, Row, Timestamp, commit, prewrite};
-use super::rows::{RefusedStep, unchecked};
+use super::rows::{RefusedStep, RowChange, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use super::unique;
 use crate::{TransactionId, WriteSet};
@@ -55,10 +55,25 @@ pub(super) struct Committer {
     /// The name of the transaction.
     id: Option<TransactionId>,
     /// The locks, the primary's first.
-    locks: Vec<(Key, Lock)>,
+    locks: Vec<RowLock>,
     reads: Vec<Read>,
     /// The part of the catalog that the commit depends on.
     on: Option<Dependencies>,
+}
+
+/// A row to lock.
+#[derive(Clone)]
+struct RowLock {
+    /// Its index in the locks of the commit. That of the primary is 0.
+    index: usize,
+    key: Key,
+    lock: Lock,
+}
+
+impl RowLock {
+    fn is_primary(&self) -> bool {
+        self.index == 0
+    }
 }
 
 /// A row that could not be locked.
@@ -68,13 +83,27 @@ struct PrewriteError {
     in_doubt: bool,
 }
 
-type Prewritten = (usize, Result<Row, PrewriteError>);
+/// The result of the prewrite of a row.
+struct Prewritten {
+    /// The index of its lock.
+    index: usize,
+    result: Result<Row, PrewriteError>,
+}
+
+/// The state of a row that is prewritten.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "most rows are locked in the end")]
+enum RowState {
+    NotLocked,
+    /// The row may be locked.
+    InDoubt,
+    Locked(Row),
+}
 
 /// The progress of the prewrite of all rows.
 struct PrewriteProgress {
-    rows: Vec<Option<Row>>,
-    /// The rows that may be locked.
-    touched: Vec<bool>,
+    /// The state of each row, in the order of the locks.
+    rows: Vec<RowState>,
     failed: Option<StoreError>,
     in_doubt: bool,
 }
@@ -126,7 +155,7 @@ impl Committer {
                 DocumentWrite::Put(document) => Body::Document(document),
                 DocumentWrite::Delete => Body::Deleted,
             };
-            changes.push((key, body));
+            changes.push(RowChange { key, body });
         }
         let reads = writes.reads.into_iter().filter_map(|read| located(read, &on)).collect();
         let keys = unique::key_row_changes(&snapshot, &catalog, version, &changes).await?;
@@ -141,15 +170,15 @@ impl Committer {
     }
 
     /// Returns a commit of these changes, the primary first.
-    pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<(Key, Body)>) -> Self {
-        let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
+    pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<RowChange>) -> Self {
+        let mut keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
         let primary = keys.first().cloned();
         let ttl = snapshot.lock_ttl();
         let mut locks = Vec::with_capacity(changes.len());
-        for (place, (key, body)) in changes.into_iter().enumerate() {
+        for (index, RowChange { key, body }) in changes.into_iter().enumerate() {
             let Some(primary) = primary.clone() else { break };
-            let keys = if place == 0 { keys.drain(1..).collect() } else { Vec::new() };
-            locks.push((key, Lock { start: snapshot.at, primary, keys, body, ttl }));
+            let keys = if index == 0 { keys.drain(1..).collect() } else { Vec::new() };
+            locks.push(RowLock { index, key, lock: Lock { start: snapshot.at, primary, keys, body, ttl } });
         }
         Committer { core, snapshot, id: None, locks, reads: Vec::new(), on: None }
     }
@@ -185,7 +214,7 @@ impl Committer {
         let at = match self.commit_timestamp().await {
             Ok(at) => at,
             Err(error) => {
-                self.roll_back(&vec![true; rows.len()], false).await;
+                self.roll_back(false, |_| true).await;
                 self.note(KnownOutcome::RolledBack);
                 return Err(error);
             }
@@ -198,7 +227,7 @@ impl Committer {
     /// # Errors
     /// `TransactionTooLarge` (257).
     fn check_primary(&self) -> StoreResult<()> {
-        let Some((key, lock)) = self.locks.first().filter(|(_, lock)| lock.keys.len() >= NAMED_MAX) else {
+        let Some(RowLock { key, lock, .. }) = self.locks.first().filter(|row| row.lock.keys.len() >= NAMED_MAX) else {
             return Ok(());
         };
         let row = self.snapshot.cached_row(key).unwrap_or_else(|| Row::missing(key.id.clone()));
@@ -217,7 +246,7 @@ impl Committer {
     /// Extends the lifetime of the primary's lock periodically until the returned value is dropped.
     fn renew_primary_lock(&self) -> LockRenewal {
         let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
-        let primary = self.locks.first().map(|(key, _)| key.clone());
+        let primary = self.locks.first().map(|primary| primary.key.clone());
         let every = core.options.lock_ttl / 3;
         LockRenewal(tokio::spawn(async move {
             let Some(primary) = primary else { return };
@@ -232,39 +261,40 @@ impl Committer {
 
     /// Locks all rows, or none.
     async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
-        let groups = groups(self.locks.iter().map(|(key, lock)| (key, lock.body.bytes())));
-        let (mut tasks, at_once, mut locked) =
-            (JoinSet::new(), groups_at_once(&groups), PrewriteProgress::none(self.locks.len()));
+        let size = |row: &RowLock| row.lock.body.bytes();
+        let groups = groups(self.locks.iter().map(|row| RowSize { namespace: &row.key.namespace, bytes: size(row) }));
+        let at_once = groups_at_once(&groups);
+        let (mut tasks, mut progress) = (JoinSet::new(), PrewriteProgress::none(self.locks.len()));
         for group in groups {
             if tasks.len() >= at_once
                 && let Some(joined) = tasks.join_next().await
             {
-                locked.note(joined.ok());
+                progress.note(joined.ok());
             }
-            if locked.failed.is_some() {
+            if progress.failed.is_some() {
                 break;
             }
             let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
-            let of_group = group.into_iter().map(|place| (place, self.locks[place].clone())).collect();
-            tasks.spawn(async move { prewrite_group(&core, &snapshot, of_group).await });
+            let group: Vec<_> = group.into_iter().map(|index| self.locks[index].clone()).collect();
+            tasks.spawn(async move { prewrite_group(&core, &snapshot, &group).await });
         }
         while let Some(joined) = tasks.join_next().await {
-            locked.note(joined.ok());
+            progress.note(joined.ok());
         }
-        let PrewriteProgress { rows, touched, failed, in_doubt } = locked;
-        let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
-        self.roll_back(&touched, in_doubt).await;
+        let PrewriteProgress { rows, failed, in_doubt } = progress;
+        let Some(error) = failed else { return Ok(rows.into_iter().filter_map(RowState::locked).collect()) };
+        self.roll_back(in_doubt, |row| !matches!(rows[row.index], RowState::NotLocked)).await;
         // The locks that are left do not matter: nothing is applied.
         Err(not_applied(error))
     }
 
-    /// Removes the locks. A rollback record keeps a request that may still arrive from locking the primary.
-    async fn roll_back(&self, touched: &[bool], in_doubt: bool) {
-        let record = |place| in_doubt && place == 0;
-        let keys = self.locks.iter().enumerate().map(|(place, (key, _))| (place, key));
-        let locked = keys.filter(|(place, _)| touched[*place] || record(*place));
-        let locked = locked.map(|(place, key)| (key.clone(), record(place))).collect();
-        release(&self.core.rows, self.start(), locked).await;
+    /// Removes the locks that may be there. If it is in doubt whether all requests have arrived, a rollback record keeps the others from
+    /// locking the primary.
+    async fn roll_back(&self, in_doubt: bool, may_be_locked: impl Fn(&RowLock) -> bool) {
+        let leaves_record = |row: &RowLock| in_doubt && row.is_primary();
+        let removed = self.locks.iter().filter(|row| may_be_locked(row) || leaves_record(row));
+        let removal = |row: &RowLock| LockRemoval { key: row.key.clone(), leaves_record: leaves_record(row) };
+        release(&self.core.rows, self.start(), removed.map(removal).collect()).await;
     }
 
     /// Fetches the commit timestamp, and validates the read set and the catalog at it. A timestamp far above the start is refused, whatever the
@@ -285,7 +315,7 @@ impl Committer {
     async fn commit_primary(self, rows: Vec<Row>, at: Timestamp) -> StoreResult<CommitTimestamp> {
         let (start, core) = (self.start(), Arc::clone(&self.core));
         let mut rows = rows.into_iter();
-        let Some((primary, _)) = self.locks.first() else { return Ok(at.into()) };
+        let Some(RowLock { key: primary, .. }) = self.locks.first() else { return Ok(at.into()) };
         let step = |row: &Row| commit(row, start, at, &*core);
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
@@ -296,7 +326,7 @@ impl Committer {
             }
             Ok(Err(_)) => {
                 self.note(KnownOutcome::RolledBack);
-                self.roll_back(&vec![true; self.locks.len()], false).await;
+                self.roll_back(false, |_| true).await;
                 return Err(conflict("others took the transaction for abandoned and rolled it back"));
             }
             Err(error) if error.applied() == Applied::Maybe => {
@@ -305,12 +335,13 @@ impl Committer {
             }
             Err(error) => {
                 self.note(KnownOutcome::RolledBack);
-                self.roll_back(&vec![true; self.locks.len()], true).await;
+                self.roll_back(true, |_| true).await;
                 return Err(error);
             }
         }
         self.note(KnownOutcome::Committed(at));
-        let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows.map(Some)).collect();
+        let others = self.locks.into_iter().skip(1).zip(rows);
+        let others = others.map(|(lock, row)| TargetRow { key: lock.key, known: Some(row) }).collect();
         core.note_committed(start, at);
         let work = roll_forward(Arc::clone(&core), start, at, others);
         core.background.spawn(work);
@@ -333,9 +364,18 @@ fn not_located(name: &Namespace) -> StoreError {
     StoreError::command(Code::InternalError, format!("the commit has no collection for {name}"))
 }
 
+impl RowState {
+    fn locked(self) -> Option<Row> {
+        match self {
+            RowState::Locked(row) => Some(row),
+            RowState::NotLocked | RowState::InDoubt => None,
+        }
+    }
+}
+
 impl PrewriteProgress {
     fn none(of: usize) -> Self {
-        PrewriteProgress { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
+        PrewriteProgress { rows: vec![RowState::NotLocked; of], failed: None, in_doubt: false }
     }
 
     /// Notes the result of a group; `None` if its task panicked.
@@ -343,14 +383,14 @@ impl PrewriteProgress {
         let Some(group) = group else {
             self.failed = Some(StoreError::command(Code::InternalError, "a prewrite broke off"));
             self.in_doubt = true;
-            self.touched.fill(true);
+            self.rows.fill(RowState::InDoubt);
             return;
         };
-        for (place, result) in group {
+        for Prewritten { index, result } in group {
             match result {
-                Ok(row) => (self.rows[place], self.touched[place]) = (Some(row), true),
+                Ok(row) => self.rows[index] = RowState::Locked(row),
                 Err(not_locked) => {
-                    self.touched[place] = not_locked.in_doubt;
+                    self.rows[index] = if not_locked.in_doubt { RowState::InDoubt } else { RowState::NotLocked };
                     self.in_doubt |= not_locked.in_doubt;
                     self.failed = Some(not_locked.error);
                 }
@@ -374,33 +414,30 @@ pub(super) fn not_applied(error: StoreError) -> StoreError {
 }
 
 /// Locks rows of one collection together, and then each row that was refused by itself.
-async fn prewrite_group(
-    core: &Core,
-    snapshot: &PercolatorSnapshot,
-    group: Vec<(usize, (Key, Lock))>,
-) -> Vec<Prewritten> {
-    let known = |key: &Key| (key.clone(), snapshot.cached_row(key));
-    if let [(place, (key, lock))] = &group[..] {
-        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.cached_row(key)).await)];
+async fn prewrite_group(core: &Core, snapshot: &PercolatorSnapshot, group: &[RowLock]) -> Vec<Prewritten> {
+    if let [row] = group {
+        let result = prewrite_one(core, snapshot, row, snapshot.cached_row(&row.key)).await;
+        return vec![Prewritten { index: row.index, result }];
     }
-    let step = |place: usize, row: &Row| prewrite(&core.rolled_forward(row), &group[place].1.1);
+    let step = |index: usize, row: &Row| prewrite(&core.rolled_forward(row), &group[index].lock);
     let check = |row: &Row| {
         check_age(core, snapshot.age())?;
         can_be_committed(row, snapshot.at)
     };
-    let stepped = core.rows.apply_all(group.iter().map(|(_, (key, _))| known(key)).collect(), step, check).await;
+    let target = |row: &RowLock| TargetRow { key: row.key.clone(), known: snapshot.cached_row(&row.key) };
+    let stepped = core.rows.apply_all(group.iter().map(target).collect(), step, check).await;
     let mut prewritten = Vec::with_capacity(group.len());
     let mut has_failed = false;
-    for ((place, (key, lock)), stepped) in group.iter().zip(stepped) {
+    for (row, stepped) in group.iter().zip(stepped) {
         let result = match stepped {
             Ok(Ok(row)) => Ok(row),
             Err(error) => Err(PrewriteError { in_doubt: error.applied() == Applied::Maybe, error }),
             // The transaction is rolled back already.
             Ok(Err(_)) if has_failed => continue,
-            Ok(Err(refused)) => prewrite_one(core, snapshot, key, lock, Some(refused.row)).await,
+            Ok(Err(refused)) => prewrite_one(core, snapshot, row, Some(refused.row)).await,
         };
         has_failed |= result.is_err();
-        prewritten.push((*place, result));
+        prewritten.push(Prewritten { index: row.index, result });
     }
     prewritten
 }
@@ -409,8 +446,7 @@ async fn prewrite_group(
 async fn prewrite_one(
     core: &Core,
     snapshot: &PercolatorSnapshot,
-    key: &Key,
-    lock: &Lock,
+    RowLock { key, lock, .. }: &RowLock,
     mut known: Option<Row>,
 ) -> Result<Row, PrewriteError> {
     let unsure = |error: StoreError| PrewriteError { in_doubt: error.applied() == Applied::Maybe, error };
@@ -476,7 +512,7 @@ fn roll_forward(
     core: Arc<Core>,
     start: Timestamp,
     at: Timestamp,
-    others: Vec<(Key, Option<Row>)>,
+    others: Vec<TargetRow>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let of_step = Arc::clone(&core);

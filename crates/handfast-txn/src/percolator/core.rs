@@ -1,14 +1,16 @@
 //! The state that all transactions of an engine share.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bson::DateTime;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, Sources};
+use lru::LruCache;
 use tokio::sync::watch;
 
 use super::ages::AgeWatch;
@@ -24,13 +26,13 @@ use crate::TransactionId;
 
 /// The most transactions that are remembered to have no locks left. A forgotten one costs some bytes in its primary row until that is
 /// collected.
-const FINISHED_MAX: usize = 100_000;
+const FINISHED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 /// The most transactions whose outcome this process remembers.
-const OUTCOMES_MAX: usize = 100_000;
+const OUTCOMES_MAX: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 /// The most decisions that this process remembers. A forgotten one is read again from the primary.
-const DECISIONS_MAX: usize = 100_000;
+const DECISIONS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 /// The most collections whose indexes are remembered as checked. A forgotten one is checked again.
-const CHECKED_MAX: usize = 10_000;
+const CHECKED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The state that all transactions of an engine share.
 pub(super) struct Core {
@@ -45,14 +47,14 @@ pub(super) struct Core {
     /// A moment before the last snapshot was requested: the known version of the catalog is no older.
     catalog_as_of: Mutex<Option<LocalTime>>,
     pub(super) age_watch: Mutex<AgeWatch>,
-    finished: Mutex<FifoCache<Timestamp, ()>>,
-    outcomes: Mutex<FifoCache<TransactionId, KnownOutcome>>,
-    decisions: Mutex<FifoCache<Timestamp, Decision>>,
+    finished: Mutex<LruCache<Timestamp, ()>>,
+    outcomes: Mutex<LruCache<TransactionId, KnownOutcome>>,
+    decisions: Mutex<LruCache<Timestamp, Decision>>,
     pub(super) roll_forward_queue: Arc<Mutex<RollForwardQueue>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
     /// Collections of the store that were seen to exist, without a unique index.
-    checked: Mutex<FifoCache<Namespace, ()>>,
+    checked: Mutex<LruCache<Namespace, ()>>,
     /// Whether it was logged that the store does not make the engine's own indexes.
     pub(super) missing_index_was_logged: Arc<AtomicBool>,
 }
@@ -94,12 +96,12 @@ impl Core {
             history_lease: HistoryLease::default(),
             catalog_as_of: Mutex::default(),
             age_watch: Mutex::default(),
-            finished: Mutex::new(FifoCache::new(FINISHED_MAX)),
-            outcomes: Mutex::new(FifoCache::new(OUTCOMES_MAX)),
-            decisions: Mutex::new(FifoCache::new(DECISIONS_MAX)),
+            finished: Mutex::new(empty_cache(FINISHED_MAX)),
+            outcomes: Mutex::new(empty_cache(OUTCOMES_MAX)),
+            decisions: Mutex::new(empty_cache(DECISIONS_MAX)),
             roll_forward_queue: Arc::default(),
             definitions: Definitions::default(),
-            checked: Mutex::new(FifoCache::new(CHECKED_MAX)),
+            checked: Mutex::new(empty_cache(CHECKED_MAX)),
             missing_index_was_logged: Arc::default(),
         }
     }
@@ -161,17 +163,17 @@ impl Core {
     }
 
     pub(super) fn note_checked(&self, namespace: &Namespace) {
-        lock(&self.checked).insert(namespace.clone(), ());
+        lock(&self.checked).put(namespace.clone(), ());
     }
 
     /// Forgets all checked collections, as a change of the catalog may have dropped some.
     pub(super) fn forget_checked(&self) {
-        *lock(&self.checked) = FifoCache::new(CHECKED_MAX);
+        *lock(&self.checked) = empty_cache(CHECKED_MAX);
     }
 
     /// Notes that a transaction has no locks left.
     pub(super) fn finish(&self, start: Timestamp) {
-        lock(&self.finished).insert(start, ());
+        lock(&self.finished).put(start, ());
     }
 
     /// Returns the decision of a transaction, if this process knows it.
@@ -180,11 +182,11 @@ impl Core {
     }
 
     pub(super) fn remember_decision(&self, start: Timestamp, decision: Decision) {
-        lock(&self.decisions).insert(start, decision);
+        lock(&self.decisions).put(start, decision);
     }
 
     pub(super) fn remember_outcome(&self, id: TransactionId, outcome: KnownOutcome) {
-        lock(&self.outcomes).insert(id, outcome);
+        lock(&self.outcomes).put(id, outcome);
     }
 
     pub(super) fn known_outcome(&self, id: TransactionId) -> Option<KnownOutcome> {
@@ -202,32 +204,11 @@ impl HistoryNeeds for Core {
     }
 }
 
-/// A map of bounded size that evicts the oldest entry.
-pub(super) struct FifoCache<K, V> {
-    max: usize,
-    values: HashMap<K, V>,
-    order: VecDeque<K>,
-}
-
-impl<K: Hash + Eq + Clone, V> FifoCache<K, V> {
-    pub(super) fn new(max: usize) -> Self {
-        FifoCache { max, values: HashMap::new(), order: VecDeque::new() }
-    }
-
-    pub(super) fn insert(&mut self, key: K, value: V) {
-        if self.values.insert(key.clone(), value).is_none() {
-            self.order.push_back(key);
-        }
-        while self.order.len() > self.max {
-            if let Some(first) = self.order.pop_front() {
-                self.values.remove(&first);
-            }
-        }
-    }
-
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
-        self.values.get(key)
-    }
+/// Returns an empty cache of at most so many entries. It allocates memory as it fills: [`LruCache::new`] allocates it all at once.
+pub(super) fn empty_cache<K: Hash + Eq, V>(entries_max: NonZeroUsize) -> LruCache<K, V> {
+    let mut cache = LruCache::unbounded();
+    cache.resize(entries_max);
+    cache
 }
 
 /// Counts the tasks that run in the background.
@@ -261,7 +242,7 @@ impl Drop for Running {
     }
 }
 
-/// No code that holds one of these locks can panic half way, so a poisoned lock is usable.
+/// Locks a mutex, also a poisoned one: no code that holds it can panic in the middle of a change.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,7 +29,7 @@ pub struct HeldLock {
     pub primary: Key,
     /// Whether the transaction deletes the document.
     pub deletes: bool,
-    /// How long ago the transaction began, by the oracle's time.
+    /// The time since the transaction began, by the oracle.
     pub age: Duration,
     /// Whether it has expired: any reader may roll the transaction back.
     pub is_expired: bool,
@@ -44,7 +44,7 @@ pub struct OpenTransaction {
     pub primary: Key,
     /// The number of its locks among those that were read.
     pub locks: u64,
-    /// How long ago it began.
+    /// The time since it began.
     pub age: Duration,
     /// Its status.
     pub decided: Decided,
@@ -70,7 +70,7 @@ pub struct SafePoints {
     pub now: Timestamp,
     /// Each transaction that began before this has ended, or will not commit.
     pub messages: Timestamp,
-    /// No snapshot before this is read.
+    /// Snapshots before this are not read any more.
     pub readers: Timestamp,
     /// The oldest snapshots of processes that read old ones: they hold `readers` back.
     pub leases: Vec<Timestamp>,

@@ -39,7 +39,7 @@ pub(super) struct Lease {
     id: LeaseId,
     /// The oldest snapshot that it keeps.
     at: Timestamp,
-    /// How long it is respected without a heartbeat.
+    /// The time for which it is respected without a heartbeat.
     ttl: Duration,
     /// The number of heartbeats.
     signs: u64,

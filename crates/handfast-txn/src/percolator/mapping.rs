@@ -49,7 +49,7 @@ pub(super) enum Meaning {
     Unlisted,
     /// This collection of the store.
     Collection(Namespace),
-    /// No collection: it was dropped or renamed.
+    /// The collection was dropped or renamed.
     Nothing,
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use handfast_store::routed::Routing;
 
-/// How long a lock is respected without a heartbeat of its transaction.
+/// The time for which a lock is respected without a heartbeat of its transaction.
 pub const LOCK_TTL: Duration = Duration::from_secs(5);
-/// How long history and decisions are kept.
+/// The time for which history and decisions are kept.
 pub const RETENTION: Duration = Duration::from_secs(600);
-/// How long history is kept for old snapshots of a process without a heartbeat.
+/// The time for which history is kept for old snapshots of a process without a heartbeat.
 pub const LEASE_TTL: Duration = Duration::from_secs(60);
-/// How long the outcomes of transactions that have a name are kept.
+/// The time for which outcomes of named transactions are kept.
 pub const OUTCOME_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// The interval between two passes of the cleaner.
 pub const CLEANING_INTERVAL: Duration = Duration::from_secs(30);
@@ -24,14 +24,14 @@ pub const SEEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Options of the engine. All processes that share a store use the same.
 #[derive(Clone, Debug)]
 pub struct PercolatorOptions {
-    /// How long a lock is respected without a heartbeat of its transaction. A long commit sends one every third of this.
+    /// The time for which a lock is respected without a heartbeat of its transaction. A long commit sends one every third of this.
     pub lock_ttl: Duration,
-    /// How long history, rollback records and tombstones are kept. A commit timestamp is at most half of this after the start; a request that was
+    /// The time for which history, rollback records and tombstones are kept. A commit timestamp is at most half of this after the start; a request that was
     /// sent arrives within this, or never. A process with a snapshot older than half of this takes a lease.
     pub retention: Duration,
-    /// How long such a lease is respected without a heartbeat of its process, which sends one every third of this.
+    /// The time for which such a lease is respected without a heartbeat of its process, which sends one every third of this.
     pub lease_ttl: Duration,
-    /// How long outcomes of named transactions and results of requests with tickets are kept, at least `retention`: longer than any client
+    /// The time for which outcomes of named transactions and results of requests with tickets are kept, at least `retention`: longer than any client
     /// repeats a request or asks for an outcome. After that the outcome is unknown.
     pub outcome_retention: Duration,
     /// The most bytes of `_id`s that a query without a sort remembers, to return each document once. A larger query goes on by `_id`: it reads its

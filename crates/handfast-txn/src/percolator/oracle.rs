@@ -57,7 +57,7 @@ pub const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// The most moves that are tried for one batch. A move fails if its answer got lost, or the document did not exist.
 const MOVES_MAX: usize = 4;
 
-/// How often a version of the catalog is announced to a store that does not answer.
+/// The most attempts to announce a version of the catalog to a store that does not answer.
 const ANNOUNCEMENTS_MAX: usize = 3;
 
 /// A moment in the order of all timestamps.

@@ -47,7 +47,7 @@ use super::snapshot::PercolatorSnapshot;
 use crate::hinted_index::HintedIndex;
 use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How many results of the store are read ahead.
+/// The number of results of the store that are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 /// The most documents that one request reads by their `_id`s.
 const IDS_AT_ONCE: usize = 1000;

@@ -1,19 +1,21 @@
 //! The last commits of this process. A transaction that began before one of them and writes the same document conflicts at its write, and not
 //! after the round trips of its commit.
 
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
 use handfast_store::{AtomicBatch, Namespace, Result as StoreResult, Snapshot};
+use lru::LruCache;
 
-use super::core::{FifoCache, lock};
+use super::core::{empty_cache, lock};
 use super::row::Timestamp;
 use crate::DocumentKey;
 use crate::claims::ChangeDetector;
 
-/// The most documents that are remembered: some 200 bytes for each, and twice its `_id`.
-const DOCUMENTS_MAX: usize = 10_000;
+/// The most documents that are remembered: some 200 bytes for each, and its `_id`.
+const DOCUMENTS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// The most documents of one commit that are remembered: larger commits rarely contend for one document.
 const DOCUMENTS_OF_COMMIT_MAX: usize = 100;
 
@@ -21,11 +23,11 @@ const DOCUMENTS_OF_COMMIT_MAX: usize = 100;
 const ID_BYTES_MAX: usize = 1024;
 
 /// The last commit of each document.
-pub(super) struct RecentCommits(Mutex<FifoCache<DocumentKey, Timestamp>>);
+pub(super) struct RecentCommits(Mutex<LruCache<DocumentKey, Timestamp>>);
 
 impl Default for RecentCommits {
     fn default() -> Self {
-        RecentCommits(Mutex::new(FifoCache::new(DOCUMENTS_MAX)))
+        RecentCommits(Mutex::new(empty_cache(DOCUMENTS_MAX)))
     }
 }
 
@@ -40,7 +42,9 @@ impl RecentCommits {
     /// Notes that these documents were committed.
     pub(super) fn note(&self, keys: Vec<DocumentKey>, at: Timestamp) {
         let mut recent = lock(&self.0);
-        keys.into_iter().for_each(|key| recent.insert(key, at));
+        for key in keys {
+            recent.put(key, at);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ use handfast_store::{Result as StoreResult, StoreExt, Ticket};
 use super::committer::{self, Committer};
 use super::core::{Core, KnownOutcome, conflict};
 use super::row::{Body, Key, Timestamp};
+use super::rows::RowChange;
 use super::snapshot::PercolatorSnapshot;
 use crate::{Outcome, TransactionId};
 
@@ -67,18 +68,18 @@ impl Record {
     }
 
     /// Returns the row to write with the transaction.
-    pub(super) fn of_commit(self, core: &Core) -> StoreResult<(Key, Body)> {
+    pub(super) fn of_commit(self, core: &Core) -> StoreResult<RowChange> {
         let before = self.found.as_ref().map(|(_, document)| &**document);
         let now = core.sources.steady_now();
         let document = self.ticket.record(before, &Committed.to_result().unwrap_or_default(), now)?;
-        Ok((self.key, Body::Document(document)))
+        Ok(RowChange { key: self.key, body: Body::Document(document) })
     }
 
     /// Returns the row to write if there is no such transaction.
-    fn of_rollback(self, core: &Core) -> StoreResult<(Key, Body)> {
+    fn of_rollback(self, core: &Core) -> StoreResult<RowChange> {
         let before = self.found.as_ref().map(|(_, document)| &**document);
         let document = self.ticket.begun(before, core.sources.steady_now())?;
-        Ok((self.key, Body::Document(document)))
+        Ok(RowChange { key: self.key, body: Body::Document(document) })
     }
 }
 

@@ -32,6 +32,7 @@ use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
+use super::batch::TargetRow;
 use super::core::{Core, lock};
 use super::row::{
     AllNeeded, GiveUpRefused, HistoryNeeds, Key, Lock, PrimaryStatus, Row, Status, Step, Timestamp, commit, give_up,
@@ -60,85 +61,111 @@ pub(super) enum Decision {
     RolledBack,
 }
 
+/// A decision that was read from a transaction's primary, or is known.
+struct KnownDecision {
+    decision: Decision,
+    /// The other rows of a transaction that was rolled back just now because it was abandoned.
+    to_release: Vec<Key>,
+}
+
+/// A row with the lock of a committed transaction.
+struct QueuedRow {
+    key: Key,
+    start: Timestamp,
+    commit: Timestamp,
+}
+
+/// A lock of a rolled back transaction to remove.
+pub(super) struct LockRemoval {
+    pub(super) key: Key,
+    /// Whether a rollback record takes its place.
+    pub(super) leaves_record: bool,
+}
+
+/// The rows of a call that one transaction has locked.
+#[derive(Default)]
+struct LockedRows {
+    /// The index of each in the rows of the call.
+    indexes: Vec<usize>,
+    rows: Vec<TargetRow>,
+}
+
 /// The rows to roll forward in the background.
 #[derive(Default)]
 pub(super) struct RollForwardQueue {
     /// Transactions whose committer in this process rolls them forward itself.
     rolling: HashSet<Timestamp>,
-    /// The rows of other transactions, with their start and commit.
-    rows: Vec<(Key, Timestamp, Timestamp)>,
+    rows: Vec<QueuedRow>,
     /// Whether a task is rolling rows forward.
     is_running: bool,
 }
 
 impl Core {
-    /// Resolves a row's lock if its transaction is decided or abandoned, and its other rows in the background.
-    pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
-        let start = row.lock.as_ref().map(|lock| lock.start);
-        let (resolved, others) = self.resolve_one(key, row).await?;
-        self.release_in_background(start, others);
-        Ok(resolved)
-    }
-
-    /// Removes the locks of a transaction that was given up from its other rows, in the background.
-    fn release_in_background(&self, start: Option<Timestamp>, others: Vec<Key>) {
-        if let (Some(start), false) = (start, others.is_empty()) {
-            let (rows, others) = (self.rows.clone(), others.into_iter().map(|key| (key, false)).collect());
-            self.background.spawn(async move { release(&rows, start, others).await });
+    /// Removes the locks of a rolled back transaction from these rows, in the background.
+    fn release_in_background(&self, start: Timestamp, keys: Vec<Key>) {
+        if keys.is_empty() {
+            return;
         }
+        let removals = keys.into_iter().map(|key| LockRemoval { key, leaves_record: false }).collect();
+        let rows = self.rows.clone();
+        self.background.spawn(async move { release(&rows, start, removals).await });
     }
 
-    /// Resolves a row's lock. If the transaction was given up for that, returns its other rows.
-    pub(super) async fn resolve_one(&self, key: &Key, row: Row) -> StoreResult<(Resolved, Vec<Key>)> {
-        let Some(lock) = &row.lock else { return Ok((Resolved::Free(row), Vec::new())) };
+    /// Resolves a row's lock if its transaction is decided or abandoned. The other rows of an abandoned transaction are resolved in the
+    /// background.
+    pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
+        let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
         let start = lock.start;
-        let (decision, others) = match self.decision(key, &row, lock).await? {
-            Some(decided) => decided,
-            None => return Ok((Resolved::Alive, Vec::new())),
+        let Some(KnownDecision { decision, to_release }) = self.decision(key, &row, lock).await? else {
+            return Ok(Resolved::Alive);
         };
         let step = |row: &Row| finish(row, start, decision, self);
-        match self.rows.apply(key, Some(row), step, unchecked).await? {
-            Ok(row) => Ok((Resolved::Free(row), others)),
+        let row = match self.rows.apply(key, Some(row), step, unchecked).await? {
+            Ok(row) => row,
             Err(refused) => match refused.why {},
-        }
+        };
+        self.release_in_background(start, to_release);
+        Ok(Resolved::Free(row))
     }
 
     /// Resolves the locks of rows of one collection, and reads the primary of each transaction once. Returns the results in the order of the
     /// rows.
     pub(super) async fn resolve_each(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
         let mut resolved: Vec<_> = rows.iter().map(|_| None).collect();
-        let mut of_transaction: BTreeMap<Timestamp, Vec<(usize, Key, Row)>> = BTreeMap::new();
-        for (place, (key, row)) in rows.into_iter().enumerate() {
+        let mut of_transaction: BTreeMap<Timestamp, LockedRows> = BTreeMap::new();
+        for (index, (key, row)) in rows.into_iter().enumerate() {
             match row.lock.as_ref().map(|lock| lock.start) {
-                Some(start) => of_transaction.entry(start).or_default().push((place, key, row)),
-                None => resolved[place] = Some(Ok(Resolved::Free(row))),
+                Some(start) => {
+                    let locked = of_transaction.entry(start).or_default();
+                    locked.indexes.push(index);
+                    locked.rows.push(TargetRow { key, known: Some(row) });
+                }
+                None => resolved[index] = Some(Ok(Resolved::Free(row))),
             }
         }
-        for (start, rows) in of_transaction {
-            let Some((_, key, row)) = rows.first() else { continue };
+        for (start, LockedRows { indexes, rows }) in of_transaction {
+            let Some(TargetRow { key, known: Some(row) }) = rows.first() else { continue };
             let decision = match &row.lock {
                 Some(lock) => self.decision(key, row, lock).await,
                 None => continue,
             };
-            let (places, rows): (Vec<_>, Vec<_>) =
-                rows.into_iter().map(|(place, key, row)| (place, (key, Some(row)))).unzip();
             let decision = match decision {
-                Ok(Some((decision, others))) => {
-                    self.release_in_background(Some(start), others);
+                Ok(Some(KnownDecision { decision, to_release })) => {
+                    self.release_in_background(start, to_release);
                     decision
                 }
                 Ok(None) => {
-                    places.into_iter().for_each(|place| resolved[place] = Some(Ok(Resolved::Alive)));
+                    indexes.into_iter().for_each(|index| resolved[index] = Some(Ok(Resolved::Alive)));
                     continue;
                 }
                 Err(error) => {
-                    places.into_iter().for_each(|place| resolved[place] = Some(Err(error.clone())));
+                    indexes.into_iter().for_each(|index| resolved[index] = Some(Err(error.clone())));
                     continue;
                 }
             };
             let step = |_, row: &Row| finish(row, start, decision, self);
-            for (place, stepped) in places.into_iter().zip(self.rows.apply_all(rows, step, unchecked).await) {
-                resolved[place] = Some(stepped.map(|stepped| match stepped {
+            for (index, stepped) in indexes.into_iter().zip(self.rows.apply_all(rows, step, unchecked).await) {
+                resolved[index] = Some(stepped.map(|stepped| match stepped {
                     Ok(row) => Resolved::Free(row),
                     Err(refused) => match refused.why {},
                 }));
@@ -168,8 +195,8 @@ impl Core {
                     Some(decision) => *decision,
                     None => {
                         let decision = self.decision(&key, &row, lock).await?;
-                        let decision = decision.map(|(decision, others)| {
-                            self.release_in_background(Some(lock.start), others);
+                        let decision = decision.map(|KnownDecision { decision, to_release }| {
+                            self.release_in_background(lock.start, to_release);
                             decision
                         });
                         *asked.entry(lock.start).or_insert(decision)
@@ -204,12 +231,12 @@ impl Core {
     pub(super) async fn learn_decision(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
         match self.decision(key, &row, lock).await? {
-            Some((Decision::Committed(at), _)) => {
+            Some(KnownDecision { decision: Decision::Committed(at), .. }) => {
                 self.roll_forward_in_background(key, lock.start, at);
                 Ok(Resolved::Free(row))
             }
-            Some((Decision::RolledBack, others)) => {
-                self.release_in_background(Some(lock.start), others);
+            Some(KnownDecision { decision: Decision::RolledBack, to_release }) => {
+                self.release_in_background(lock.start, to_release);
                 self.resolve(key, row).await
             }
             None => Ok(Resolved::Alive),
@@ -217,12 +244,12 @@ impl Core {
     }
 
     /// Queues a row to be rolled forward in the background, unless its committer does that.
-    fn roll_forward_in_background(&self, key: &Key, start: Timestamp, at: Timestamp) {
+    fn roll_forward_in_background(&self, key: &Key, start: Timestamp, commit: Timestamp) {
         let mut queue = lock(&self.roll_forward_queue);
         if queue.rolling.contains(&start) || queue.rows.len() >= QUEUED_MAX {
             return;
         }
-        queue.rows.push((key.clone(), start, at));
+        queue.rows.push(QueuedRow { key: key.clone(), start, commit });
         if !std::mem::replace(&mut queue.is_running, true) {
             self.background.spawn(drain_roll_forward_queue(self.rows.clone(), Arc::clone(&self.roll_forward_queue)));
         }
@@ -239,23 +266,22 @@ impl Core {
         lock(&self.roll_forward_queue).rolling.remove(&start);
     }
 
-    /// Returns the decision on the transaction of a lock, or `None` if it is open. An abandoned transaction is rolled back; then also returns the
-    /// other rows that the primary's lock named.
-    async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<(Decision, Vec<Key>)>> {
+    /// Returns the decision on the transaction of a lock, or `None` if it is open. Rolls an abandoned transaction back.
+    async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<KnownDecision>> {
         let (start, is_primary) = (lock.start, lock.primary.is_same(key));
         if let Some(decision) = self.known_decision(start) {
-            return Ok(Some((decision, Vec::new())));
+            return Ok(Some(KnownDecision { decision, to_release: Vec::new() }));
         }
-        let standing = match is_primary {
+        let primary_status = match is_primary {
             true => PrimaryStatus { status: status_of(row, start), ttl: Some(lock.ttl) },
             false => self.rows.primary_status(&lock.primary, start).await?,
         };
-        let (decision, named) = match standing.status {
+        let (decision, to_release) = match primary_status.status {
             Status::Committed(at) => (Decision::Committed(at), Vec::new()),
             Status::RolledBack => (Decision::RolledBack, Vec::new()),
             Status::Locked | Status::Unknown => {
                 let now = self.oracle.next().await?;
-                if !is_over(start, standing.ttl.unwrap_or(lock.ttl), now) {
+                if !is_over(start, primary_status.ttl.unwrap_or(lock.ttl), now) {
                     return Ok(None);
                 }
                 let primary = if is_primary { row.clone() } else { self.rows.read(&lock.primary).await? };
@@ -269,7 +295,7 @@ impl Core {
             }
         };
         self.remember_decision(start, decision);
-        Ok(Some((decision, named)))
+        Ok(Some(KnownDecision { decision, to_release }))
     }
 
     /// Rolls back a transaction whose commit had an unknown outcome, or returns its commit timestamp. All its rows were locked.
@@ -310,27 +336,28 @@ fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNe
 /// Rolls the queued rows forward until there are none left. Rows that fail are found by other readers and the cleaner.
 async fn drain_roll_forward_queue(rows: Rows, queue: Arc<Mutex<RollForwardQueue>>) {
     loop {
-        let met = {
+        let queued = {
             let mut queue = lock(&queue);
             queue.is_running = !queue.rows.is_empty();
             std::mem::take(&mut queue.rows)
         };
-        if met.is_empty() {
+        if queued.is_empty() {
             return;
         }
-        let of: Vec<_> = met.iter().map(|(_, start, at)| (*start, *at)).collect();
-        let step = move |place: usize, row: &Row| {
-            let (start, at) = of[place];
-            finish(row, start, Decision::Committed(at), &AllNeeded)
+        let targets = queued.iter().map(|row| TargetRow::unread(row.key.clone())).collect();
+        let queued: Arc<[QueuedRow]> = queued.into();
+        let step = move |index: usize, row: &Row| {
+            let QueuedRow { start, commit, .. } = queued[index];
+            finish(row, start, Decision::Committed(commit), &AllNeeded)
         };
-        rows.apply_everywhere(met.into_iter().map(|(key, ..)| (key, None)).collect(), step).await;
+        rows.apply_everywhere(targets, step).await;
     }
 }
 
-/// Removes the locks of a rolled back transaction from rows, in batches, and leaves a rollback record where the flag is set. Locks that stay
-/// are resolved by others when they expire.
-pub(super) async fn release(rows: &Rows, start: Timestamp, locked: Vec<(Key, bool)>) {
-    let (locked, records): (Vec<_>, Vec<_>) = locked.into_iter().map(|(key, record)| ((key, None), record)).unzip();
-    let step = move |place: usize, row: &Row| rollback(row, start, records[place]);
-    rows.apply_everywhere(locked, step).await;
+/// Removes locks of a rolled back transaction, in batches. Locks that stay are resolved by others when they expire.
+pub(super) async fn release(rows: &Rows, start: Timestamp, removals: Vec<LockRemoval>) {
+    let targets = removals.iter().map(|removal| TargetRow::unread(removal.key.clone())).collect();
+    let removals: Arc<[LockRemoval]> = removals.into();
+    let step = move |index: usize, row: &Row| rollback(row, start, removals[index].leaves_record);
+    rows.apply_everywhere(targets, step).await;
 }

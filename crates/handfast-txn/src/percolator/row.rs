@@ -147,7 +147,7 @@ impl From<Timestamp> for CommitTimestamp {
 pub struct SafePoint {
     /// Each transaction that began before this has ended, or will not commit.
     pub messages: Timestamp,
-    /// No snapshot before this is read. It is never later than `messages`.
+    /// Snapshots before this are not read any more. It is never later than `messages`.
     pub readers: Timestamp,
 }
 
@@ -233,11 +233,11 @@ pub struct Lock {
     pub start: Timestamp,
     /// The primary row.
     pub primary: Key,
-    /// In the primary's lock: the other rows of the transaction.
+    /// The other rows of the transaction. Only the primary's lock names them.
     pub keys: Vec<Key>,
     /// The new version.
     pub body: Body,
-    /// How long after the start the transaction does not count as abandoned.
+    /// The time after the start before which the transaction does not count as abandoned.
     pub ttl: Duration,
 }
 
@@ -257,7 +257,7 @@ pub struct LockHeading {
     pub primary: Key,
     /// Whether the row is to be deleted.
     pub deletes: bool,
-    /// How long after the start the transaction does not count as abandoned.
+    /// The time after the start before which the transaction does not count as abandoned.
     pub ttl: Duration,
 }
 

@@ -11,13 +11,19 @@ use handfast_store::{
     Result as StoreResult, StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 
-use super::row::{Key, PrimaryStatus, Revision, Row, Step, Timestamp, millis_of};
+use super::row::{Body, Key, PrimaryStatus, Revision, Row, Step, Timestamp, millis_of};
 use super::throttled::Throttled;
 
 /// The most attempts at a step. An attempt fails if another client has changed the row in between.
 const ATTEMPTS_MAX: usize = 64;
 /// The most answers of one step that may get lost. After each the row is read again.
 const LOST_MAX: usize = 2;
+
+/// A change of a row, which a commit makes.
+pub(super) struct RowChange {
+    pub(super) key: Key,
+    pub(super) body: Body,
+}
 
 /// The rows of a store.
 #[derive(Clone)]

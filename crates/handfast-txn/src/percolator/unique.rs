@@ -24,6 +24,7 @@ use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, inse
 
 use super::catalog::{Catalog, EngineIndex, IndexId, uuid};
 use super::row::{Body, Key};
+use super::rows::RowChange;
 use super::snapshot::PercolatorSnapshot;
 
 /// The collection of the key rows, in the engine's own database.
@@ -38,7 +39,7 @@ pub(super) struct IndexKey {
     pub(super) key: Vec<u8>,
 }
 
-/// How a transaction changes the owner of a key.
+/// The change of a key's owner by a transaction.
 struct OwnerChange<'a> {
     kept: &'a EngineIndex,
     /// The documents that lose the key, as the keys of their `_id`s.
@@ -59,10 +60,10 @@ pub(super) fn row_of(key: &IndexKey) -> StoreResult<Key> {
 }
 
 /// Returns the row of a key with a document as its owner.
-pub(super) fn row_owned_by(key: &IndexKey, document: &RawDocument) -> StoreResult<(Key, Body)> {
+pub(super) fn row_owned_by(key: &IndexKey, document: &RawDocument) -> StoreResult<RowChange> {
     let (key, owner) = (row_of(key)?, RawBson::from(insertion::id(document)?));
     let row = rawdoc! { "_id": key.id.clone(), "owner": owner };
-    Ok((key, Body::Document(row)))
+    Ok(RowChange { key, body: Body::Document(row) })
 }
 
 /// Returns the owners of these keys in a snapshot, as `_id`s.
@@ -105,20 +106,20 @@ pub(super) async fn key_row_changes(
     snapshot: &PercolatorSnapshot,
     catalog: &Catalog,
     version: u64,
-    changes: &[(Key, Body)],
-) -> StoreResult<Vec<(Key, Body)>> {
-    let mut of_namespace: BTreeMap<&Namespace, Vec<&(Key, Body)>> = BTreeMap::new();
+    changes: &[RowChange],
+) -> StoreResult<Vec<RowChange>> {
+    let mut of_namespace: BTreeMap<&Namespace, Vec<&RowChange>> = BTreeMap::new();
     for change in changes {
-        of_namespace.entry(&change.0.namespace).or_default().push(change);
+        of_namespace.entry(&change.key.namespace).or_default().push(change);
     }
     let mut changed = BTreeMap::new();
     for (namespace, changes) in of_namespace {
         let indexes: Vec<_> = catalog.unique(namespace, version).collect();
         if !indexes.is_empty() {
             let before = before(snapshot, namespace, &changes).await?;
-            for (key, body) in changes {
-                let before = before.get(&encoded(key.id.as_raw_bson_ref()));
-                indexes.iter().try_for_each(|kept| note(&mut changed, catalog, kept, before, key, body))?;
+            for change in changes {
+                let before = before.get(&encoded(change.key.id.as_raw_bson_ref()));
+                indexes.iter().try_for_each(|kept| note(&mut changed, catalog, kept, before, change))?;
             }
         }
     }
@@ -139,9 +140,9 @@ pub(super) async fn key_row_changes(
 async fn before(
     snapshot: &PercolatorSnapshot,
     namespace: &Namespace,
-    changes: &[&(Key, Body)],
+    changes: &[&RowChange],
 ) -> StoreResult<HashMap<Vec<u8>, RawDocumentBuf>> {
-    let ids = changes.iter().map(|(key, _)| key.id.clone()).collect();
+    let ids = changes.iter().map(|change| change.key.id.clone()).collect();
     let mut before = HashMap::new();
     for document in snapshot.by_ids(namespace, ids).await? {
         before.insert(encoded(insertion::id(&document)?), document);
@@ -155,27 +156,26 @@ fn note<'a>(
     catalog: &Catalog,
     kept: &'a EngineIndex,
     before: Option<&RawDocumentBuf>,
-    key: &Key,
-    body: &'a Body,
+    change: &'a RowChange,
 ) -> StoreResult<()> {
-    // A document that an index being built cannot hold has no keys in it.
+    // A document that an index under construction cannot hold has no keys in it.
     let old = before.and_then(|before| kept.index.keys(before).ok()).unwrap_or_default().keys;
-    let after = match body {
+    let after = match &change.body {
         Body::Document(document) => Some(&**document),
         Body::Deleted | Body::Cut => None,
     };
     let new = after.map(|after| kept.index.keys(after)).transpose()?.unwrap_or_default().keys;
     let empty = || OwnerChange { kept, former: Vec::new(), new: None };
     for lost in old.difference(&new) {
-        let change = changed.entry(IndexKey { index: kept.id, key: lost.clone() }).or_insert_with(empty);
-        change.former.push(encoded(key.id.as_raw_bson_ref()));
+        let owner = changed.entry(IndexKey { index: kept.id, key: lost.clone() }).or_insert_with(empty);
+        owner.former.push(encoded(change.key.id.as_raw_bson_ref()));
     }
     for gained in new.difference(&old) {
-        let change = changed.entry(IndexKey { index: kept.id, key: gained.clone() }).or_insert_with(empty);
-        if let (Some(_), Some(after)) = (change.new, after) {
+        let owner = changed.entry(IndexKey { index: kept.id, key: gained.clone() }).or_insert_with(empty);
+        if let (Some(_), Some(after)) = (owner.new, after) {
             return Err(catalog.duplicate(kept, after, gained));
         }
-        change.new = after;
+        owner.new = after;
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ fn row_after(
     key: IndexKey,
     change: &OwnerChange<'_>,
     owner: Option<&[u8]>,
-) -> StoreResult<Option<(Key, Body)>> {
+) -> StoreResult<Option<RowChange>> {
     let has_lost_it = |owner: &[u8]| change.former.iter().any(|former| former == owner);
     match (change.new, owner) {
         (Some(document), Some(owner)) if !has_lost_it(owner) && owner != encoded(insertion::id(document)?) => {
@@ -196,7 +196,7 @@ fn row_after(
         // While the index is being built, two documents may have had the key: the owner of its row keeps it.
         (None, Some(owner)) if !has_lost_it(owner) => Ok(None),
         // Also for a row that does not exist yet: the builder of the index may be about to write it.
-        (None, _) => Ok(Some((row_of(&key)?, Body::Deleted))),
+        (None, _) => Ok(Some(RowChange { key: row_of(&key)?, body: Body::Deleted })),
     }
 }
 

@@ -24,7 +24,7 @@ use super::write_buffer::{CollectionWrites, id_key};
 use crate::hinted_index::HintedIndex;
 use crate::limit_cursor::{LimitCursor, MatchSource};
 
-/// How many results of the snapshot are read ahead.
+/// The number of results of the snapshot that are read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
 
 /// The most written documents that are matched on the caller's thread. More are matched on a blocking thread.
@@ -119,7 +119,7 @@ struct MergedMatches {
     base: SnapshotMatches,
     writes: CollectionWrites,
     own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
-    /// Without a sort: the written documents come first.
+    /// Without a sort, the written documents come first.
     own_first: bool,
     selection: Arc<Selection>,
 }

@@ -19,7 +19,7 @@ use handfast_store::{
 use super::{Inner, Transaction};
 use crate::error::is_transient;
 
-/// How many documents of an insert are looked up together.
+/// The number of documents of an insert that are looked up together.
 const LOOKED_UP_TOGETHER: usize = 1000;
 
 impl Transaction {

@@ -19,7 +19,7 @@ use super::Inner;
 use super::write_buffer::{DocumentChange, id_key, identity};
 use crate::Holder;
 
-/// How many documents of a statement are read at a time.
+/// The number of documents of a statement that are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
 impl Inner {

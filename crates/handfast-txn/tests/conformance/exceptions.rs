@@ -7,7 +7,7 @@ use handfast_store::conformance::{self, Report};
 /// Cases that do not pass, all for one reason.
 #[derive(Clone, Copy)]
 pub(crate) struct Exceptions {
-    /// In what the suite says of each: of one that it skipped, or of one that failed.
+    /// The text is a part of what the suite reports of each case: of one that it skipped, or of one that failed.
     pub(crate) said: &'static str,
     pub(crate) cases: &'static [&'static str],
     /// They pass when what goes on in the background was quick.
@@ -19,7 +19,7 @@ pub(crate) struct Exceptions {
 pub(crate) const EXPLAIN: Exceptions =
     Exceptions { said: "nReturned of 5", cases: &["explain_counts_what_it_returned"], sometimes_pass: true };
 
-/// What goes beyond documents, and what an index or a record says of them, is refused inside of a transaction.
+/// Operations on more than documents are refused inside of a transaction, and so are requests for details of an index or a record.
 pub(crate) const CATALOG: Exceptions = Exceptions {
     sometimes_pass: false,
     said: "OperationNotSupportedInTransaction(263)",
@@ -61,7 +61,7 @@ pub(crate) const CATALOG: Exceptions = Exceptions {
     ],
 };
 
-/// From one store to another there is no renaming.
+/// A collection cannot be renamed from one store to another.
 pub(crate) const RENAMES: Exceptions = Exceptions {
     sometimes_pass: false,
     said: "renaming across stores",
@@ -108,7 +108,7 @@ pub(crate) const TICKETS: Exceptions = Exceptions {
     ],
 };
 
-/// Whoever has transactions needs no batches; the stores below pass these cases themselves.
+/// A transactional store offers no atomic batches of its own; the stores below pass these cases themselves.
 pub(crate) const BATCHES: Exceptions = Exceptions {
     sometimes_pass: false,
     said: "the backend is no AtomicStore",

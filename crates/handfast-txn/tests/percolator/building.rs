@@ -13,7 +13,7 @@ use crate::crash_points::FAULTS;
 use crate::support::*;
 use crate::users::*;
 
-/// One transaction that gives up keys, takes keys, swaps keys, and leaves keys as they are.
+/// Runs a transaction that gives up keys, takes keys, swaps keys, and leaves keys as they are.
 async fn write(database: &Database) -> Result<()> {
     let tx = database.begin().await?;
     for (name, mail) in [("Bob", "x"), ("Joe", "a"), ("Bob", "b")] {
@@ -118,7 +118,7 @@ async fn an_index_is_built_beside_a_writer() {
     beside(leave, build, &check).await;
 }
 
-/// One of the two is refused, never both, never none.
+/// Exactly one of the two is refused.
 #[tokio::test]
 async fn an_index_is_built_beside_one_who_takes_a_key_twice() {
     let check = async |bank: &Bank, case: String, is_ok: [bool; 2]| {
@@ -280,7 +280,7 @@ async fn every_operation_of_dropping_meets_every_fault() {
 
 /// Others may have been first: an index that is being built is nobody's before it is listed.
 #[tokio::test]
-async fn an_index_that_nobody_builds_any_more_is_dropped() {
+async fn an_index_without_a_builder_is_dropped() {
     let bank = with_users(2).await;
     let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::explicit((0..400).map(|n| (n, Fault::FreezeBefore)))));
     let database = bank.process_over(faulty.clone());

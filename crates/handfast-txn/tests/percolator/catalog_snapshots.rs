@@ -17,7 +17,7 @@ use crate::support::options;
 
 const BOTH: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
 
-/// How a collection goes away.
+/// A way in which a collection is removed from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Dropped,
@@ -51,14 +51,14 @@ fn reports() -> Namespace {
     Namespace::new("office", "reports").unwrap()
 }
 
-/// Who runs the transaction, and who changes the catalog.
+/// The process that runs the transaction, and the process that changes the catalog.
 struct Two {
     name: &'static str,
     reader: Database,
     other: Database,
 }
 
-/// One process with the engine Local, one and two with Percolator; with three articles in stock.
+/// Returns one process with the engine Local, and one and two with Percolator, each with three articles in stock.
 async fn each_two() -> Vec<Two> {
     let sources = Sources::seeded(2);
     let local = Database::local(MemoryStore::new(Sources::seeded(1)), sources.clone());
@@ -124,7 +124,7 @@ async fn begin(database: &Database, isolation: Isolation) -> Transaction {
 /// All of a collection, by one way to ask.
 type Found = Result<Vec<RawDocumentBuf>, Error>;
 
-/// What a snapshot has in stock, by each way to ask.
+/// Returns the articles in stock in a snapshot, by each kind of query.
 async fn in_stock(tx: &Transaction) -> Vec<Found> {
     let filters = [
         rawdoc! {},
@@ -178,7 +178,7 @@ async fn a_snapshot_keeps_the_collections_that_it_began_with() {
 
 /// It says what there was, or is not committed.
 #[tokio::test]
-async fn what_is_computed_from_a_collection_that_has_gone_is_right() {
+async fn a_result_computed_from_a_dropped_collection_is_right() {
     on_each(|Two { name, reader, other }, change, isolation| async move {
         let what = (name, change, isolation);
         let tx = begin(&reader, isolation).await;
@@ -216,7 +216,7 @@ async fn a_serializable_transaction_conflicts_with_a_change_of_what_it_read() {
     .await;
 }
 
-/// What was written before the change is refused with it, and brings no collection back.
+/// A write before the change is refused after it, and does not bring the collection back.
 #[tokio::test]
 async fn a_write_into_a_collection_that_has_gone_is_refused() {
     on_each(|Two { name, reader, other }, change, isolation| async move {

@@ -34,7 +34,7 @@ async fn the_second_writer_of_a_process_learns_at_its_write_and_that_of_another_
 
 /// It would have prewritten for nothing.
 #[tokio::test]
-async fn who_began_before_a_commit_learns_of_it_at_the_write() {
+async fn a_transaction_that_began_before_a_commit_conflicts_at_its_write() {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
     let late = database.begin().await.unwrap();
@@ -102,7 +102,7 @@ async fn many_who_want_few_documents_take_turns() {
     assert!(operations <= 15.0, "{operations} operations for each transfer");
 }
 
-/// In virtual time, in which only the store takes any.
+/// Measures in virtual time, in which only the store takes time.
 #[tokio::test(start_paused = true)]
 async fn hot_accounts_take_a_third_more_operations_and_three_times_as_long_at_most() {
     let (of_all, of_hot) = (moved(10_000, 8, 40).await, moved(10, 8, 40).await);

@@ -12,7 +12,7 @@ use handfast_txn::{Percolator, PercolatorOptions};
 use crate::crash_points::FAULTS;
 use crate::support::*;
 
-/// Who comes by.
+/// The process that finds the locks.
 #[derive(Clone, Copy, Debug)]
 enum Comer {
     Cleaner,
@@ -33,9 +33,9 @@ fn cleaner(bank: &Bank) -> Percolator {
     Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
 }
 
-/// Whoever cleans up may die, or lose what it sends, anywhere: the next one finds what is left, and comes to the same.
+/// A process that cleans up may die, or lose its requests, at any operation: the next one finds what is left, with the same result.
 #[tokio::test]
-async fn every_operation_of_who_cleans_up_meets_every_fault() {
+async fn every_operation_of_a_cleaning_process_meets_every_fault() {
     let mut cases = 0;
     for (has_committed, expected) in [(false, (10, 2)), (true, (3, 9))] {
         for comer in [Comer::Cleaner, Comer::Reader] {
@@ -86,7 +86,7 @@ async fn every_operation_of_who_cleans_up_meets_every_fault() {
 
 /// A commit that takes longer than a lock lives sends heartbeats, and is not taken for abandoned.
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_takes_long_is_let_alone() {
+async fn a_commit_that_takes_long_is_not_rolled_back_by_others() {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment(&bank);
     payment.until(&bank, both_locked).await;
@@ -126,10 +126,9 @@ async fn the_cleaner_comes_by_itself() {
     drop(engine);
 }
 
-/// What a reader without Handfast has to leave out: documents that are deleted, or about to be made. They are nothing but an `_id`, and
-/// say so.
+/// A reader without Handfast has to leave out documents that are deleted, or about to be inserted. They have only an `_id` and a mark.
 #[tokio::test]
-async fn a_plain_reader_can_tell_what_is_no_document() {
+async fn a_plain_reader_can_recognise_deleted_documents() {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
     database.insert_one(&accounts(), rawdoc! { "_id": "Ann", "balance": 1 }).await.unwrap();

@@ -147,10 +147,10 @@ async fn a_suspended_reader_is_old() {
     assert_eq!(names(&tx).await.unwrap_err().code(), Code::SnapshotTooOld);
 }
 
-/// How the clocks of a machine go on after a pause of 25 minutes.
+/// The clocks of a machine after a pause of 25 minutes.
 #[derive(Clone, Copy, Debug)]
 enum Resumed {
-    /// As if there had been none.
+    /// They go on as if there had been no pause.
     Unaware,
     /// The time of day is right again: a suspend.
     Suspended,
@@ -261,7 +261,7 @@ async fn add_once(database: &Database) {
     assert_eq!((outcome.matched, outcome.errors.len()), (1, 0));
 }
 
-/// What was asked for is not forgotten because a clock was set: a request that is sent again is done once.
+/// The result of a request is not forgotten because a clock was set: a request that is sent again is done once.
 #[tokio::test]
 async fn a_step_of_days_forgets_no_request() {
     let bank = bank().await;
@@ -485,7 +485,7 @@ async fn a_safe_point_by_the_time_of_day_is_caught() {
 
 /// The clocks of the processes are right, and ahead of the store's from then on.
 #[tokio::test]
-async fn a_store_whose_clock_steps_back_keeps_nobody_from_timestamps() {
+async fn a_store_whose_clock_steps_back_still_gives_timestamps() {
     let bank = bank().await;
     let (sources, clock) = machine(&bank, 0);
     let database = process_on(&sources, bank.store.clone());

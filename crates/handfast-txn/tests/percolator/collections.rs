@@ -22,7 +22,7 @@ const ROUNDS_MAX: u32 = 10_000;
 /// Round trips of a departure before the payment goes on: more than it has up to its end, unless it waits for the payment.
 const BESIDE_MAX: u32 = 30;
 
-/// What becomes of the accounts.
+/// A change of the collection of the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
     Drop,
@@ -128,7 +128,7 @@ async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// What is seen of a payment: by Bob, under whatever name he is found, and in the other collection.
+/// Returns what is seen of a payment: in Bob's account, under whichever name it is found, and in the other collection.
 pub(crate) async fn seen(bank: &Bank, receipts: &Namespace) -> (Option<i32>, bool) {
     let reader = bank.process();
     let mut bob = None;
@@ -144,7 +144,7 @@ pub(crate) async fn seen(bank: &Bank, receipts: &Namespace) -> (Option<i32>, boo
 /// A payment stops before any of its round trips, the departure goes on to any of its own, then the payment goes on to its answer, and
 /// its process dies; then the departure ends. What was acknowledged is there, and nothing of what was not.
 #[tokio::test(start_paused = true)]
-async fn a_commit_beside_a_departure_is_not_half_lost() {
+async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
     for departure in DEPARTURES {
         // One way of going away stands for all where the primary stays.
         for receipts in kept().into_iter().take(if departure == Departure::Drop { 2 } else { 1 }) {
@@ -195,9 +195,9 @@ async fn a_commit_beside_a_departure_is_not_half_lost() {
     }
 }
 
-/// Who is refused runs again, and finds the collection as it is then.
+/// A transaction that is refused runs again, and finds the collection as it is then.
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_by_a_drop_runs_again() {
+async fn a_transaction_that_a_drop_refuses_runs_again() {
     let bank = Bank::of_the_seed().await;
     let inserting = Stepping::of(&bank, |database| async move {
         database.insert_one(&accounts(), rawdoc! { "_id": "Ann", "balance": 1 }).await
@@ -245,10 +245,10 @@ async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
     assert!(unknown > 0);
 }
 
-/// With every fault at every operation of a drop, beside a payment that died at its commit point: what was acknowledged is not lost.
-/// Afterwards the collection can be used, sooner or later, and dropped.
+/// Every operation of a drop meets every fault, beside a payment that died at its commit point: no acknowledged write is lost. Afterwards
+/// the collection can be used, sooner or later, and dropped.
 #[tokio::test(start_paused = true)]
-async fn every_operation_of_a_departure_meets_every_fault() {
+async fn every_operation_of_a_drop_meets_every_fault() {
     use crate::crash_points::{FAULTS, Late};
     let (mut cases, mut gone) = (0, 0);
     for departure in DEPARTURES {
@@ -305,7 +305,7 @@ async fn every_operation_of_a_departure_meets_every_fault() {
     assert!(gone > 20 && cases - gone > 20, "{gone} of {cases}");
 }
 
-/// To users.
+/// Returns whether users see the accounts.
 async fn accounts_are_there(bank: &Bank) -> bool {
     let collections = bank.process().list_collections("bank").await.unwrap();
     collections.iter().any(|collection| collection.name == accounts().collection())
@@ -374,7 +374,7 @@ async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
 /// A dropped collection stays in the store for the snapshots that may read it, and then goes; its name is free at once, for a
 /// collection of another name in the store.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_collection_is_removed_when_nobody_reads_it() {
+async fn a_dropped_collection_is_removed_when_no_snapshot_reads_it() {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
     assert!(database.drop_collection(&accounts()).await.unwrap());
@@ -428,7 +428,7 @@ async fn a_lease_keeps_a_dropped_collection() {
 /// A process that dies in the middle of a drop leaves a collection that is there or not, to use at once; and one that drops it
 /// again has dropped it.
 #[tokio::test(start_paused = true)]
-async fn a_drop_that_was_cut_off_holds_nobody_up() {
+async fn an_interrupted_drop_delays_no_transaction() {
     for number in 0..OPERATIONS_MAX {
         for fault in [Fault::CrashBefore, Fault::CrashAfter] {
             let bank = Bank::of_the_seed().await;
@@ -483,7 +483,7 @@ async fn a_collection_that_is_created_beside_a_rename_is_not_lost() {
 
 /// A transaction does not care for collections that it does not use, however often they are dropped.
 #[tokio::test(start_paused = true)]
-async fn endless_drops_of_another_collection_hold_nobody_up() {
+async fn endless_drops_of_another_collection_delay_no_transaction() {
     let bank = Bank::of_the_seed().await;
     let (database, dropper) = (bank.process(), bank.process());
     let tx = database.begin().await.unwrap();

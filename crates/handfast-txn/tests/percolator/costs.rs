@@ -1,4 +1,4 @@
-//! What a transaction costs, counted.
+//! The operations and round trips of a transaction are counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn a_transfer_takes_five_round_trips() {
     assert_eq!(behind, [vec![Update], vec![Flush]]);
 }
 
-/// What was asked of the store, by operation.
+/// Returns the number of requests to the store, by operation.
 fn counted(store: &Metered<Arc<MemoryStore>>) -> impl Fn(Operation) -> u64 {
     let report = store.report();
     move |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started)
@@ -108,7 +108,7 @@ async fn n_updated_documents_cost_two_n_writes() {
     }
 }
 
-/// What a driver's update takes that it may send again: the record of the request is a second row, read before the document.
+/// An update that a driver may send again has a record as its second row, which is read before the document.
 #[tokio::test]
 async fn an_update_with_a_ticket_takes_six_round_trips() {
     use Operation::{Find, FindAndModify, NextPage, Update as Write};
@@ -171,8 +171,8 @@ async fn n_plus_one_of_them_come_before_the_answer() {
     }
 }
 
-/// What a transfer takes on a store that takes a millisecond for everything: the protocol is measured, not the store. One is the first
-/// page of the find, which a server sends with the answer to it.
+/// A transfer on a store that takes a millisecond for each request takes as many milliseconds as the protocol has round trips, and one for
+/// the first page of the find, which a server sends with the answer to it.
 #[tokio::test(start_paused = true)]
 #[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
 async fn a_transfer_takes_as_long_as_its_round_trips() {

@@ -33,7 +33,7 @@ pub(crate) enum Late {
     PastRecovery,
 }
 
-/// What a payment goes by, if it has a name.
+/// The name of a payment, if it has one.
 const NAME: TransactionId = TransactionId { session: [1; 16], number: 1 };
 
 /// Bob pays Joe 7 and gets a receipt, once: an update of two rows, and one that is made.
@@ -44,7 +44,7 @@ async fn pay_with_receipt(database: &Database, id: Option<TransactionId>) -> Res
     tx.commit().await.map(drop)
 }
 
-/// What a new process sees.
+/// Returns what a new process sees.
 async fn seen(bank: &Bank) -> (i32, i32, bool) {
     let tx = bank.process().begin().await.unwrap();
     let balance = async |name: &str| {
@@ -90,7 +90,7 @@ async fn scenario(id: Option<TransactionId>, number: u64, fault: Fault, late: La
     answer
 }
 
-/// What has a name can be asked for by a process that knows nothing else of it.
+/// A process that knows only the name of a transaction can ask for its outcome.
 async fn outcome_is_known(bank: &Bank, id: Option<TransactionId>, is_paid: bool, case: &str) {
     if let Some(id) = id {
         let outcome = bank.process().outcome(id).await.unwrap();
@@ -144,7 +144,7 @@ async fn every_operation_of_a_named_payment_meets_every_fault() {
     every_operation_meets_every_fault_as(Some(NAME)).await;
 }
 
-/// What a payment was told is what became of it. Returns it in short.
+/// Checks that the result of a payment agrees with its outcome, and returns it in short.
 pub(crate) async fn answer_holds(
     database: &Database,
     paid: &Result<(), Error>,

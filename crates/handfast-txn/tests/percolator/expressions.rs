@@ -72,7 +72,7 @@ async fn matches_the_second(database: &Database, filter: RawDocumentBuf) {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_not_evaluated() {
+async fn a_deleted_document_is_not_evaluated() {
     let (_bank, database) = after_deletes().await;
     for filter in that_fail_on_a_tombstone() {
         matches_the_second(&database, filter).await;
@@ -87,8 +87,8 @@ async fn the_hidden_field_is_not_evaluated() {
     }
 }
 
-/// What others have inserted, changed or deleted since the snapshot is no part of its answer, and not of an error either. What is
-/// in the snapshot, but is kept out by the rest of the filter, is so also after somebody has changed it.
+/// Inserts, changes and deletes since the snapshot affect neither its answers nor its errors. A document of the snapshot that the rest of
+/// the filter excludes stays excluded after another client has changed it.
 #[tokio::test]
 async fn a_find_repeated_in_a_snapshot_answers_the_same() {
     for filter in that_fail_on_a_tombstone().into_iter().chain(of_the_whole_document()) {
@@ -113,7 +113,7 @@ async fn a_find_repeated_in_a_snapshot_answers_the_same() {
 
 /// An error over a document that the snapshot has is the caller's.
 #[tokio::test]
-async fn an_error_over_what_is_there_is_told() {
+async fn an_error_on_a_visible_document_is_returned() {
     let (_bank, database) = after_deletes().await;
     database.insert_one(&accounts(), rawdoc! { "_id": 7 }).await.unwrap();
     let filter = rawdoc! { "$expr": { "$eq": [{ "$strLenCP": "$name" }, 2] } };
@@ -121,7 +121,7 @@ async fn an_error_over_what_is_there_is_told() {
     assert_eq!(error.code(), Code(34471), "{error}");
 }
 
-/// In a check of what was read, a document that cannot be judged may be one that matters: the transaction runs again.
+/// In the check of what was read, a document on which the filter fails may be one that matched: the transaction runs again.
 #[tokio::test]
 async fn an_error_while_validating_is_a_conflict() {
     let (_bank, database) = after_deletes().await;

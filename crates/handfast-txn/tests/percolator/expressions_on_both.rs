@@ -112,7 +112,7 @@ async fn matches(store: &dyn DocumentStore, filter: &RawDocumentBuf, expected: &
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_not_evaluated() {
+async fn a_deleted_document_is_not_evaluated() {
     on_each(|database| async move {
         database.insert_one(&texts(), text(2, "bb")).await.unwrap();
         assert!(database.delete_one(&texts(), rawdoc! { "_id": 2 }).await.unwrap());
@@ -145,7 +145,7 @@ async fn the_field_of_the_engine_is_not_seen() {
     .await;
 }
 
-/// In projections and changes, too.
+/// Expressions in projections and updates agree, too.
 #[tokio::test]
 async fn the_field_of_the_engine_is_in_no_result() {
     on_each(|database| async move {

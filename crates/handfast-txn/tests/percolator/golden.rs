@@ -118,7 +118,7 @@ fn every_script_is_played() {
 /// Scripts that say only what clients do.
 const OF_CLIENTS_MIN: usize = 5;
 
-/// What comes of each command is the same over the other engine, but for timestamps.
+/// Each command has the same result over the other engine, except for timestamps.
 #[tokio::test]
 async fn scripts_of_clients_are_so_over_local() {
     let mut played = 0;

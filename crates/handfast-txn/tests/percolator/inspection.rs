@@ -1,10 +1,10 @@
-//! What an operator sees of transactions that were left alone, and what becomes of them when he says so.
+//! An operator sees transactions whose processes are gone, and resolves them.
 
 use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_store::StoreExt;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_txn::percolator::{Cleaned, Decided, Percolator};
 
 use crate::support::{Bank, LOCK_TIME, OPERATIONS_MAX, accounts, options, pay_once};
@@ -14,7 +14,7 @@ fn operator(bank: &Bank) -> Percolator {
     Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
 }
 
-/// A process dies at this operation of a payment; says whether it came that far.
+/// Lets a process die at this operation of a payment, and returns whether there is such an operation.
 async fn dies_at(bank: &Bank, number: u64) -> bool {
     let dying = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
     let _ = pay_once(&bank.process_over(dying.clone())).await;
@@ -22,7 +22,7 @@ async fn dies_at(bank: &Bank, number: u64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_dead_process_left_is_seen_and_can_be_resolved() {
+async fn locks_of_a_dead_process_are_listed_and_can_be_resolved() {
     let mut seen = [0; 3];
     for number in 0..OPERATIONS_MAX {
         let bank = Bank::of_the_seed().await;
@@ -73,26 +73,14 @@ async fn whatever_a_dead_process_left_is_seen_and_can_be_resolved() {
 #[tokio::test(start_paused = true)]
 async fn one_transaction_is_resolved_and_another_left() {
     let bank = Bank::of_the_seed().await;
-    // Each locks a document of its own, and dies before it decides.
+    // Each locks two documents, one that is there and one that is not, and dies before its commit point.
     for name in ["Bob", "Joe"] {
-        for number in 0..OPERATIONS_MAX {
-            let dying = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
-            let database = bank.process_over(dying);
-            let tx = database.begin().await;
-            let Ok(tx) = tx else { continue };
-            let _ = tx.update_one(&accounts(), rawdoc! { "_id": name }, rawdoc! { "$set": { "seen": true } }).await;
-            let _ = tx.insert_one(&accounts(), rawdoc! { "_id": format!("{name}'s note") }).await;
-            let _ = tx.commit().await;
-            let wanted = if name == "Bob" { 2 } else { 4 };
-            if operator(&bank).count_locks().await.unwrap() == wanted {
-                break;
-            }
-            bank.clock.advance(LOCK_TIME);
-            let left = operator(&bank).transactions(100).await.unwrap();
-            for open in left.iter().filter(|open| open.locks < 2) {
-                operator(&bank).resolve(Some(open.start)).await.unwrap();
-            }
-        }
+        let commit_point = Address::second(Operation::Update).of("accounts");
+        let dying = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point, Fault::CrashBefore)));
+        let tx = bank.process_over(dying).begin().await.unwrap();
+        tx.update_one(&accounts(), rawdoc! { "_id": name }, rawdoc! { "$set": { "seen": true } }).await.unwrap();
+        tx.insert_one(&accounts(), rawdoc! { "_id": format!("{name}'s note") }).await.unwrap();
+        tx.commit().await.unwrap_err();
     }
     bank.clock.advance(LOCK_TIME);
     let operator = operator(&bank);

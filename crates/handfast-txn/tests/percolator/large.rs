@@ -21,7 +21,7 @@ use crate::support::*;
 
 /// More than fit into a few batches.
 const MANY: i32 = 5_000;
-/// How often clocks move.
+/// The number of steps in which the clocks move.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A bank whose clock goes as the runtime's, which stands still but for the pauses.
@@ -75,7 +75,7 @@ impl Pool {
         connection
     }
 
-    /// How many requests there were since this was asked last.
+    /// Returns the number of requests since the last call.
     fn take_requests(&self) -> u64 {
         self.requests.swap(0, Ordering::SeqCst)
     }
@@ -201,8 +201,8 @@ async fn heartbeats_are_not_queued_behind_data() {
     assert_eq!(count, MANY as u64);
 }
 
-/// Where the store itself queues heartbeats behind data, because it has no connection besides those for data, the transaction is
-/// taken for abandoned.
+/// If the store itself queues heartbeats behind data, because it has no connection besides those for data, the transaction counts as
+/// abandoned.
 #[tokio::test(start_paused = true)]
 async fn heartbeats_that_are_queued_behind_data_are_caught() {
     let (committed, count) = commit_while_data_waits(3).await;
@@ -284,7 +284,7 @@ impl Half {
         rows > 1 && self.batches.fetch_add(1, Ordering::SeqCst) == self.at
     }
 
-    /// What is said of so many rows of which half is done.
+    /// Returns the answer for so many rows, of which half are done.
     fn said(&self, rows: usize, done: u64) -> StoreResult<(u64, Vec<WriteError>)> {
         match self.then {
             Then::Lost | Then::Late => Err(Half::broken(ErrorClass::TransientNetwork, Applied::Maybe)),
@@ -436,7 +436,7 @@ async fn every_operation_of_batches_meets_every_fault() {
     assert!(cases > 70, "{cases}");
 }
 
-/// Whose other rows are not rolled forward yet, and never will be.
+/// The other rows of the commit are not rolled forward yet, and never will be.
 #[tokio::test(start_paused = true)]
 async fn a_count_after_a_large_commit_takes_three_times_the_requests_of_a_quiet_one_at_most() {
     let bank = bank().await;
@@ -504,7 +504,7 @@ async fn a_transaction_that_its_primary_cannot_name_is_refused_before_anything_i
     assert_eq!(bank.rows().await, before);
 }
 
-/// One row of a batch was changed by another process meanwhile: the total is short by one.
+/// Another process changes one row of a batch in the meantime, so the total is too small by one.
 #[tokio::test]
 async fn a_batch_that_is_short_by_one_is_a_conflict() {
     let bank = Bank::of_the_seed().await;

@@ -62,7 +62,7 @@ async fn old_snapshot() -> (Bank, Arc<Percolator>, Arc<Percolator>, Arc<dyn Snap
     (bank, reader, cleaner, snapshot)
 }
 
-/// Who has so much or more, found in a scan of the collection.
+/// Returns the names of the accounts with at least so much, found in a scan of the collection.
 async fn rich(snapshot: &dyn Snapshot, balance: i32) -> StoreResult<Vec<String>> {
     named(snapshot, rawdoc! { "balance": { "$gte": balance } }).await
 }
@@ -76,7 +76,7 @@ async fn named(snapshot: &dyn Snapshot, filter: RawDocumentBuf) -> StoreResult<V
 
 const BEFORE: [&str; 2] = ["Ann", "Bob"];
 
-/// What is right is said, or that the snapshot is too old.
+/// Checks that an answer is right, or says that the snapshot is too old.
 fn is_right_or_too_old(seen: &StoreResult<Vec<String>>) -> bool {
     match seen {
         Ok(names) => *names == BEFORE,
@@ -142,7 +142,7 @@ async fn a_young_snapshot_takes_no_lease() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// Without anybody who looks after it, a read takes the lease itself.
+/// A read takes the lease itself if no background task does.
 #[tokio::test]
 async fn a_read_takes_the_lease_that_it_needs() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
@@ -215,9 +215,9 @@ async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
     assert!(!has_history(&bank).await);
 }
 
-/// Whoever was taken for dead and is not, learns it: by the documents that he asks for, and by those that he does not find.
+/// A live process whose lease was taken away gets an error, for documents that it finds as well as for those that it does not find.
 #[tokio::test]
-async fn a_slow_holder_is_told_and_reads_no_hole() {
+async fn a_slow_holder_gets_an_error_and_misses_no_documents() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     pass(&bank, &cleaner, None, RETENTION * 3).await;
@@ -233,7 +233,7 @@ async fn a_slow_holder_is_told_and_reads_no_hole() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// Whoever was taken for dead too soon to have lost anything reads on.
+/// A process whose lease was taken away before any history was lost reads on.
 #[tokio::test]
 async fn a_lost_lease_is_taken_again_in_time() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
@@ -248,7 +248,7 @@ async fn a_lost_lease_is_taken_again_in_time() {
 
 /// Nobody who comes too late for a lease reads on, also where nothing is found that could tell.
 #[tokio::test]
-async fn who_is_too_late_for_a_lease_is_told() {
+async fn a_lease_that_is_taken_too_late_is_an_error() {
     let bank = with_ann().await;
     let (reader, cleaner) = (process(&bank), process(&bank));
     let snapshot = begin(&reader).await.unwrap();

@@ -37,12 +37,12 @@ impl Loose {
         }
     }
 
-    /// One whose store makes no such indexes.
+    /// A process whose store makes no such indexes.
     pub(crate) fn refusing(store: Arc<dyn DocumentStore>, refused: fn(&IndexSpec) -> bool) -> Self {
         Loose { refused, ..Loose::new(store, || async {}) }
     }
 
-    /// What it was asked since this was asked last.
+    /// Returns the requests since the last call.
     pub(crate) fn take_finds(&self) -> Vec<Find> {
         std::mem::take(&mut *self.finds.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! One document outside of a transaction: what it costs, and that what was acknowledged is seen.
+//! A find of one document outside of a transaction costs one operation, and sees every acknowledged write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn a_find_by_id_is_one_operation() {
     }
 }
 
-/// What is not there takes one operation in a process that knows the collection, and has heard of the catalog lately.
+/// A find of a missing document takes one operation in a process that knows the collection and a recent version of the catalog.
 #[tokio::test]
 async fn a_find_of_nothing_is_one_operation_where_the_collection_is_known() {
     let bank = Bank::of_the_seed().await;
@@ -115,10 +115,10 @@ async fn a_find_by_id_takes_one_round_trip() {
     assert_eq!(begun.elapsed(), round_trip + first_page);
 }
 
-/// At every step of a transfer: before its commit point both have what they had, and nobody waits; after it both have the new
-/// balance, whatever is locked still.
+/// At each step of a transfer, a find returns at once: before the commit point the old balances, and after it the new ones, also while rows
+/// are still locked.
 #[tokio::test]
-async fn what_is_acknowledged_is_seen_and_nothing_is_waited_for() {
+async fn a_find_by_id_sees_acknowledged_writes_without_waiting() {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment_without_flush(&bank);
     let reader = bank.process();

@@ -1,4 +1,4 @@
-//! What became of a transaction that has a name: asked of the store, by whoever has the name.
+//! The outcome of a named transaction can be asked of the store by each process that has the name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn is_committed(bank: &Bank, id: TransactionId) -> bool {
 }
 
 #[tokio::test]
-async fn another_process_can_tell() {
+async fn another_process_knows_the_outcome() {
     let bank = Bank::of_the_seed().await;
     let process = bank.process();
     let tx = process.begin().await.unwrap();
@@ -48,7 +48,7 @@ async fn another_process_can_tell() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// What nobody has asked the name of leaves nothing, and what it goes by says so: nobody takes it for rolled back.
+/// A transaction whose name was not asked for leaves no record. Its id shows that, so that no process takes it for rolled back.
 #[tokio::test]
 async fn without_a_name_there_is_no_record() {
     let bank = Bank::of_the_seed().await;
@@ -85,7 +85,7 @@ async fn a_name_costs_two_writes_and_a_read() {
     assert_eq!(count(Some(name(1))).await, (6, 2));
 }
 
-/// Who asks while the transaction commits waits for it.
+/// A process that asks during the commit waits for it.
 #[tokio::test]
 async fn a_commit_under_way_is_waited_for() {
     let bank = Bank::of_the_seed().await;
@@ -102,9 +102,9 @@ async fn a_commit_under_way_is_waited_for() {
     assert!(matches!(asked.await.unwrap(), Outcome::Committed(_)));
 }
 
-/// Wherever a commit stands still: once it is said to be rolled back, it does not commit after all.
+/// A commit that is frozen at any operation does not commit any more once it was reported as rolled back.
 #[tokio::test]
-async fn what_is_said_stays_so() {
+async fn a_reported_outcome_does_not_change() {
     let (mut committed, mut rolled_back) = (0, 0);
     // From the operation after the start on: what begins later is another attempt.
     for number in 2..OPERATIONS_MAX {
@@ -170,7 +170,7 @@ async fn a_name_commits_once() {
     assert_eq!(bank.records().await, 1);
 }
 
-/// One that was said to be rolled back can be run again under its name: that is another attempt.
+/// A transaction that was reported as rolled back can be run again under its name, which is another attempt.
 #[tokio::test]
 async fn a_name_can_be_tried_again() {
     let bank = Bank::of_the_seed().await;
@@ -212,7 +212,7 @@ async fn records_are_kept_for_their_time() {
 
 /// A transaction that has left no record was rolled back, or is so old that its record may be gone: that is not the same.
 #[tokio::test]
-async fn what_was_forgotten_was_not_rolled_back() {
+async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     let bank = Bank::of_the_seed().await;
     let process = bank.process();
     let begun = async |pays| {

@@ -31,9 +31,9 @@ async fn create(database: &Database, spec: IndexSpec) -> handfast_store::Result<
     database.create_indexes(CreateIndexes { namespace: accounts(), indexes: vec![spec] }).await
 }
 
-/// Whoever writes to a collection for the first time makes them; users see theirs, and drop theirs.
+/// The first process that writes to a collection creates them; users see and drop only their own indexes.
 #[tokio::test]
-async fn they_are_made_by_the_first_write_and_not_shown() {
+async fn own_indexes_are_made_by_the_first_write_and_not_listed() {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
     assert!(names(&*bank.store).await.is_empty());
@@ -83,7 +83,7 @@ async fn the_cleaner_makes_those_that_are_missing() {
     assert_eq!(names(&*bank.store).await, OWN);
 }
 
-/// What the store cannot make is made plain, or not at all: then everything works as it does.
+/// An index that the store cannot make sparse is made plain, or not at all; everything else works as before.
 #[tokio::test]
 async fn a_store_that_makes_none_is_used_without() {
     let refusals: [fn(&IndexSpec) -> bool; 2] = [|spec| spec.sparse, |_| true];

@@ -1,15 +1,15 @@
-//! Collections, indexes and history of which some are in the second of two stores, and what becomes of them while it is away.
+//! Collections, indexes and history in the second of two stores, also while it is away.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Plan};
+
 use handfast_store::{DocumentStore, ErrorClass, Find, IndexSpec, Namespace, RenameCollection, StoreExt};
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
-use crate::parts::{BOB, JOE, PAID, Place, Side, UNPAID, World, account, pay};
+use crate::parts::{BOB, JOE, PAID, Place, Side, UNPAID, World, account, away_from_the_first_read, pay};
 use crate::queries::all;
 use crate::support::options;
 
@@ -33,7 +33,7 @@ async fn a_rename_within_the_second_store_keeps_a_unique_index() {
     let request = RenameCollection { from: account(JOE), to: people.clone(), drop_target: false };
     database.rename_collection(request).await.unwrap();
 
-    // To a process that has never seen the old name, too.
+    // This holds for a process that has never seen the old name, too.
     for database in [database, world.process()] {
         let twice = database.insert_one(&people, rawdoc! { "_id": "Eve", "number": 1 }).await.unwrap_err();
         assert_eq!(twice.code(), Code::DuplicateKey);
@@ -45,13 +45,13 @@ async fn a_rename_within_the_second_store_keeps_a_unique_index() {
         "in the store nothing has changed"
     );
     assert_eq!(first.list_collections(JOE).await.unwrap().len(), 0);
-    // The old name is free, and its keys are.
+    // The old name and its keys are free.
     let database = world.process();
     database.insert_one(&account(JOE), rawdoc! { "_id": "Eve", "number": 1 }).await.unwrap();
     database.insert_one(&account(JOE), rawdoc! { "_id": "Zoe", "number": 1 }).await.unwrap();
 }
 
-/// What finds locks and old versions is where they are.
+/// The indexes by which locks and old versions are found are in the store of their rows.
 #[tokio::test]
 async fn each_store_has_the_engines_own_indexes_on_its_collections() {
     let world = World::new(Side::Shop).await;
@@ -64,7 +64,7 @@ async fn each_store_has_the_engines_own_indexes_on_its_collections() {
     }
 }
 
-/// An old snapshot reads on in both stores, whoever cleans: its lease, in the store with the clock, is for both.
+/// An old snapshot reads on in both stores, whichever process cleans: its lease, in the store with the clock, is for both.
 #[tokio::test]
 async fn a_lease_keeps_history_in_both_stores() {
     const RETENTION: Duration = Duration::from_secs(60);
@@ -94,7 +94,7 @@ async fn a_lease_keeps_history_in_both_stores() {
     assert_eq!(first.count_matching(&leases, rawdoc! {}).await.unwrap(), 1);
     assert_eq!(second.count_matching(&leases, rawdoc! {}).await.unwrap(), 0);
 
-    // Nobody sends a heartbeat any more: it is forgotten in both.
+    // Without heartbeats the history is forgotten in both.
     for _ in 0..20 {
         world.clock.advance(RETENTION / 3);
         cleaner.clean().await.unwrap();
@@ -104,16 +104,15 @@ async fn a_lease_keeps_history_in_both_stores() {
     }
 }
 
-/// The process and the store that is away from now on.
+/// Returns a process and its second store, which is away from now on.
 async fn with_the_second_away(world: &World) -> (Database, Arc<handfast_store::decorator::Faulty<dyn DocumentStore>>) {
-    let (database, faulty) = world.process_with(Place::Second, Plan::at(0, Fault::CrashBefore));
-    // The first one finds out.
+    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
     pay(&database).await.unwrap_err();
     world.clock.advance(crate::support::LOCK_TIME);
     (database, faulty)
 }
 
-/// Nobody knows all databases, so nobody is told some.
+/// A list of only some databases is not returned.
 #[tokio::test]
 async fn databases_are_not_listed_while_a_store_is_away() {
     let world = World::new(Side::Shop).await;

@@ -6,8 +6,8 @@
 //!                               └─ shop  -> Faulty? -> another one    Joe  2
 //! ```
 //!
-//! Whatever happened: the money is all there, an answer that was given holds, and nobody sees half. While a store is away,
-//! nobody is told anything wrong: what has to be asked of it is not known.
+//! In every case no money is lost, an answer that was given stays true, and no reader sees half of the transfer. While a store is away no
+//! answer is wrong: a question that needs the store fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bson::{DateTime, Document, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::routed::{Part, Routed};
 use handfast_store::{
     DocumentStore, ErrorClass, Find, IndexSpec, Insert, ManualClock, MemoryStore, Namespace, RenameCollection, Sources,
@@ -26,7 +26,7 @@ use handfast_txn::{Database, Error, Outcome, Percolator, PercolatorOptions, Resu
 use crate::crash_points::{FAULTS, Late, answer_holds};
 use crate::support::{LOCK_TIME, options};
 
-/// Who is in which store.
+/// The databases, each in one store.
 pub(crate) const BOB: &str = "bank";
 pub(crate) const JOE: &str = "shop";
 
@@ -37,18 +37,18 @@ pub(crate) fn account(name: &str) -> Namespace {
     Namespace::new(name, "accounts").unwrap()
 }
 
-/// Where the faults are.
+/// The connection with the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Between the process and both stores.
+    /// The connection between the process and both stores.
     Process,
-    /// At the store with the clock.
+    /// The connection to the store with the clock.
     First,
-    /// At the other one.
+    /// The connection to the other store.
     Second,
 }
 
-/// Which of the two databases is in the store without the clock.
+/// The database that is in the store without the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Bank,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// What a new process sees.
+    /// Returns what a new process sees.
     pub(crate) async fn seen(&self) -> (i32, i32) {
         let tx = self.process().begin().await.unwrap();
         (balance(&tx, BOB).await.unwrap(), balance(&tx, JOE).await.unwrap())
@@ -135,6 +135,11 @@ impl World {
         }
         rows
     }
+}
+
+/// Returns the plan of a store that is away from the first read of its accounts on.
+pub(crate) fn away_from_the_first_read() -> Plan {
+    Plan::at_request(Address::first(Operation::Find).of("accounts"), Fault::CrashBefore)
 }
 
 async fn balance(store: &impl DocumentStore, name: &str) -> handfast_store::Result<i32> {
@@ -174,7 +179,7 @@ async fn scenario(case: Case) -> &'static str {
         assert_eq!(world.seen().await, PAID, "{case}");
     }
     world.clock.advance(LOCK_TIME);
-    // The process goes on, and what is away is away to it.
+    // The process goes on without the store that is away.
     let told = if is_crash(fault) { told_while_away(&database, &paid, &case).await } else { Told::default() };
     faulty.restart();
     let first = world.seen().await;
@@ -195,7 +200,7 @@ fn is_crash(fault: Fault) -> bool {
     matches!(fault, Fault::CrashBefore | Fault::CrashAfter)
 }
 
-/// What was said while a store was away.
+/// The answers that were given while a store was away.
 #[derive(Debug, Default)]
 struct Told {
     bob: Option<i32>,
@@ -211,7 +216,7 @@ impl Told {
     }
 }
 
-/// Asks for all that there is to know. What is not told fails because somebody is out of reach.
+/// Asks for both balances and the outcome. A question without an answer fails because a store is out of reach.
 async fn told_while_away(database: &Database, paid: &Result<()>, case: &str) -> Told {
     let known = |told: handfast_store::Result<i32>| match told {
         Ok(balance) => Some(balance),
@@ -233,7 +238,7 @@ async fn told_while_away(database: &Database, paid: &Result<()>, case: &str) -> 
     Told { bob: known(balance(database, BOB).await), joe: known(balance(database, JOE).await), is_committed }
 }
 
-/// After the time that things are kept, and two passes of the cleaner.
+/// Checks that nothing is left after the retention and two passes of the cleaner.
 async fn nothing_left(world: &World, case: &str) {
     let cleaner = Percolator::new(Arc::new(world.both()), world.sources.clone(), options()).unwrap();
     for time in [1_300, 100_000] {
@@ -282,10 +287,10 @@ async fn a_transfer_into_the_store_with_the_clock_is_done_wholly_or_not_at_all()
 /// The store without the clock is away: a transfer into it fails and changes nothing, and what needs only the other one
 /// goes on. Then it is back.
 #[tokio::test]
-async fn what_needs_only_the_store_that_is_there_goes_on() {
+async fn requests_that_need_only_the_reachable_store_succeed() {
     let world = World::new(Side::Shop).await;
-    let (database, faulty) = world.process_with(Place::Second, Plan::at(0, Fault::CrashBefore));
-    // The first one finds out; after that nobody is there.
+    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
+    // The store goes away in the middle of the first payment; the second one does not reach it at all.
     pay(&database).await.unwrap_err();
     let refused = pay(&database).await.unwrap_err();
     assert!(matches!(&refused, Error::Store(error) if error.class() == ErrorClass::Outage), "{refused:?}");
@@ -305,7 +310,7 @@ async fn what_needs_only_the_store_that_is_there_goes_on() {
 #[tokio::test]
 async fn a_request_that_does_not_reach_the_store_fails_as_a_whole() {
     let world = World::new(Side::Shop).await;
-    let (database, faulty) = world.process_with(Place::Second, Plan::at(0, Fault::CrashBefore));
+    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
     pay(&database).await.unwrap_err();
     let tx = database.begin().await.unwrap();
     tx.update_one(&account(BOB), rawdoc! { "_id": BOB }, rawdoc! { "$inc": { "balance": -7 } }).await.unwrap();

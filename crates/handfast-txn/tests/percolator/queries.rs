@@ -10,7 +10,7 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{
     BatchLimit, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Random, Result as StoreResult,
     SeededRandom, Snapshot, StoreExt, Update, UpdateSpec, UpdateStatement,
@@ -81,7 +81,7 @@ async fn bounds_are_of_the_snapshot() {
     assert_eq!(all(&*snapshot, unhinted).await.unwrap_err().code(), Code(51173));
 }
 
-/// What is shown is the key of the version that the snapshot has.
+/// The key that is shown is that of the version in the snapshot.
 #[tokio::test]
 async fn keys_are_those_of_the_snapshot() {
     let (_bank, snapshot) = before_some_changes().await;
@@ -239,7 +239,7 @@ async fn a_query_shows_each_document_once_while_others_change_them() {
 #[tokio::test]
 async fn a_sort_that_is_too_large_ends_early() {
     let mut bank = with_accounts(20_000).await;
-    bank.sources = bank.sources.clone().with_stage_bytes(1024 * 1024);
+    bank.sources.query_memory.stage_bytes_max = 1024 * 1024;
     let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
     let snapshot = snapshot_over(&bank, counting.clone()).await;
     let in_order =
@@ -255,17 +255,13 @@ async fn a_sort_that_is_too_large_ends_early() {
     assert_eq!(ids, [0, 100, 200]);
 }
 
-/// What was read for a page that nobody waits for any more is lost: the cursor says so, instead of going on behind it.
+/// The documents that were read for a page are lost if its caller stops waiting: then the cursor fails, instead of going on behind them.
 #[tokio::test]
-async fn a_page_that_is_broken_off_is_missed() {
+async fn a_cursor_fails_after_a_page_that_was_given_up() {
     let bank = with_accounts(1_500).await;
-    let second_page = {
-        let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
-        let snapshot = snapshot_over(&bank, counting.clone()).await;
-        let _opened = snapshot.find(Find::new(accounts(), rawdoc! {})).await.unwrap();
-        counting.operations()
-    };
-    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(second_page, Fault::FreezeBefore)));
+    // `find` reads the page of the locked rows, which is empty, and the first page of the accounts.
+    let second_page = Address::third(Operation::NextPage).of("accounts");
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(second_page, Fault::FreezeBefore)));
     let snapshot = snapshot_over(&bank, faulty.clone()).await;
     let mut cursor = snapshot.find(Find::new(accounts(), rawdoc! {})).await.unwrap();
     {

@@ -1,4 +1,4 @@
-//! What the store would not take in a row's place is refused before anything is decided: after the commit point it is too late.
+//! A new version of a row that the store would not accept is refused before the commit point: after it, it is too late.
 
 use std::sync::Arc;
 

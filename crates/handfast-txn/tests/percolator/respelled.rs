@@ -84,7 +84,7 @@ async fn a_negative_zero_is_spelled_otherwise_than_a_zero() {
     }
 }
 
-/// In one transaction, and as the row that decides it: who finds the other row's lock learns there that it has committed.
+/// The row is the primary of its transaction: a reader that finds the other row's lock learns from it that the transaction has committed.
 #[tokio::test]
 async fn it_decides_its_transaction() {
     let bank = a_bank().await;

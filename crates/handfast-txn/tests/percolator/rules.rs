@@ -2,7 +2,7 @@
 
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Metered, Operation, Plan};
 use handfast_store::{DocumentStore, Find, Insert, MemoryStore, Sources, StoreExt};
 use handfast_txn::percolator::row::Timestamp;
 use handfast_txn::{Database, Error, Outcome, Percolator, Result};
@@ -43,7 +43,7 @@ async fn a_snapshot_before_the_lock_is_not_held_up() {
 /// A document that is inserted and deleted in one transaction is a write, as in MongoDB, whatever the transaction has read of it: who wanted
 /// to write the same is second. So programs keep apart what their documents do not.
 #[tokio::test]
-async fn what_comes_and_goes_in_a_transaction_is_written() {
+async fn a_document_that_is_inserted_and_deleted_again_is_written() {
     for is_read in [false, true] {
         let bank = Bank::of_the_seed().await;
         let mark = || rawdoc! { "_id": "mark" };
@@ -91,29 +91,21 @@ async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// A payment of which Joe's lock is written, while the request to lock Bob is under way for long: the primary. By a process with
-/// clocks of its own, if these are given.
+/// Starts a payment whose request to lock Bob, the primary, is under way for long, while Joe's lock is written. The process has clocks of its
+/// own, if these are given.
 pub(crate) async fn late_primary(
     of_payer: Option<Sources>,
 ) -> (Bank, Arc<Faulty<MemoryStore>>, tokio::task::JoinHandle<Result<()>>) {
     let bank = Bank::of_the_seed().await;
-    let counted = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
-    pay_once(&bank.process_over(counted.clone())).await.unwrap();
-    for number in 0..counted.operations() {
-        let bank = Bank::of_the_seed().await;
-        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
-        let sources = of_payer.clone().unwrap_or_else(|| bank.sources.clone());
-        let database = Database::percolator(faulty.clone(), sources, options()).unwrap();
-        let payment = tokio::spawn(async move { pay_once(&database).await });
-        stopped(&faulty, || payment.is_finished()).await;
-        let hidden = bank.hidden().await;
-        if !hidden[0].contains_key("lock") && hidden[1].contains_key("lock") {
-            return (bank, faulty, payment);
-        }
-        faulty.release();
-        payment.await.unwrap().unwrap();
-    }
-    panic!("no operation was the prewrite of the primary alone");
+    let primary_lock = Address::first(Operation::Update).of("accounts");
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(primary_lock, Fault::FreezeBefore)));
+    let sources = of_payer.unwrap_or_else(|| bank.sources.clone());
+    let database = Database::percolator(faulty.clone(), sources, options()).unwrap();
+    let payment = tokio::spawn(async move { pay_once(&database).await });
+    assert!(stopped(&faulty, || payment.is_finished()).await);
+    let hidden = bank.hidden().await;
+    assert!(!hidden[0].contains_key("lock") && hidden[1].contains_key("lock"), "{hidden:?}");
+    (bank, faulty, payment)
 }
 
 /// The answer to the commit point is lost: the primary says that it has happened.
@@ -121,43 +113,39 @@ pub(crate) async fn late_primary(
 async fn a_lost_answer_to_the_commit_is_read_from_the_primary() {
     for (fault, expected) in [(Fault::LoseReply, (3, 9)), (Fault::LoseRequest, (3, 9))] {
         let bank = Bank::of_the_seed().await;
-        let number = commit_point(&bank).await;
-        let bank = Bank::of_the_seed().await;
-        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point(), fault)));
         let database = bank.process_over(faulty.clone());
         pay_once(&database).await.unwrap();
         assert_eq!(bank.balances().await, expected, "{fault:?}");
     }
 }
 
-/// The store is gone after the commit point: unknown, until it can be asked.
+/// The store goes away after the commit point: the outcome is unknown until the store can be asked.
 #[tokio::test]
-async fn an_unknown_commit_is_settled_by_asking() {
+async fn an_unknown_commit_is_resolved_by_asking() {
     for (fault, balances) in [(Fault::CrashAfter, (3, 9)), (Fault::CrashBefore, (10, 2))] {
-        let number = commit_point(&Bank::of_the_seed().await).await;
         let bank = Bank::of_the_seed().await;
-        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point(), fault)));
         let database = bank.process_over(faulty.clone());
         let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!("{fault:?}") };
         assert!(database.outcome(id).await.is_err());
         faulty.restart();
         let outcome = database.outcome(id).await.unwrap();
         assert_eq!(matches!(outcome, Outcome::Committed(_)), fault == Fault::CrashAfter, "{outcome:?}");
-        // What was said stays so, also if the request arrives only now.
+        // The answer stays true, also if the request arrives only now.
         faulty.deliver_late().await;
         assert_eq!(bank.balances().await, balances, "{fault:?}");
         assert_eq!(database.outcome(id).await.unwrap(), outcome);
     }
 }
 
-/// A commit whose requests all got lost is rolled back by asking what became of it, for good: so it is run again, and applied once.
+/// A commit whose requests all got lost is rolled back for good when its outcome is asked for. So it is run again, and applied once.
 #[tokio::test]
 async fn a_commit_that_is_undone_by_asking_is_run_again() {
-    let number = commit_point(&Bank::of_the_seed().await).await;
     let bank = Bank::of_the_seed().await;
-    // After each of the first two the row is looked at.
-    let lost = [0, 2, 4].map(|later| (number + later, Fault::LoseRequest));
-    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::explicit(lost)));
+    // The request is sent three times.
+    let lost = [0, 1, 2].map(|again| (commit_point().after(again), Fault::LoseRequest));
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_requests(lost)));
     let database = bank.process_over(faulty.clone());
     let runs = AtomicU32::new(0);
     let run = |tx| {
@@ -170,13 +158,12 @@ async fn a_commit_that_is_undone_by_asking_is_run_again() {
     assert_eq!((counts.committed, counts.conflicts, counts.retries, counts.unknown), (1, 1, 1, 0));
 }
 
-/// The evidence outlives the history: a committer who has not heard is told, however many have committed since. To take
-/// nothing for an answer would make him pay twice.
+/// The record of the commit outlives the history: a committer without an answer finds it, however many transactions have committed since.
+/// If it took a missing record for a rollback, it would pay twice.
 #[tokio::test]
-async fn an_unknown_commit_is_settled_under_many_later_ones() {
-    let number = commit_point(&Bank::of_the_seed().await).await;
+async fn an_unknown_commit_is_resolved_after_many_later_ones() {
     let bank = Bank::of_the_seed().await;
-    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point(), Fault::CrashAfter)));
     let database = bank.process_over(faulty.clone());
     let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!() };
     for _ in 0..40 {
@@ -188,12 +175,11 @@ async fn an_unknown_commit_is_settled_under_many_later_ones() {
     assert_eq!(bank.balances().await, (43, 9));
 }
 
-/// Nobody guesses about a transaction that is older than what is kept.
+/// The outcome of a transaction that is older than the retention is an error, not a guess.
 #[tokio::test]
 async fn the_outcome_of_a_transaction_that_is_forgotten_is_not_guessed() {
-    let number = commit_point(&Bank::of_the_seed().await).await;
     let bank = Bank::of_the_seed().await;
-    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point(), Fault::CrashAfter)));
     let database = bank.process_over(faulty.clone());
     let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!() };
     bank.clock.advance(Duration::from_secs(1_300));
@@ -207,14 +193,9 @@ async fn the_outcome_of_a_transaction_that_is_forgotten_is_not_guessed() {
     assert_eq!(bank.balances().await, (4, 9));
 }
 
-/// The number of the operation that is the commit point of a payment.
-async fn commit_point(bank: &Bank) -> u64 {
-    let payment = Stepped::payment(bank);
-    payment.until(bank, both_locked).await;
-    payment.step().await;
-    let number = payment.store.operations() - 1;
-    payment.finish().await.unwrap();
-    number
+/// Returns the address of the commit point of a payment: the first update of the accounts after those that lock both.
+fn commit_point() -> Address {
+    Address::third(Operation::Update).of("accounts")
 }
 
 /// A query shows documents that no longer match, and leaves out those that match only now.
@@ -234,7 +215,7 @@ async fn a_query_sees_the_snapshot_not_the_visible_versions() {
 
 /// A version that is not kept any more is not replaced by another one.
 #[tokio::test]
-async fn a_snapshot_that_is_too_old_says_so() {
+async fn a_snapshot_that_is_too_old_is_an_error() {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
     let tx = database.begin().await.unwrap();
@@ -322,7 +303,7 @@ async fn nothing_is_left_behind() {
 /// The primary's lock names all other rows: whoever meets one lock of a dead process takes all of them away, without looking
 /// through the collection. Two requests for each row, and a timestamp.
 #[tokio::test]
-async fn whoever_gives_a_transaction_up_takes_all_its_locks_away() {
+async fn giving_up_a_transaction_removes_all_its_locks() {
     const ROWS: i32 = 50;
     let bank = Bank::of_the_seed().await;
     let stopping = stepped(bank.store.clone());

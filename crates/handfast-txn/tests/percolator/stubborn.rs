@@ -128,7 +128,7 @@ async fn a_row_that_cannot_be_cleaned_keeps_no_others_waiting() {
     assert_eq!(locks(&bank).await, [""; 0]);
 }
 
-/// What an old lock may ask for is kept, also if the lock is that of a row that fails.
+/// The decision that an old lock may need is kept, also if the lock is on a row that fails.
 #[tokio::test]
 async fn nothing_is_forgotten_while_an_old_lock_cannot_be_resolved() {
     let bank = left_behind().await;

@@ -28,7 +28,7 @@ pub(crate) struct Bank {
 }
 
 impl Bank {
-    /// As the seed begins: Bob has 10 and Joe 2 since 6, by a transaction that began at 5. The next timestamp is 7.
+    /// Returns the bank at the start of the seed: Bob has 10 and Joe 2 since 6, by a transaction that began at 5. The next timestamp is 7.
     pub(crate) async fn of_the_seed() -> Bank {
         let (sources, clock) = Sources::manual(1);
         clock.set(DateTime::from_millis(0));
@@ -46,12 +46,12 @@ impl Bank {
         Bank { store, sources, clock }
     }
 
-    /// A process that uses the store.
+    /// Returns a process that uses the store.
     pub(crate) fn process(&self) -> Database {
         self.process_over(self.store.clone())
     }
 
-    /// A process that uses it through something.
+    /// Returns a process that uses the store through a decorator.
     pub(crate) fn process_over(&self, store: Arc<dyn DocumentStore>) -> Database {
         Database::percolator(store, self.sources.clone(), options()).unwrap()
     }
@@ -62,26 +62,26 @@ impl Bank {
         stored.into_iter().map(|info| info.spec).filter(|spec| !spec.name.starts_with("_hf.")).collect()
     }
 
-    /// What is stored, by `_id`.
+    /// Returns the stored rows, by `_id`.
     pub(crate) async fn rows(&self) -> Vec<Document> {
         let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(accounts(), rawdoc! {}) };
         let found = self.store.find_all(find).await.unwrap();
         found.iter().map(|row| Document::try_from(row).unwrap()).collect()
     }
 
-    /// What Bob and Joe have, to a new process.
+    /// Returns the balances of Bob and Joe as a new process sees them.
     pub(crate) async fn balances(&self) -> (i32, i32) {
         let process = self.process();
         let balances = balances(&process).await;
-        // What it has found of others it finishes behind its answer.
+        // It rolls rows of other transactions forward after its answer.
         process.flush().await.unwrap();
         balances
     }
 
-    /// Lets time go by that a process counts: what was there before is so old then, for all who clean.
+    /// Lets time go by that a process counts: then earlier timestamps are that old for every cleaner.
     pub(crate) async fn let_pass(&self, time: Duration) {
         let process = self.process();
-        // It forgets nothing, and has the ages of timestamps kept.
+        // This forgets nothing, and records the ages of timestamps.
         process.forget_outcomes(Duration::MAX).await.unwrap();
         self.clock.advance(time);
         process.forget_outcomes(Duration::MAX).await.unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn options() -> PercolatorOptions {
     PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() }
 }
 
-/// What Bob and Joe have.
+/// Returns the balances of Bob and Joe.
 pub(crate) async fn balances(database: &Database) -> (i32, i32) {
     let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(accounts(), rawdoc! { "balance": { "$exists": true } }) };
     let found = database.find_all(find).await.unwrap();
@@ -136,14 +136,14 @@ pub(crate) async fn pay_once(database: &Database) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// A store that stops before each operation until it is told to go on.
+/// Returns a store that freezes each operation until it is released.
 pub(crate) fn stepped(store: Arc<MemoryStore>) -> Arc<Faulty<MemoryStore>> {
     Arc::new(Faulty::new(store, Plan::explicit((0..OPERATIONS_MAX).map(|number| (number, Fault::FreezeBefore)))))
 }
 
-/// Waits until something stands before an operation, or nothing is left to do.
+/// Waits until an operation is frozen, or the work is done. Returns whether an operation is frozen.
 pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> bool) -> bool {
-    // What runs beside it gets to its own operation.
+    // Concurrent tasks reach their own operations.
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
@@ -177,7 +177,7 @@ impl Stepped {
         Stepped { store, payment }
     }
 
-    /// One that ends with the answer.
+    /// Starts a payment that ends with its answer, not with the writes that follow.
     pub(crate) fn payment_without_flush(bank: &Bank) -> Stepped {
         let store = stepped(bank.store.clone());
         let database = bank.process_over(store.clone());
@@ -187,7 +187,7 @@ impl Stepped {
 }
 
 impl<E: std::fmt::Debug> Stepped<E> {
-    /// Goes on until the rows are as said, and stops before the next operation.
+    /// Goes on until the rows fulfil a condition, and stops before the next operation.
     pub(crate) async fn until(&self, bank: &Bank, is_so: impl Fn(&[Document]) -> bool) {
         for _ in 0..OPERATIONS_MAX {
             assert!(stopped(&self.store, || self.payment.is_finished()).await, "it ended: {:?}", bank.rows().await);
@@ -227,7 +227,7 @@ pub(crate) fn is_conflict(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Conflict(_)))
 }
 
-/// Time goes by until a cleaner has forgotten all that nobody needs any more.
+/// Lets time go by until a cleaner has forgotten all that is no longer needed.
 pub(crate) async fn forget_all(bank: &Bank) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
     for _ in 0..8 {

@@ -14,7 +14,7 @@ use handfast_txn::Database;
 use crate::crash_points::{FAULTS, Late};
 use crate::support::*;
 
-/// What a driver may send again.
+/// A request that a driver may send again.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Insert,
@@ -142,7 +142,7 @@ async fn an_answer_that_is_lost_twice() {
         let expected = request.send(&bank.process()).await.unwrap();
         let after = contents(&bank).await;
         let bank = Bank::of_the_seed().await;
-        // What was sent is carried out, and nobody hears of it, twice.
+        // The request is carried out twice, and both answers get lost.
         for _ in 0..2 {
             let _lost = request.send(&bank.process()).await;
         }

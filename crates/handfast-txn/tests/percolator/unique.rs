@@ -42,7 +42,7 @@ async fn a_second_document_under_a_key_is_refused() {
 
 /// Two that have not seen each other: one has a conflict, and finds the other's document when it runs again.
 #[tokio::test]
-async fn of_two_under_a_key_one_is_refused() {
+async fn one_of_two_documents_with_the_same_key_is_refused() {
     let bank = with_index().await;
     let (one, other) = (bank.process(), bank.process());
     let (one, other) = (one.begin().await.unwrap(), other.begin().await.unwrap());

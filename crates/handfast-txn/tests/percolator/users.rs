@@ -50,7 +50,7 @@ pub(crate) async fn with_index() -> Bank {
     bank
 }
 
-/// What the catalog says of the indexes of users.
+/// Returns the indexes of users in the catalog.
 pub(crate) async fn catalog(bank: &Bank) -> Vec<Document> {
     let namespace = Namespace::new("handfast", "catalog").unwrap();
     let Some(found) = bank.store.find_one(&namespace, rawdoc! {}).await.unwrap() else { return Vec::new() };

@@ -79,7 +79,7 @@ async fn a_lock_without_heartbeats_is_resolved() {
     assert_eq!(found, [rawdoc! { "_id": "Bob", "balance": 10 }]);
 }
 
-/// How long it takes until a find gives up.
+/// Returns the time until a find gives up.
 #[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
 async fn given_up_after(database: &impl DocumentStore) -> Duration {
     let begun = tokio::time::Instant::now();
@@ -101,7 +101,7 @@ async fn a_reader_gives_up_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_longer_than_history_is_kept() {
+async fn no_reader_waits_for_longer_than_history_is_kept() {
     let locked = Locked::new().await;
     let options = PercolatorOptions { retention: Duration::from_secs(30), ..options() };
     let sources = locked.bank.sources.clone();

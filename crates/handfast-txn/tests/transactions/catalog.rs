@@ -16,7 +16,7 @@ fn namespace(collection: &str) -> Namespace {
     Namespace::new("bank", collection).unwrap()
 }
 
-/// In one snapshot, an index has the same as the collection; and the money is all there.
+/// Checks that an index agrees with its collection in one snapshot, and that no money is lost.
 async fn agree(database: &Database, index: &str) {
     let tx = database.begin().await.unwrap();
     let read = async |hint| {
@@ -71,7 +71,7 @@ async fn transfer(database: &Database, number: i32) -> Result<(), Error> {
     database.transaction(run).await
 }
 
-/// What transactions have done is right, by the documents and by each index, whatever was made and dropped beside them.
+/// The results of transactions are right, by the documents and by each index, whatever is created and dropped at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_the_catalog_do_no_harm_to_transactions_beside_them() {
     on_each(|database| async move {

@@ -1,9 +1,13 @@
-//! What a transaction promises, one anomaly a test, on both engines: on both stores that commit batches, and on one that is used
+//! The promises of a transaction, one anomaly in each test, on both engines: on both stores that commit batches, and on one that is used
 //! as atomic one document at a time.
 #![allow(clippy::unwrap_used)]
 
 mod catalog;
 mod indexes;
+mod lost_answers;
+mod outcomes;
+mod retries;
+mod serializable;
 mod turns;
 
 use std::future::Future;
@@ -33,7 +37,7 @@ async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
     test(with_accounts(database).await).await;
 }
 
-/// What is so over [`Local`](handfast_txn::Local) only: a plain write does not wait for a transaction, a commit that writes nothing has the
+/// Runs a test of what holds over [`Local`](handfast_txn::Local) only: a plain write does not wait for a transaction, a commit that writes nothing has the
 /// timestamp of its snapshot, each commit is recorded.
 async fn on_each_local<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
     test(opened(MemoryStore::new(Sources::seeded(1))).await).await;
@@ -81,7 +85,7 @@ async fn bob_pays_joe_7() {
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_never_was() {
+async fn a_rolled_back_transaction_leaves_no_trace() {
     on_each(|database| async move {
         let tx = database.begin().await.unwrap();
         pay(&tx, "Bob", -7).await.unwrap();
@@ -150,7 +154,7 @@ async fn the_first_committer_wins() {
 
 /// A document that is inserted and deleted again in one transaction is a write: who wanted to write the same is second.
 #[tokio::test]
-async fn what_comes_and_goes_in_a_transaction_is_written() {
+async fn a_document_that_is_inserted_and_deleted_again_is_written() {
     on_each(|database| async move {
         let mark = || rawdoc! { "_id": "mark", "balance": 0 };
         let late = database.begin().await.unwrap();
@@ -360,9 +364,9 @@ async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
     .await;
 }
 
-/// What takes the next free number, as the ledger and a unique job do: who was second looks again, and takes the next one.
+/// Two transactions take the next free number, as the ledger and a unique job do: the second one looks again and takes the next one.
 #[tokio::test]
-async fn who_lost_a_unique_key_at_the_commit_is_run_again() {
+async fn a_transaction_that_loses_a_unique_key_at_its_commit_runs_again() {
     on_each(|database| async move {
         let (unique, places) = (IndexSpec::new(rawdoc! { "place": 1 }), Namespace::new("bank", "places").unwrap());
         database.create_index(&places, IndexSpec { unique: true, ..unique }).await.unwrap();
@@ -499,7 +503,7 @@ async fn all_open_transactions_together_have_a_bound_in_bytes() {
 }
 
 #[tokio::test]
-async fn who_finds_no_room_runs_again() {
+async fn a_transaction_without_memory_for_its_writes_runs_again() {
     on_each(|database| async move {
         let options = TransactionOptions { all_write_bytes_max: 5_000, ..TransactionOptions::default() };
         let insert = |tx: Transaction, id: i32| async move {

@@ -77,7 +77,7 @@ async fn a_closure_that_has_read_keeps_its_snapshot_and_runs_again() {
 
 /// A transaction that was refused Bob has it when it is run again. If it then waited for Joe, nobody could have Bob meanwhile.
 #[tokio::test(start_paused = true)]
-async fn who_has_a_claim_waits_for_no_other_document() {
+async fn a_transaction_with_a_claim_waits_for_no_other_document() {
     let database = opened(MemoryStore::new(Sources::seeded(1))).await;
     let (of_bob, of_joe) = (database.begin().await.unwrap(), database.begin().await.unwrap());
     pay(&of_bob, "Bob", 1).await.unwrap();
@@ -114,7 +114,7 @@ async fn who_has_a_claim_waits_for_no_other_document() {
 
 /// Eight find the document taken for longer than they would sleep. Each is run again when its turn comes, not before.
 #[tokio::test(start_paused = true)]
-async fn whoever_finds_a_document_taken_waits_for_its_turn() {
+async fn a_transaction_that_finds_a_claimed_document_waits_for_its_turn() {
     let database = opened(MemoryStore::new(Sources::seeded(1))).await;
     let holder = database.begin().await.unwrap();
     pay(&holder, "Bob", 1).await.unwrap();

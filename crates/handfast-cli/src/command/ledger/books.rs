@@ -226,8 +226,8 @@ fn gap(gap: &Gap) -> Value {
         "account": extended(account),
         "first": first,
         "last": last,
-        "balance_change": change.map(|(balance, _)| balance),
-        "held_change": change.map(|(_, held)| held),
+        "balance_change": change.map(|amount| amount.balance),
+        "held_change": change.map(|amount| amount.held),
         "text": gap.to_string(),
     })
 }

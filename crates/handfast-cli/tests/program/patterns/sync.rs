@@ -112,7 +112,7 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     run(command("repair"))?;
     let (lines, code) = run(command("verify"))?;
     assert_eq!((code, &lines[0]["clean"]), (Some(0), &json!(true)), "{lines:?}");
-    for (expression, expected) in [(r#""$$NOW""#, "not from time or chance"), (r#"{"$none": 1}"#, "is no expression")] {
+    for (expression, expected) in [(r#""$$NOW""#, "not on time or chance"), (r#"{"$none": 1}"#, "is not an expression")] {
         let refused = output(&ground, &["sync", "verify", "--collection", "users", "--link", &link(expression)])?;
         assert_one_line(&refused, 2, expected);
     }

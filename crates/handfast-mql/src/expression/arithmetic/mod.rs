@@ -1,4 +1,4 @@
-//! Arithmetic: `$add` to `$mod`, roots and powers, bits. Numbers are promoted as `number` says; null makes null.
+//! Arithmetic: `$add` to `$mod`, roots and powers, bits. The module `number` has the rules of promotion; the result for null is null.
 
 pub(crate) mod rounding;
 #[cfg(test)]
@@ -172,7 +172,7 @@ fn divide<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
 fn modulo<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
     let Some((left, right)) = two("$mod", Code(16_611), &left, &right)? else { return Ok(Value::NULL) };
     match left.remainder(right) {
-        // Doubles without a fraction give a whole double all the same.
+        // The result for doubles without a fraction is still a double.
         Some(remainder) => Ok(as_value(remainder)),
         None => Err(Error::new(Code(16_610), "can't $mod by zero")),
     }
@@ -290,7 +290,8 @@ fn raise_to_power(base: Number, exponent: Number) -> Number {
     }
 }
 
-/// Beyond, every decimal but 1 and 0 is infinite or zero; the double's power says the same.
+/// The largest exponent that is computed in decimal. With a larger one, the power of any decimal but 1 and 0 is infinite or zero, as
+/// the power of its double is.
 const DECIMAL_POWER_MAX: u64 = 100_000;
 fn decimal_power(base: Number, exponent: i64) -> Decimal {
     let mut result = Decimal::ONE;

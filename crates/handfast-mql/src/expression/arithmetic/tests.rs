@@ -8,7 +8,7 @@ fn decimal(text: &str) -> Bson {
 }
 
 #[test]
-fn add_and_subtract() {
+fn sums_and_differences_have_the_widest_type() {
     gives(doc! { "$add": [1, 2] }, 3);
     gives(doc! { "$add": [] }, 0);
     gives(doc! { "$add": [1, 2_i64] }, 3_i64);
@@ -36,7 +36,7 @@ fn add_and_subtract() {
 }
 
 #[test]
-fn multiply_and_divide() {
+fn products_and_quotients_have_the_widest_type() {
     gives(doc! { "$multiply": [2, 3, 4] }, 24);
     gives(doc! { "$multiply": [i32::MAX, 2] }, 4_294_967_294_i64);
     gives(doc! { "$multiply": [2, null] }, Bson::Null);
@@ -55,7 +55,7 @@ fn multiply_and_divide() {
 }
 
 #[test]
-fn functions_of_one_number() {
+fn functions_of_one_number_keep_its_type() {
     gives(doc! { "$abs": -5 }, 5);
     gives(doc! { "$abs": i32::MIN }, 2_147_483_648_i64);
     gives(doc! { "$abs": -1.5 }, 1.5);
@@ -88,7 +88,7 @@ fn functions_of_one_number() {
 }
 
 #[test]
-fn powers() {
+fn powers_and_logarithms_are_computed() {
     gives(doc! { "$pow": [5, 2] }, 25);
     gives(doc! { "$pow": [2, 31] }, 2_147_483_648_i64);
     gives(doc! { "$pow": [2_i64, 2] }, 4_i64);
@@ -104,7 +104,7 @@ fn powers() {
 }
 
 #[test]
-fn rounding() {
+fn numbers_are_rounded_and_truncated_to_places() {
     gives(doc! { "$ceil": 1.2 }, 2.0);
     gives(doc! { "$floor": -1.2 }, -2.0);
     gives(doc! { "$ceil": 5 }, 5);
@@ -130,7 +130,7 @@ fn rounding() {
 }
 
 #[test]
-fn bits() {
+fn bit_operators_combine_integers() {
     gives(doc! { "$bitAnd": [12, 10] }, 8);
     gives(doc! { "$bitOr": [12, 10_i64] }, 14_i64);
     gives(doc! { "$bitXor": [12, 10] }, 6);
@@ -144,7 +144,7 @@ fn bits() {
 }
 
 #[test]
-fn conversions() {
+fn values_are_converted_between_types() {
     gives(doc! { "$toInt": "12" }, 12);
     gives(doc! { "$toInt": 1.99 }, 1);
     gives(doc! { "$toInt": true }, 1);
@@ -196,7 +196,7 @@ fn conversions() {
 
 proptest! {
     #[test]
-    fn whole_numbers_as_whole_numbers_are(a in any::<i32>(), b in any::<i32>()) {
+    fn integer_arithmetic_agrees_with_the_standard_library(a in any::<i32>(), b in any::<i32>()) {
         for (operator, exact) in [
             ("$add", i64::from(a) + i64::from(b)),
             ("$subtract", i64::from(a) - i64::from(b)),
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_of_doubles_read_back(number in any::<f64>().prop_filter("finite", |number| number.is_finite())) {
+    fn texts_of_doubles_are_parsed_back(number in any::<f64>().prop_filter("finite", |number| number.is_finite())) {
         let text = evaluate(doc! { "$toString": number }, doc! {}).unwrap().unwrap();
         let back = evaluate(doc! { "$toDouble": text }, doc! {}).unwrap().unwrap();
         prop_assert_eq!(back.as_f64(), Some(number));

@@ -3,7 +3,7 @@ use bson::{Bson, bson, doc};
 use crate::expression::testing::{check, check_error, check_missing, fails, gives};
 
 #[test]
-fn items() {
+fn items_are_found_by_position() {
     gives(doc! { "$arrayElemAt": [[1, 2, 3], 0] }, 1);
     gives(doc! { "$arrayElemAt": [[1, 2, 3], -2] }, 2);
     check_missing(doc! { "$arrayElemAt": [[1, 2, 3], 15] }, doc! {});
@@ -21,7 +21,7 @@ fn items() {
 }
 
 #[test]
-fn sizes_and_membership() {
+fn sizes_and_membership_of_arrays() {
     check(doc! { "$size": "$a" }, doc! { "a": [1, 2, 3] }, 3);
     fails(doc! { "$size": "$a" }, 17124, "The argument to $size must be an array, but was of type: missing");
     gives(doc! { "$isArray": [bson!([1])] }, true);
@@ -41,7 +41,7 @@ fn sizes_and_membership() {
 }
 
 #[test]
-fn slices() {
+fn slices_count_from_both_ends() {
     gives(doc! { "$slice": [[1, 2, 3], 2] }, bson!([1, 2]));
     gives(doc! { "$slice": [[1, 2, 3], -2] }, bson!([2, 3]));
     gives(doc! { "$slice": [[1, 2, 3], 1, 1] }, bson!([2]));
@@ -59,7 +59,7 @@ fn slices() {
 }
 
 #[test]
-fn making_arrays() {
+fn arrays_are_created_from_ranges_and_lists() {
     gives(doc! { "$concatArrays": [["a"], [], ["b", ["c"]]] }, bson!(["a", "b", ["c"]]));
     gives(doc! { "$concatArrays": [["a"], null] }, Bson::Null);
     check_error(doc! { "$concatArrays": [["a"], 1] }, doc! {}, 28664);
@@ -82,7 +82,7 @@ fn making_arrays() {
 }
 
 #[test]
-fn several() {
+fn several_items_are_selected_by_n() {
     gives(doc! { "$firstN": { "input": [1, 2, 3], "n": 2 } }, bson!([1, 2]));
     gives(doc! { "$lastN": { "input": [1, 2, 3], "n": 2 } }, bson!([2, 3]));
     gives(doc! { "$minN": { "input": [3, null, 1, 2], "n": 2 } }, bson!([1, 2]));
@@ -95,7 +95,7 @@ fn several() {
 }
 
 #[test]
-fn zip() {
+fn zip_combines_arrays_by_position() {
     gives(doc! { "$zip": { "inputs": [["a"], ["b"], ["c"]] } }, bson!([["a", "b", "c"]]));
     gives(doc! { "$zip": { "inputs": [[1, 2, 3], ["a"]] } }, bson!([[1, "a"]]));
     gives(doc! { "$zip": { "inputs": [[1], [2, 3]], "useLongestLength": true } }, bson!([[1, 2], [null, 3]]));
@@ -116,7 +116,7 @@ fn zip() {
 }
 
 #[test]
-fn sort_array() {
+fn sort_array_orders_values_and_documents() {
     gives(doc! { "$sortArray": { "input": [3, 1, "a", 2], "sortBy": 1 } }, bson!([1, 2, 3, "a"]));
     gives(doc! { "$sortArray": { "input": [3, 1, 2], "sortBy": -1 } }, bson!([3, 2, 1]));
     check(
@@ -132,7 +132,7 @@ fn sort_array() {
 }
 
 #[test]
-fn objects_and_arrays() {
+fn objects_are_converted_to_arrays_and_back() {
     gives(doc! { "$objectToArray": { "a": 1, "b": [2] } }, bson!([{ "k": "a", "v": 1 }, { "k": "b", "v": [2] }]));
     gives(doc! { "$objectToArray": null }, Bson::Null);
     check_error(doc! { "$objectToArray": 1 }, doc! {}, 40390);
@@ -153,7 +153,7 @@ fn objects_and_arrays() {
 }
 
 #[test]
-fn map_filter_reduce() {
+fn map_filter_and_reduce_bind_their_variables() {
     check(
         doc! { "$map": { "input": "$a", "as": "x", "in": { "$add": ["$$x", "$b"] } } },
         doc! { "a": [1, 2], "b": 10 },
@@ -161,7 +161,7 @@ fn map_filter_reduce() {
     );
     check(doc! { "$map": { "input": "$a", "in": "$$this.v" } }, doc! { "a": [{ "v": 1 }, {}] }, bson!([1, null]));
     gives(doc! { "$map": { "input": null, "in": 1 } }, Bson::Null);
-    // The inner variable hides the outer one, which comes back behind it.
+    // The inner variable hides the outer one, which is visible again after it.
     gives(
         doc! { "$map": { "input": [1, 2], "in": [{ "$map": { "input": [5], "in": "$$this" } }, "$$this"] } },
         bson!([[[5], 1], [[5], 2]]),

@@ -1,4 +1,4 @@
-//! `$dateAdd` and `$dateSubtract`: calendar units move on the local calendar, hours and less on the time line.
+//! `$dateAdd` and `$dateSubtract`: calendar units are added on the local calendar, hours and shorter units as elapsed time.
 
 use bson::RawBsonRef;
 

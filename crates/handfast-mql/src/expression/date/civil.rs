@@ -10,7 +10,7 @@ pub(crate) const MILLIS_AN_HOUR: i64 = 60 * MILLIS_A_MINUTE;
 pub(crate) const MILLIS_A_DAY: i64 = 24 * MILLIS_AN_HOUR;
 pub(crate) const MILLIS_A_WEEK: i64 = 7 * MILLIS_A_DAY;
 
-/// A local date and time, taken apart.
+/// The parts of a local date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -22,11 +22,11 @@ pub(crate) struct Civil {
     pub(crate) minute: i64,
     pub(crate) second: i64,
     pub(crate) millisecond: i64,
-    /// Days since 1970-01-01.
+    /// The days since 1970-01-01.
     pub(crate) days: i64,
 }
 
-/// The year and week that ISO 8601 gives a day.
+/// The year and week of a day by ISO 8601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IsoWeek {
     pub(crate) year: i64,
@@ -35,7 +35,7 @@ pub(crate) struct IsoWeek {
 }
 
 impl Civil {
-    /// Takes local milliseconds since 1970-01-01T00:00 apart.
+    /// Computes the date and time of local milliseconds since 1970-01-01T00:00.
     pub(crate) fn from_millis(millis: i64) -> Civil {
         let days = millis.div_euclid(MILLIS_A_DAY);
         let in_day = millis.rem_euclid(MILLIS_A_DAY);

@@ -90,14 +90,14 @@ impl LazyOperator for Difference {
     }
 }
 
-/// Days after Monday: the day a week begins with for `$dateDiff` and `$dateTrunc`.
+/// The default first day of a week in `$dateDiff` and `$dateTrunc`, in days after Monday.
 pub(super) const SUNDAY: i64 = 6;
 
 fn difference(start: i64, end: i64, unit: Unit, zone: &Zone, week_start: i64) -> Option<i64> {
     let (from, to) = (Civil::from_millis(zone.local(start)), Civil::from_millis(zone.local(end)));
     let months = |civil: &Civil| civil.year * 12 + civil.month - 1;
     let weeks = |civil: &Civil| (civil.days + 3 - week_start).div_euclid(7);
-    // Hours and less are counted on the time line, with boundaries where the local clock has them.
+    // Hours and shorter units are counted in elapsed time, with the boundaries of the local clock.
     let exact = |length: i64| {
         let boundary = |millis: i64| Some(millis.checked_add(zone.offset_at(start))?.div_euclid(length));
         boundary(end)?.checked_sub(boundary(start)?)

@@ -156,7 +156,7 @@ fn four_digits(year: i64) -> Result<String> {
     ))
 }
 
-/// English, as the format's `%B` and `%b` write them and `$dateFromString` reads them.
+/// The English names of months, for the format's `%B` and `%b` and for `$dateFromString`.
 pub(super) const MONTHS: [&str; 12] = [
     "January",
     "February",

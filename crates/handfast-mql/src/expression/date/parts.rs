@@ -1,4 +1,4 @@
-//! Dates taken apart (`$year` .. `$isoDayOfWeek`, `$dateToParts`) and put together (`$dateFromParts`).
+//! The parts of dates (`$year` .. `$isoDayOfWeek`, `$dateToParts`), and dates from parts (`$dateFromParts`).
 
 use bson::{RawBsonRef, RawDocumentBuf, raw::cstr};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// An operator that gives one part of a date, such as `$year`.
+/// An operator that returns a part of a date, such as `$year`.
 #[derive(Debug)]
 struct DatePart {
     operator: &'static str,
@@ -122,7 +122,7 @@ impl LazyOperator for ToParts {
 #[derive(Debug)]
 struct FromParts {
     iso: bool,
-    /// Year, month, day; or ISO year, week, day of the week.
+    /// The year, month and day; or the ISO year, the week and the day of the week.
     date: [Option<Node>; 3],
     hour: Option<Node>,
     minute: Option<Node>,
@@ -180,7 +180,7 @@ fn part(node: Option<&Node>, name: &str, default: i64, scope: Scope<'_>) -> Resu
     Ok(number)
 }
 
-/// Bounds MongoDB sets: years 1 to 9999, months and such 16 bits, seconds and milliseconds free within 64 bits of time.
+/// Checks MongoDB's limits: 1 to 9999 for years, 16 bits for months and the like; seconds and milliseconds only have to fit 64 bits.
 fn bounded(number: i64, name: &str) -> Result<i64> {
     let (range, code, bounds) = match name {
         "year" | "isoWeekYear" => (1..=9999, 40_523, "range 1 to 9999"),

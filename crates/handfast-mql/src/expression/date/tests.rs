@@ -9,7 +9,7 @@ fn at(text: &str) -> DateTime {
 }
 
 #[test]
-fn parts() {
+fn dates_have_parts_in_a_zone() {
     let date = doc! { "d": at("2014-01-01T08:15:39.736Z") };
     for (operator, expected) in [
         ("$year", 2014),
@@ -37,7 +37,7 @@ fn parts() {
     check(doc! { "$hour": { "date": "$d", "timezone": "+0530" } }, date.clone(), 13);
     check(doc! { "$hour": { "date": "$d", "timezone": "America/New_York" } }, date.clone(), 3);
     check(doc! { "$year": { "date": "$d", "timezone": "$none" } }, date.clone(), Bson::Null);
-    // An ObjectId and a timestamp are instants, too.
+    // An ObjectId and a timestamp are instants as well.
     gives(doc! { "$year": bson::oid::ObjectId::parse_str("5ab9cbfa31c2ab715d42129e").unwrap() }, 2018);
     gives(doc! { "$year": bson::Timestamp { time: 0, increment: 1 } }, 1970);
     fails(doc! { "$year": "x" }, 16006, "can't convert from BSON type string to Date");
@@ -49,7 +49,7 @@ fn parts() {
 }
 
 #[test]
-fn to_and_from_parts() {
+fn dates_are_built_from_parts_and_split_into_them() {
     let date = doc! { "d": at("2017-01-01T01:29:09.123Z") };
     check(
         doc! { "$dateToParts": { "date": "$d" } },
@@ -94,7 +94,7 @@ fn to_and_from_parts() {
 }
 
 #[test]
-fn texts_of_dates() {
+fn dates_are_formatted() {
     let date = doc! { "d": at("2014-01-01T08:15:39.736Z") };
     let format = |format: &str| doc! { "$dateToString": { "format": format, "date": "$d" } };
     check(format("%Y-%m-%d"), date.clone(), "2014-01-01");
@@ -128,7 +128,7 @@ fn texts_of_dates() {
 }
 
 #[test]
-fn dates_of_texts() {
+fn dates_are_parsed() {
     let from = |text: &str| doc! { "$dateFromString": { "dateString": text } };
     for (text, expected) in [
         ("2017-02-08T12:10:40.787Z", "2017-02-08T12:10:40.787Z"),
@@ -191,7 +191,7 @@ fn dates_of_texts() {
 }
 
 #[test]
-fn adding() {
+fn units_are_added_in_a_zone() {
     let add = |start: &str, unit: &str, amount: i32, zone: &str| {
         doc! { "$dateAdd": { "startDate": at(start), "unit": unit, "amount": amount, "timezone": zone } }
     };
@@ -204,7 +204,7 @@ fn adding() {
     // Clocks go forward in Berlin on 2021-03-28: a day later is 23 hours later, 24 hours later are 24 hours later.
     gives(add("2021-03-27T12:00:00Z", "day", 1, "Europe/Berlin"), at("2021-03-28T11:00:00Z"));
     gives(add("2021-03-27T12:00:00Z", "hour", 24, "Europe/Berlin"), at("2021-03-28T12:00:00Z"));
-    // A time that is skipped moves on by the length of the gap.
+    // A skipped time is moved forward by the length of the gap.
     gives(add("2021-03-27T01:30:00Z", "day", 1, "Europe/Berlin"), at("2021-03-28T01:30:00Z"));
     gives(
         doc! { "$dateSubtract": { "startDate": at("2021-03-31T00:00:00Z"), "unit": "month", "amount": 1 } },
@@ -224,7 +224,7 @@ fn adding() {
 }
 
 #[test]
-fn differences() {
+fn differences_count_boundaries_of_units() {
     let difference = |start: &str, end: &str, unit: &str| doc! { "$dateDiff": { "startDate": at(start), "endDate": at(end), "unit": unit } };
     gives(difference("2020-12-31T23:59:00Z", "2021-01-01T00:01:00Z", "year"), 1_i64);
     gives(difference("2020-12-31T23:59:00Z", "2021-01-01T00:01:00Z", "quarter"), 1_i64);
@@ -254,7 +254,7 @@ fn differences() {
 }
 
 #[test]
-fn truncating() {
+fn dates_are_truncated_to_bins() {
     let truncate = |date: &str, unit: &str, extra: Document| {
         let mut arguments = doc! { "date": at(date), "unit": unit };
         arguments.extend(extra);
@@ -281,7 +281,7 @@ fn truncating() {
 }
 
 #[test]
-fn dates_at_the_ends_of_time() {
+fn dates_at_the_ends_of_the_range_do_not_overflow() {
     for millis in [i64::MIN, i64::MAX] {
         for operator in ["$year", "$week", "$isoWeekYear", "$dayOfYear"] {
             evaluate(doc! { operator: DateTime::from_millis(millis) }, doc! {}).unwrap();
@@ -319,7 +319,7 @@ proptest! {
 
     /// The calendar agrees with an independent one where that reaches.
     #[test]
-    fn the_calendar_is_the_usual_one(millis in -60_000_000_000_000..250_000_000_000_000_i64) {
+    fn the_calendar_is_gregorian(millis in -60_000_000_000_000..250_000_000_000_000_i64) {
         let civil = Civil::from_millis(millis);
         let date = jiff::Timestamp::from_millisecond(millis).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
         prop_assert_eq!((civil.year, civil.month, civil.day), (i64::from(date.year()), i64::from(date.month()), i64::from(date.day())));
@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_read_back(millis in -62_135_596_800_000..253_402_300_799_999_i64) {
+    fn formatted_dates_are_parsed_back(millis in -62_135_596_800_000..253_402_300_799_999_i64) {
         let date = DateTime::from_millis(millis);
         let text = evaluate(doc! { "$toString": date }, doc! {}).unwrap().unwrap();
         prop_assert_eq!(evaluate(doc! { "$toDate": text }, doc! {}).unwrap(), Some(Bson::DateTime(date)));
@@ -340,7 +340,7 @@ proptest! {
     /// Taking a date apart and putting it together again, in any zone, gives the same instant (but for the hour that
     /// comes twice when clocks go back: there it is the earlier one).
     #[test]
-    fn parts_are_the_whole(millis in 0..4_000_000_000_000_i64, zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "+05:45", "-11:00"])) {
+    fn dates_are_the_same_after_splitting_and_building(millis in 0..4_000_000_000_000_i64, zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "+05:45", "-11:00"])) {
         let mut parts = match evaluate(doc! { "$dateToParts": { "date": DateTime::from_millis(millis), "timezone": zone } }, doc! {}).unwrap() {
             Some(Bson::Document(parts)) => parts,
             other => panic!("{other:?}"),
@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn truncation_is_before_and_within_a_bin(millis in -2_000_000_000_000..4_000_000_000_000_i64, bin in 1..5_i64) {
+    fn a_truncated_date_is_earlier_by_less_than_a_bin(millis in -2_000_000_000_000..4_000_000_000_000_i64, bin in 1..5_i64) {
         let truncated = evaluate(doc! { "$dateTrunc": { "date": DateTime::from_millis(millis), "unit": "day", "binSize": bin } }, doc! {}).unwrap().unwrap();
         let truncated = truncated.as_datetime().unwrap().timestamp_millis();
         prop_assert!(truncated <= millis && millis - truncated < bin * MILLIS_A_DAY);
@@ -360,6 +360,6 @@ proptest! {
 }
 
 #[test]
-fn arrays_of_dates_are_no_dates() {
+fn arrays_of_dates_are_refused() {
     check_error(doc! { "$year": [bson!(["$$NOW"])] }, doc! {}, 16006);
 }

@@ -84,7 +84,7 @@ impl LazyOperator for Truncate {
     }
 }
 
-/// Bins are counted from here: 2000-01-01, a Saturday.
+/// The year of the date from which bins are counted: 2000-01-01, a Saturday.
 const REFERENCE_YEAR: i64 = 2000;
 
 fn truncate(millis: i64, unit: Unit, bin: i64, zone: &Zone, week_start: i64) -> Option<i64> {
@@ -115,7 +115,7 @@ fn truncate(millis: i64, unit: Unit, bin: i64, zone: &Zone, week_start: i64) -> 
             Some(zone.instant(start))
         }
         Length::Exact(length) => {
-            // On the time line, from the instant that is the reference in this zone.
+            // Hours and shorter units are counted in elapsed time, from the reference in this zone.
             let origin = zone.instant(reference * MILLIS_A_DAY);
             floor(millis, origin, length.checked_mul(bin)?)
         }

@@ -68,7 +68,7 @@ impl Zone {
     }
 }
 
-/// No zone is further from UTC than this, so that an instant so much earlier lies before the change in question.
+/// An upper bound on the offset of a zone: an instant that is so much earlier lies before the change in question.
 const MILLIS_A_DAY_MAX: i64 = 26 * MILLIS_AN_HOUR;
 
 /// Parses `+hh`, `+hhmm`, `+hh:mm`.

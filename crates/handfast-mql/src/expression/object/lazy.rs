@@ -46,7 +46,7 @@ fn get_field(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<No
         _ => false,
     };
     if !is_named {
-        // The short form: the field of $$CURRENT.
+        // The short form takes the field from $$CURRENT.
         let name = compiler.expression(argument)?;
         let input = compiler.path("$$CURRENT")?;
         return get_field_node(name, input);
@@ -95,7 +95,7 @@ struct SetField {
     operator: &'static str,
     name: String,
     input: Node,
-    /// Missing removes the field.
+    /// The new value; a missing one removes the field.
     value: Node,
 }
 

@@ -16,7 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[Function::many("$mergeObjects", Arit
 
 fn merge_objects<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let mut merged = RawDocumentBuf::new();
-    // One argument that is an array merges its items.
+    // If the only argument is an array, its items are merged.
     if let [only] = &arguments[..]
         && let Some(array) = only.as_array()
     {

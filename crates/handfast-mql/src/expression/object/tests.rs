@@ -3,7 +3,7 @@ use bson::{Bson, doc};
 use crate::expression::testing::{check, check_error, check_missing, gives};
 
 #[test]
-fn merge_objects() {
+fn merged_objects_have_the_last_value_of_each_field() {
     gives(doc! { "$mergeObjects": [{ "a": 1, "b": 1 }, null, { "b": 2, "c": 3 }] }, doc! { "a": 1, "b": 2, "c": 3 });
     gives(doc! { "$mergeObjects": [] }, doc! {});
     check(doc! { "$mergeObjects": "$x" }, doc! {}, doc! {});
@@ -12,7 +12,7 @@ fn merge_objects() {
 }
 
 #[test]
-fn fields_by_name() {
+fn fields_are_read_set_and_removed_by_name() {
     check(doc! { "$getField": "a.b" }, doc! { "a.b": 5 }, 5);
     check(doc! { "$getField": { "$literal": "$price" } }, doc! { "$price": 5 }, 5);
     check(doc! { "$getField": { "field": "x", "input": "$d" } }, doc! { "d": { "x": 1 } }, 1);

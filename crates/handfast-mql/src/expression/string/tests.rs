@@ -3,7 +3,7 @@ use bson::{Bson, DateTime, bson, doc};
 use crate::expression::testing::{check, check_error, fails, gives};
 
 #[test]
-fn concat_and_case() {
+fn strings_are_joined_and_change_case() {
     gives(doc! { "$concat": ["a", "-", "b"] }, "a-b");
     gives(doc! { "$concat": [] }, "");
     check(doc! { "$concat": ["a", "$x"] }, doc! {}, Bson::Null);
@@ -20,7 +20,7 @@ fn concat_and_case() {
 }
 
 #[test]
-fn lengths() {
+fn lengths_count_bytes_or_code_points() {
     gives(doc! { "$strLenBytes": "cafétéria" }, 11);
     gives(doc! { "$strLenCP": "cafétéria" }, 9);
     gives(doc! { "$strLenCP": { "$literal": "$€λ寿司" } }, 5);
@@ -29,7 +29,7 @@ fn lengths() {
 }
 
 #[test]
-fn substrings() {
+fn substrings_are_cut_by_bytes_or_code_points() {
     gives(doc! { "$substr": ["hello", 1, 3] }, "ell");
     gives(doc! { "$substrBytes": ["hello", 3, -1] }, "lo");
     gives(doc! { "$substrBytes": ["hello", 9, 1] }, "");
@@ -52,7 +52,7 @@ fn substrings() {
 }
 
 #[test]
-fn places() {
+fn positions_count_bytes_or_code_points() {
     gives(doc! { "$indexOfBytes": ["cafeteria", "e"] }, 3);
     gives(doc! { "$indexOfBytes": ["cafétéria", "é"] }, 3);
     gives(doc! { "$indexOfBytes": ["foo.bar.fi", ".", 5] }, 7);
@@ -74,7 +74,7 @@ fn places() {
 }
 
 #[test]
-fn split_and_trim() {
+fn strings_are_split_and_trimmed() {
     gives(doc! { "$split": ["June-15-2013", "-"] }, bson!(["June", "15", "2013"]));
     gives(doc! { "$split": ["astronomical", "astro"] }, bson!(["", "nomical"]));
     gives(doc! { "$split": ["pea green boat", "owl"] }, bson!(["pea green boat"]));
@@ -97,7 +97,7 @@ fn split_and_trim() {
 }
 
 #[test]
-fn replacing() {
+fn occurrences_are_replaced() {
     gives(doc! { "$replaceOne": { "input": "abcabc", "find": "b", "replacement": "X" } }, "aXcabc");
     gives(doc! { "$replaceAll": { "input": "abcabc", "find": "b", "replacement": "XX" } }, "aXXcaXXc");
     gives(doc! { "$replaceAll": { "input": "abc", "find": "x", "replacement": "y" } }, "abc");
@@ -113,7 +113,7 @@ fn replacing() {
 }
 
 #[test]
-fn regular_expressions() {
+fn regular_expressions_find_matches_and_groups() {
     let regex = |pattern: &str, options: &str| {
         Bson::RegularExpression(bson::Regex {
             pattern: pattern.try_into().unwrap(),
@@ -157,7 +157,7 @@ fn regular_expressions() {
     check_error(doc! { "$regexMatch": { "input": "a", "regex": regex("a", "i"), "options": "m" } }, doc! {}, 51107);
     check_error(doc! { "$regexMatch": { "input": "a", "regex": "a", "options": "q" } }, doc! {}, 51108);
     check_error(doc! { "$regexMatch": { "input": "a", "regex": "(" } }, doc! {}, 51111);
-    // A pattern made to search for ever ends in an error.
+    // A pattern with too many backtracking steps ends in an error.
     check_error(
         doc! { "$regexMatch": { "input": format!("{}b", "a".repeat(60)), "regex": "^(?:(a+)\\1?)+$" } },
         doc! {},

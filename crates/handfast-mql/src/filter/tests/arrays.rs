@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn arrays() {
+fn array_operators_match_whole_arrays_and_elements() {
     check(
         rawdoc! { "a": { "$size": 2 } },
         [rawdoc! { "a": [1, [2]] }],
@@ -91,7 +91,7 @@ fn arrays() {
 }
 
 #[test]
-fn paths_into_arrays() {
+fn paths_enter_arrays_by_element_and_by_position() {
     check(
         rawdoc! { "a.b": 1 },
         [rawdoc! { "a": { "b": 1 } }, rawdoc! { "a": [{ "b": 2 }, { "b": [1] }] }],
@@ -115,7 +115,7 @@ fn paths_into_arrays() {
 }
 
 #[test]
-fn positions_in_arrays() {
+fn the_position_of_the_matching_element_is_returned() {
     let position = |filter: RawDocumentBuf, document: RawDocumentBuf| {
         compile(&filter).unwrap().matches_position(&document, &context()).unwrap().map(|position| position.array_index)
     };
@@ -135,13 +135,13 @@ fn positions_in_arrays() {
         position(rawdoc! { "a": { "$elemMatch": { "b": 1 } } }, rawdoc! { "a": [{ "b": [0, 0, 1] }] }),
         Some(Some(0))
     );
-    // The outermost array counts.
+    // The position is that in the outermost array.
     assert_eq!(
         position(rawdoc! { "a.b": { "$elemMatch": { "$eq": 1 } } }, rawdoc! { "a": [{}, { "b": [0, 1, 2] }, {}] }),
         Some(Some(1))
     );
     assert_eq!(position(rawdoc! { "a.1": 5 }, rawdoc! { "a": [4, 5] }), Some(Some(1)));
-    // Other conditions do not disturb it, the last one through an array counts.
+    // Other conditions do not change the position; that of the last condition through an array is returned.
     assert_eq!(position(rawdoc! { "a": 1, "b": 2 }, rawdoc! { "a": [0, 1], "b": 2 }), Some(Some(1)));
     assert_eq!(position(rawdoc! { "a": 1, "b": 2 }, rawdoc! { "a": [0, 1], "b": [2] }), Some(Some(0)));
     assert_eq!(

@@ -14,9 +14,9 @@ fn regex(pattern: &str, options: &str) -> Bson {
 }
 
 #[test]
-fn conditions_on_one_document_count_and_can_be_ended() {
+fn conditions_on_a_document_count_as_steps_and_can_be_interrupted() {
     let numbers = doc! { "a": (0..100).collect::<Vec<_>>(), "d": vec![doc! { "b": 1 }; 100], "t": "x".repeat(6400) };
-    // Of equal values it would be one search, as of $in.
+    // Branches of equality would be joined to an $in.
     let branches = |name: &str| (0..100).map(|n| doc! { name: { "$gt": 1000 + n } }).collect::<Vec<_>>();
     let document = raw(&numbers);
     for (filter, steps) in [

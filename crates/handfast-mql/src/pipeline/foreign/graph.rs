@@ -65,7 +65,7 @@ impl GraphLookup {
                             format!("restrictSearchWithMatch must be an object, found {}", type_name(item)),
                         ));
                     };
-                    // Compiled here so that its errors come with the pipeline's.
+                    // The filter is compiled here, so that its errors are errors of the pipeline.
                     crate::filter::Filter::compile(filter, options)?;
                     restrict = Some(filter.to_owned());
                 }
@@ -121,7 +121,7 @@ fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
         .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
 }
 
-/// The search from one document. [`GraphSearch::filter`] gives the next query, [`GraphSearch::arrive`] takes its results,
+/// The search from one document. [`GraphSearch::filter`] returns the next query, [`GraphSearch::arrive`] takes its results,
 /// until there is no further query.
 ///
 /// A value is queried once and a document (by its `_id`) counts once, so that cycles end.
@@ -159,7 +159,7 @@ impl GraphSearch<'_> {
         Ok(Some(filter))
     }
 
-    /// Takes the documents of a level; the next level begins.
+    /// Adds the documents of a level and begins the next level.
     ///
     /// # Errors
     /// 292 if the walk holds more than 100 MB.
@@ -185,7 +185,7 @@ impl GraphSearch<'_> {
         Ok(())
     }
 
-    /// Puts a value, or the values of an array, on the next level's list.
+    /// Adds a value, or the values of an array, to the list of the next level.
     fn reach(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let RawBsonRef::Array(array) = value else { return self.reach_one(value) };
         for item in value::items(array) {
@@ -203,11 +203,11 @@ impl GraphSearch<'_> {
         Ok(())
     }
 
-    /// Returns the document the search started from, with the results in their field.
+    /// Returns the document that the search started from, with the results in their field.
     ///
     /// # Errors
-    /// `Overflow` (15) if it nests too deep; 292 if it exceeds [`Context::stage_bytes_max`], with what
-    /// the stages before have put into it.
+    /// `Overflow` (15) if the document nests too deeply; 292 if it exceeds the limit of a stage
+    /// ([`QueryMemory`](crate::context::QueryMemory)), together with the results of earlier stages in it.
     pub fn attach(mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
         self.memory.reserve(document.as_bytes().len())?;
         let array: RawArrayBuf = self.found.into_iter().collect();

@@ -133,7 +133,8 @@ impl Lookup {
     /// Returns the document with the results in their field.
     ///
     /// # Errors
-    /// 292 if it exceeds [`Context::stage_bytes_max`]: also what the stages before have put into the document counts.
+    /// 292 if the document exceeds the limit of a stage ([`QueryMemory`](crate::context::QueryMemory)), together with the results of
+    /// earlier stages in it.
     pub fn attach(
         &self,
         document: &RawDocument,

@@ -75,24 +75,24 @@ pub struct Merge {
 /// The action of `$merge` for a result whose document exists.
 #[derive(Debug)]
 pub enum WhenMatched {
-    /// The result takes its place.
+    /// The result replaces the document.
     Replace,
-    /// It stays.
+    /// The document stays as it is.
     KeepExisting,
-    /// The result's fields go over it.
+    /// The fields of the result are set in the document.
     Merge,
     /// The command fails.
     Fail,
-    /// It goes through a pipeline that sees the result as `$$new`.
+    /// A pipeline changes the document; the result is `$$new` in it.
     Pipeline(Pipeline),
 }
 
 /// The action of `$merge` for a result whose document does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenNotMatched {
-    /// It is inserted.
+    /// The result is inserted.
     Insert,
-    /// It is left out.
+    /// The result is ignored.
     Discard,
     /// The command fails.
     Fail,
@@ -103,9 +103,9 @@ pub enum WhenNotMatched {
 pub enum MergeOutcome {
     /// Writes nothing.
     Nothing,
-    /// This document, in place of the one that was found.
+    /// Replaces the document that was found with this one.
     Replace(RawDocumentBuf),
-    /// This document, anew.
+    /// Inserts this document.
     Insert(RawDocumentBuf),
 }
 
@@ -210,7 +210,7 @@ impl Merge {
     /// Returns the write for a result, given the document that was found by [`Merge::filter`].
     ///
     /// # Errors
-    /// `DuplicateKey` (11000) for `whenMatched: "fail"`, 13113 for `whenNotMatched: "fail"`, and what a pipeline fails with.
+    /// `DuplicateKey` (11000) for `whenMatched: "fail"`, 13113 for `whenNotMatched: "fail"`, and the errors of a pipeline.
     pub fn outcome(
         &self,
         result: &RawDocument,
@@ -307,7 +307,7 @@ fn on_fields(item: RawBsonRef<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// Compiles the stages of an update: those that change one document into one.
+/// Compiles the stages of an update, which return one document for each.
 fn update_pipeline(stages: &bson::RawArray, variables: &Let, options: &CompileOptions) -> Result<Pipeline> {
     let mut declared = variables.declared(options);
     declared.variables.push("new".to_owned());

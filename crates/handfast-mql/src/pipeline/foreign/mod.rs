@@ -1,6 +1,6 @@
 //! The compiled stages that need other collections: the queries for a store, and the use of their results.
 //!
-//! Nothing here does I/O. The caller that has a store asks the queries:
+//! Nothing here does I/O. A caller with a store runs the queries:
 //!
 //! ```text
 //! $lookup      per document: collection.find(lookup.filter(document)), pipeline with lookup.context(document, ..),
@@ -45,7 +45,7 @@ pub struct Target {
     pub collection: String,
 }
 
-/// Variables of a `let`: names with the expressions that give their values, per document.
+/// The variables of a `let`: names, and the expressions of their values, which are evaluated for each document.
 #[derive(Debug, Default)]
 pub struct Let {
     variables: Vec<(String, Expression)>,
@@ -104,7 +104,7 @@ impl Let {
         Ok(bound)
     }
 
-    /// Tells whether there are no variables, so that an inner pipeline gives the same for every document.
+    /// Tells whether there are no variables, so that an inner pipeline has the same results for every document.
     pub fn is_empty(&self) -> bool {
         self.variables.is_empty()
     }
@@ -112,13 +112,13 @@ impl Let {
     /// Returns the context in which an inner pipeline runs for a document.
     ///
     /// # Errors
-    /// As [`Let::bind`].
+    /// The errors of [`Let::bind`].
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         Ok(outer.nested(self.bind(document, outer)?))
     }
 }
 
-/// `$unionWith`: the documents of another collection, or of a pipeline over it, after those that flow in.
+/// `$unionWith`: the documents of another collection, or of a pipeline over it, after the input.
 #[derive(Debug)]
 pub struct UnionWith {
     /// The collection; none if the pipeline begins with `$documents`.
@@ -195,7 +195,7 @@ fn path_of(stage: &str, name: &str, item: RawBsonRef<'_>) -> Result<Vec<String>>
     crate::expression::path::split(string(stage, name, item)?)
 }
 
-/// Returns the value at a path, arrays on the way mapped.
+/// Returns the value at a path, with arrays on the path mapped.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Value<'a>> {
     crate::expression::path::walk(RawBsonRef::Document(document), path)
 }

@@ -5,6 +5,7 @@ use bson::{Document, bson, doc, rawdoc};
 use super::{check_error, compile, raw, run};
 use crate::{
     Code,
+    context::{QueryMemory, StageTotal},
     expression::testing::context,
     pipeline::{Flow, Operator, chain},
 };
@@ -30,15 +31,15 @@ fn stages_that_hold_too_much_are_stopped() {
 }
 
 #[test]
-fn nesting_by_stages_has_a_bound() {
+fn stages_that_nest_too_deeply_are_refused() {
     let stages: Vec<Document> = (0..900).map(|_| doc! { "$replaceWith": { "a": "$$ROOT" } }).collect();
     check_error(bson::Bson::from(stages), 15);
 }
 
 #[test]
-fn every_stage_that_holds_its_input_has_the_bound_of_the_context() {
+fn every_stage_that_holds_its_input_has_a_memory_limit() {
     let documents = || raw((0..100).map(|n| doc! { "_id": n, "text": "x".repeat(100) }));
-    let context = |bytes_max| context().with_stage_bytes(bytes_max);
+    let context = |stage_bytes_max| context().with_memory(QueryMemory { stage_bytes_max, ..QueryMemory::default() });
     for stage in [
         doc! { "$sort": { "text": 1 } },
         doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
@@ -57,10 +58,10 @@ fn every_stage_that_holds_its_input_has_the_bound_of_the_context() {
 }
 
 #[test]
-fn all_stages_share_a_bound() {
+fn all_stages_share_one_memory_limit() {
     let documents = || raw((0..100).map(|n| doc! { "_id": n, "text": "x".repeat(100) }));
-    let total = crate::context::StageTotal::new(5_000);
-    let context = context().with_stage_total(total.clone());
+    let total = StageTotal::new(5_000);
+    let context = context().with_memory(QueryMemory { total: total.clone(), ..QueryMemory::default() });
     for stage in [
         doc! { "$sort": { "text": 1 } },
         doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
@@ -78,8 +79,8 @@ fn all_stages_share_a_bound() {
 #[test]
 fn large_results_are_returned_in_portions_and_count_until_then() {
     let documents = (0..30).map(|n| doc! { "_id": 29 - n, "text": "x".repeat(500_000) });
-    let total = crate::context::StageTotal::new(100_000_000);
-    let context = context().with_stage_total(total.clone());
+    let total = StageTotal::new(100_000_000);
+    let context = context().with_memory(QueryMemory { total: total.clone(), ..QueryMemory::default() });
     for stage in [doc! { "$sort": { "_id": 1 } }, doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } }] {
         let pipeline = compile(bson!([stage.clone()])).unwrap();
         let mut chain = chain(pipeline.stages(), &context).unwrap();
@@ -98,7 +99,7 @@ fn large_results_are_returned_in_portions_and_count_until_then() {
 }
 
 #[test]
-fn fields_computed_in_every_element_are_bounded() {
+fn fields_computed_in_every_element_are_limited() {
     let input = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
     for stage in [
         doc! { "$addFields": { "a.x": "$s" } },

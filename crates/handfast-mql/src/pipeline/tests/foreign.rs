@@ -23,7 +23,7 @@ fn with_lookup<T>(stage: Document, use_it: impl FnOnce(&Lookup) -> T) -> T {
     }
 }
 
-/// Carries a lookup out over collections in memory.
+/// Runs a lookup over collections in memory.
 fn look_up(stage: Document, document: Document, collection: &[Document]) -> Document {
     let context = context();
     let document = RawDocumentBuf::try_from(document).unwrap();
@@ -108,7 +108,7 @@ fn lookup_runs_a_pipeline_with_variables() {
         doc! { "max": 10, "r": [{ "v": 5, "limit": 10 }] },
     );
     assert_eq!(look_up(stage, doc! { "max": 20 }, &foreign).get_array("r").unwrap().len(), 2);
-    // Fields and a pipeline together.
+    // The stage has fields and a pipeline.
     let stage = doc! { "from": "c", "localField": "k", "foreignField": "k", "pipeline": [{ "$limit": 1 }], "as": "r" };
     assert_eq!(
         look_up(stage, doc! { "k": 1 }, &[doc! { "k": 2 }, doc! { "k": 1, "n": 1 }, doc! { "k": 1, "n": 2 }]),
@@ -117,7 +117,7 @@ fn lookup_runs_a_pipeline_with_variables() {
 }
 
 #[test]
-fn lookup_is_refused() {
+fn invalid_lookups_are_refused() {
     for stage in [
         bson!({ "from": "c", "localField": "a", "as": "r" }),
         bson!({ "from": "c", "as": "r" }),
@@ -136,7 +136,7 @@ fn lookup_is_refused() {
         17276,
     );
     check_error(bson!([{ "$lookup": { "from": "c", "pipeline": [{ "$foo": 1 }], "as": "r" } }]), 40324);
-    // A stage of another collection is no pure one.
+    // A stage that reads another collection is not pure.
     check_error(bson!([{ "$lookup": { "from": "c", "pipeline": [], "as": "r" } }]), 20);
     let mut nested = bson!([]);
     for _ in 0..22 {
@@ -146,7 +146,7 @@ fn lookup_is_refused() {
 }
 
 #[test]
-fn union_with() {
+fn union_with_names_a_collection_and_a_pipeline() {
     let union = |stage: Bson| match compile(bson!([{ "$unionWith": stage }])).unwrap().stages {
         stages if stages.len() == 1 => match stages.into_iter().next() {
             Some(Stage::UnionWith(union)) => union,
@@ -186,7 +186,7 @@ fn walk(stage: Document, document: Document, collection: &[Document]) -> Vec<Doc
 }
 
 #[test]
-fn graph_lookup_walks_until_nothing_is_new() {
+fn graph_lookup_ends_when_no_document_is_new() {
     let people = [
         doc! { "_id": 1, "name": "dev", "boss": "eliot" },
         doc! { "_id": 2, "name": "eliot", "boss": "ron" },
@@ -232,7 +232,7 @@ fn merge(stage: impl Into<Bson>) -> Box<Merge> {
 }
 
 #[test]
-fn merge_gives_the_write() {
+fn merge_returns_the_write_for_a_result() {
     let context = context();
     let existing = rawdoc! { "_id": 1, "a": 1, "b": 2 };
     let result = rawdoc! { "_id": 1, "b": 3, "c": 4 };
@@ -280,7 +280,7 @@ fn merge_gives_the_write() {
 }
 
 #[test]
-fn merge_is_refused() {
+fn invalid_merges_are_refused() {
     check_error(bson!([{ "$merge": 1 }]), 51182);
     check_error(bson!([{ "$merge": {} }]), 40414);
     check_error(bson!([{ "$merge": { "into": 1 } }]), 51178);
@@ -295,7 +295,7 @@ fn merge_is_refused() {
 }
 
 #[test]
-fn a_lookup_counts_what_those_before_it_have_found() {
+fn a_lookup_counts_the_results_of_earlier_lookups() {
     let found: Vec<RawDocumentBuf> = (0..60).map(|id| rawdoc! { "_id": id, "s": "x".repeat(1_000_000) }).collect();
     with_lookup(doc! { "from": "c", "pipeline": [], "as": "r" }, |lookup| {
         let once = lookup.attach(&rawdoc! { "_id": 1 }, found.clone(), &context()).unwrap();

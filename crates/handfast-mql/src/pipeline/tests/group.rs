@@ -13,7 +13,7 @@ fn sales() -> Bson {
 }
 
 #[test]
-fn groups_by_any_expression() {
+fn documents_are_grouped_by_any_expression() {
     check(bson!([{ "$group": { "_id": "$item" } }]), sales(), bson!([{ "_id": "a" }, { "_id": "b" }, { "_id": "c" }]));
     check(bson!([{ "$group": { "_id": null, "n": { "$sum": 1 } } }]), sales(), bson!([{ "_id": null, "n": 4 }]));
     check(
@@ -31,7 +31,7 @@ fn groups_by_any_expression() {
 }
 
 #[test]
-fn accumulators() {
+fn accumulators_are_computed_for_each_group() {
     let group = |accumulator: Bson| bson!([{ "$group": { "_id": "$item", "r": accumulator } }, { "$match": { "_id": "a" } }, { "$replaceWith": { "r": "$r" } }]);
     for (accumulator, expected) in [
         (bson!({ "$sum": { "$multiply": ["$price", "$quantity"] } }), bson!(75.0)),
@@ -67,7 +67,7 @@ fn accumulators() {
 }
 
 #[test]
-fn accumulators_of_no_values() {
+fn accumulators_have_results_without_values() {
     let input = bson!([{ "item": "c", "quantity": null }]);
     for (accumulator, expected) in [
         (bson!({ "$sum": "$price" }), bson!(0)),
@@ -94,7 +94,7 @@ fn accumulators_of_no_values() {
 }
 
 #[test]
-fn sums_promote() {
+fn sums_have_the_widest_type() {
     let sum = |values: Bson| {
         let documents: Vec<_> = values.as_array().unwrap().iter().map(|value| doc! { "v": value }).collect();
         let results = run(bson!([{ "$group": { "_id": 0, "s": { "$sum": "$v" } } }]), Bson::from(documents)).unwrap();
@@ -106,7 +106,7 @@ fn sums_promote() {
     assert_eq!(sum(bson!([i64::MAX, 1])), bson!(9_223_372_036_854_775_808.0));
     assert_eq!(sum(bson!([i64::MAX, 1, -1])), bson!(i64::MAX));
     assert_eq!(sum(bson!([1, 0.5])), bson!(1.5));
-    // What is left is what the four doubles really add up to, not what rounding after each step leaves.
+    // The result is the exact sum of the four doubles, without the rounding errors of each step.
     assert_eq!(sum(bson!([0.1, 0.2, 0.3, -0.6])), bson!(2.775_557_561_562_891_4e-17));
     let decimal: bson::Decimal128 = "0.1".parse().unwrap();
     let expected: bson::Decimal128 = "3.1".parse().unwrap();
@@ -127,7 +127,7 @@ fn n_may_depend_on_the_group() {
 }
 
 #[test]
-fn groups_are_refused() {
+fn invalid_groups_are_refused() {
     check_error(bson!([{ "$group": 1 }]), 15947);
     check_error(bson!([{ "$group": {} }]), 15955);
     check_error(bson!([{ "$group": { "_id": 0, "a": 1 } }]), 40234);
@@ -142,7 +142,7 @@ fn groups_are_refused() {
 }
 
 #[test]
-fn sort_by_count() {
+fn sort_by_count_orders_by_frequency() {
     check(
         bson!([{ "$sortByCount": "$item" }]),
         sales(),
@@ -212,7 +212,7 @@ fn bucket_auto_finds_ranges() {
 proptest! {
     /// Every document is in exactly one group, and sums of whole numbers do not depend on the order.
     #[test]
-    fn grouping_loses_nothing(values in prop::collection::vec((0..5_i32, any::<i64>()), 0..50)) {
+    fn every_document_is_in_one_group(values in prop::collection::vec((0..5_i32, any::<i64>()), 0..50)) {
         let documents: Vec<_> = values.iter().map(|(k, v)| doc! { "k": k, "v": v }).collect();
         let mut results = run(bson!([{ "$group": { "_id": "$k", "n": { "$sum": 1 }, "s": { "$sum": "$v" } } }, { "$sort": { "_id": 1 } }]), Bson::from(documents)).unwrap();
         for key in 0..5 {

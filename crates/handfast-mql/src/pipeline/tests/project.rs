@@ -5,7 +5,7 @@ use bson::bson;
 use super::{check, check_error};
 
 #[test]
-fn project_includes() {
+fn project_includes_fields() {
     let input = bson!({ "_id": 1, "a": { "b": 1, "c": 2 }, "d": [{ "e": 1, "f": 2 }, 5, [{ "e": 3 }]], "g": 4 });
     check(bson!([{ "$project": { "g": 1 } }]), input.clone(), bson!({ "_id": 1, "g": 4 }));
     check(bson!([{ "$project": { "g": true, "_id": 0 } }]), input.clone(), bson!({ "g": 4 }));
@@ -17,7 +17,7 @@ fn project_includes() {
 }
 
 #[test]
-fn project_excludes() {
+fn project_excludes_fields() {
     let input = bson!({ "_id": 1, "a": { "b": 1, "c": 2 }, "d": [{ "e": 1, "f": 2 }, 5] });
     check(bson!([{ "$project": { "a": 0 } }]), input.clone(), bson!({ "_id": 1, "d": [{ "e": 1, "f": 2 }, 5] }));
     check(
@@ -36,7 +36,7 @@ fn project_excludes() {
 }
 
 #[test]
-fn project_computes() {
+fn project_computes_fields() {
     let input = bson!({ "_id": 1, "x": 5, "y": 2, "a": { "b": 1 }, "l": [{ "p": 1 }, 7] });
     check(bson!([{ "$project": { "sum": { "$add": ["$x", "$y"] } } }]), input.clone(), bson!({ "_id": 1, "sum": 7 }));
     check(bson!([{ "$project": { "_id": 0, "x": "$y", "y": 1 } }]), input.clone(), bson!({ "y": 2, "x": 2 }));
@@ -58,7 +58,7 @@ fn project_computes() {
 }
 
 #[test]
-fn project_refuses() {
+fn invalid_projections_are_refused() {
     check_error(bson!([{ "$project": {} }]), 51272);
     check_error(bson!([{ "$project": { "a": 1, "b": 0 } }]), 31254);
     check_error(bson!([{ "$project": { "a": 0, "b": 1 } }]), 31253);
@@ -109,7 +109,7 @@ fn add_fields_sets_in_place_and_appends() {
         bson!({ "n": { "m": { "o": 5 } } }),
     );
     check(bson!([{ "$set": { "a": "$$REMOVE", "l": "$none", "b": {} } }]), input.clone(), bson!({ "_id": 1, "b": {} }));
-    // All expressions see the document as it came in.
+    // All expressions see the input document.
     check(
         bson!([{ "$set": { "a": 2, "s": "$a" } }, { "$project": { "_id": 0, "a": 1, "s": 1 } }]),
         input,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::run;
 
-/// Any stage with any argument: documents or an error, never a panic.
+/// Generates any stage with any argument.
 fn any_stage() -> impl Strategy<Value = Document> {
     const STAGES: &[&str] = &[
         "$match",
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// What the stages mean, one document list after the other.
+/// Applies a stage to a list of documents, as a model of the operators.
 fn model(stage: &Document, input: Vec<Document>) -> Vec<Document> {
     let (name, argument) = stage.iter().next().unwrap();
     let n = argument.as_i32().unwrap_or(0) as usize;
@@ -127,7 +127,7 @@ fn model(stage: &Document, input: Vec<Document>) -> Vec<Document> {
 
 proptest! {
     #[test]
-    fn chains_do_what_lists_do(
+    fn chains_agree_with_a_model_of_lists(
         stages in prop::collection::vec(prop_oneof![
             (1..6_i32).prop_map(|n| doc! { "$limit": n }),
             (0..4_i32).prop_map(|n| doc! { "$skip": n }),

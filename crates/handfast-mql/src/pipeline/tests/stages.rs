@@ -14,7 +14,7 @@ fn an_empty_pipeline_gives_its_input() {
 }
 
 #[test]
-fn match_skip_limit_count() {
+fn match_skip_limit_and_count_select_documents() {
     let input = bson!([{ "a": 1 }, { "a": 2 }, { "a": 3 }, { "a": 4 }]);
     check(bson!([{ "$match": { "a": { "$gt": 1 } } }]), input.clone(), bson!([{ "a": 2 }, { "a": 3 }, { "a": 4 }]));
     check(bson!([{ "$skip": 1 }, { "$limit": 2 }]), input.clone(), bson!([{ "a": 2 }, { "a": 3 }]));
@@ -46,7 +46,7 @@ fn a_limit_stops_the_source() {
 }
 
 #[test]
-fn a_large_unwind_comes_in_portions() {
+fn a_large_unwind_is_returned_in_portions() {
     let big = "x".repeat(1000);
     let numbers: Vec<i32> = (0..20_000).collect();
     let document = rawdoc! { "big": big, "a": bson::RawArrayBuf::from_iter(numbers) };
@@ -71,7 +71,7 @@ fn a_large_unwind_comes_in_portions() {
 }
 
 #[test]
-fn unwind_takes_arrays_apart() {
+fn unwind_returns_a_document_for_each_element() {
     let input = bson!([{ "_id": 1, "a": [10, 20], "z": 0 }, { "_id": 2, "a": 5 }, { "_id": 3, "a": [] }, { "_id": 4, "a": null }, { "_id": 5 }]);
     check(
         bson!([{ "$unwind": "$a" }]),
@@ -125,7 +125,7 @@ fn sort_orders_and_keeps_few() {
 }
 
 #[test]
-fn replace_root() {
+fn replace_root_returns_the_new_document() {
     check(bson!([{ "$replaceRoot": { "newRoot": "$a" } }]), bson!({ "a": { "b": 1 } }), bson!({ "b": 1 }));
     check(
         bson!([{ "$replaceWith": { "$mergeObjects": [{ "x": 0 }, "$a"] } }]),
@@ -139,7 +139,7 @@ fn replace_root() {
 }
 
 #[test]
-fn sample_takes_some_of_all() {
+fn sample_selects_from_all_documents() {
     let input: Vec<_> = (0..100).map(|n| doc! { "n": n }).collect();
     let run = || run(bson!([{ "$sample": { "size": 10 } }]), bson::Bson::from(input.clone())).unwrap();
     let sample = run();
@@ -158,7 +158,7 @@ fn sample_takes_some_of_all() {
 }
 
 #[test]
-fn facet_runs_pipelines_side_by_side() {
+fn facet_runs_each_pipeline_on_all_documents() {
     check(
         bson!([{ "$facet": { "first": [{ "$limit": 1 }], "count": [{ "$count": "n" }], "all": [] } }]),
         bson!([{ "a": 1 }, { "a": 2 }]),
@@ -177,7 +177,7 @@ fn facet_runs_pipelines_side_by_side() {
 }
 
 #[test]
-fn redact_prunes_levels() {
+fn redact_removes_levels() {
     let input = bson!({ "level": 1, "a": { "level": 5, "x": 1 }, "b": { "level": 1, "c": { "level": 9 }, "d": 2 }, "l": [{ "level": 0 }, { "level": 7 }, 3] });
     let expression = bson!({ "$cond": [{ "$lte": ["$level", 3] }, "$$DESCEND", "$$PRUNE"] });
     check(
@@ -198,7 +198,7 @@ fn redact_prunes_levels() {
 }
 
 #[test]
-fn documents_gives_its_own_input() {
+fn documents_returns_the_given_documents() {
     check(
         bson!([{ "$documents": [{ "a": 1 }, { "a": { "$add": [1, 1] } }] }, { "$match": { "a": 2 } }]),
         bson!([]),
@@ -210,7 +210,7 @@ fn documents_gives_its_own_input() {
 }
 
 #[test]
-fn pipelines_are_refused_by_name_and_place() {
+fn invalid_pipelines_are_refused() {
     let unknown = compile(bson!([{ "$foo": 1 }])).unwrap_err();
     assert_eq!((unknown.code().0, unknown.message()), (40324, "Unrecognized pipeline stage name: '$foo'"));
     check_error(bson!([{}]), 40323);
@@ -226,7 +226,7 @@ fn pipelines_are_refused_by_name_and_place() {
 }
 
 #[test]
-fn the_prefix_is_what_a_find_can_do() {
+fn the_prefix_has_the_stages_that_a_find_can_replace() {
     let pipeline = compile(bson!([
         { "$match": { "a": 1 } }, { "$match": { "b": 1 } }, { "$sort": { "c": 1 } }, { "$skip": 2 }, { "$skip": 3 },
         { "$limit": 10 }, { "$limit": 4 }, { "$match": { "d": 1 } },
@@ -237,7 +237,7 @@ fn the_prefix_is_what_a_find_can_do() {
         (prefix.filters.len(), prefix.sort.is_some(), prefix.skip, prefix.limit, prefix.stages, prefix.filter_stages),
         (2, true, 5, Some(4), 7, 2),
     );
-    // A skip after a limit, a sort after a limit and a filter after a sort mean something else.
+    // A find cannot skip after a limit, sort after a limit or filter after a sort.
     for (stages, taken) in [
         (bson!([{ "$limit": 5 }, { "$skip": 1 }]), 1),
         (bson!([{ "$limit": 5 }, { "$sort": { "a": 1 } }]), 1),
@@ -250,7 +250,7 @@ fn the_prefix_is_what_a_find_can_do() {
 }
 
 #[test]
-fn stages_can_be_chained_from_the_middle() {
+fn a_chain_can_begin_at_any_stage() {
     let pipeline = compile(bson!([{ "$match": { "a": 1 } }, { "$project": { "_id": 0, "a": 1 } }])).unwrap();
     let context = context();
     let rest = &pipeline.stages()[pipeline.prefix().stages..];

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn computed() {
+fn computed_fields_are_set() {
     let document = || doc! { "_id": 1, "a": 1, "b": { "c": 2 }, "l": [{ "x": 1 }, 5] };
     check(document(), doc! { "sum": { "$add": ["$a", "$b.c"] } }, doc! { "_id": 1, "sum": 3 });
     check(document(), doc! { "z": "text", "y": "$b", "a": 1 }, doc! { "_id": 1, "a": 1, "z": "text", "y": { "c": 2 } });
@@ -20,7 +20,7 @@ fn computed() {
 }
 
 #[test]
-fn fields_computed_in_every_element_are_bounded() {
+fn fields_computed_in_every_element_are_limited() {
     let document = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
     for projection in [doc! { "a.x": "$s" }, doc! { "a.y.z": "$s" }, doc! { "a": { "x": { "$toUpper": "$s" } } }] {
         let error = run(&projection, None, &document).expect_err("too large");

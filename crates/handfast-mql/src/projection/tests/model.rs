@@ -66,13 +66,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn projections_show_what_the_model_shows(
+    fn projections_agree_with_the_model(
         document in document(),
         paths in proptest::collection::vec(path(), 1..4),
         inclusion in any::<bool>(),
     ) {
-        let apart = paths.iter().enumerate().all(|(place, path)| {
-            paths[..place].iter().all(|other| !path.starts_with(other) && !other.starts_with(path))
+        let apart = paths.iter().enumerate().all(|(index, path)| {
+            paths[..index].iter().all(|other| !path.starts_with(other) && !other.starts_with(path))
         });
         let mut projection = Document::new();
         for path in &paths {
@@ -83,7 +83,7 @@ proptest! {
             let whole = Bson::Document(document);
             let expected = if inclusion { include(&whole, &paths) } else { exclude(&whole, &paths) };
             let Some(Bson::Document(expected)) = expected else { panic!("a document stays one") };
-            // `Document` compares as a map: the bytes tell the order, too.
+            // `Document` compares as a map, so the bytes check the order as well.
             prop_assert_eq!(raw(&shown.unwrap()), raw(&expected));
         } else if projection.len() == paths.len() {
             let code = shown.unwrap_err().code();

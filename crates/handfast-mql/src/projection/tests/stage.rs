@@ -17,7 +17,7 @@ fn check_errors(projection: Document, find: (i32, &str), stage: (i32, &str)) {
 }
 
 #[test]
-fn errors_of_both() {
+fn find_and_project_refuse_the_same_projections() {
     check_errors(
         doc! { "a": 0, "b": 1 },
         (31253, "Cannot do inclusion on field b in exclusion projection"),
@@ -57,7 +57,7 @@ fn errors_of_both() {
 }
 
 #[test]
-fn errors_of_paths() {
+fn invalid_paths_are_refused() {
     check_errors(
         doc! { "": 1 },
         (40352, "FieldPath cannot be constructed with empty string"),
@@ -81,10 +81,10 @@ fn errors_of_paths() {
 }
 
 #[test]
-fn results() {
+fn find_and_project_have_their_results() {
     let document = doc! { "_id": 1, "a": 5, "l": [1, 2, 3] };
     let check = |projection: Document, find: Result<Document>, stage: Result<Document>| {
-        // `Document` compares as a map: the text tells the order, too.
+        // `Document` compares as a map, so the text checks the order as well.
         let text =
             |result: Result<Document>| result.map(|document| document.to_string()).map_err(|error| error.code().0);
         assert_eq!(text(run(&projection, None, &document)), text(find), "{projection}");
@@ -104,9 +104,9 @@ fn results() {
     check(doc! { "a.$ref": 1 }, Ok(doc! { "_id": 1 }), Err(crate::Error::new(Code(16410), "")));
 }
 
-/// Names of many parts below each other make one path, whose length counts: functions of the tree recurse by its parts.
+/// Functions of the tree recurse for each part of a path, so the depth limit applies to the whole path of nested names.
 #[test]
-fn nested_paths_are_as_long_as_they_are_together() {
+fn the_depth_limit_applies_to_nested_paths_together() {
     let long = vec!["a"; 200].join(".");
     let mut nested = doc! { &long: 1 };
     for _ in 0..90 {

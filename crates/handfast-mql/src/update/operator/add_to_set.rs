@@ -48,7 +48,7 @@ impl AddToSet {
         })?;
         let mut new = vec![true; self.values.len()];
         {
-            // The set holds what is to be added, not what is there: mostly the shorter of the two, and often one.
+            // The set has the values to add, as they are usually fewer than the elements of the array.
             let mut wanted = SetOfValues::new();
             let mut present = SetOfValues::new();
             for value in &self.values {

@@ -44,7 +44,7 @@ impl Arithmetic {
     pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
         let current = match target.current().map(|current| current.value()).transpose()? {
             Some(value) => Number::of(value).ok_or_else(|| self.not_a_number(&target, value, scope))?,
-            // A field that is not there counts as 0, for both operators.
+            // Both operators take a missing field as 0.
             None => Number::Int(0),
         };
         let result = match (self.operation, target.at) {

@@ -33,7 +33,7 @@ pub(super) enum Action {
     Pull(pull::Pull),
     PullAll(pull::PullAll),
     Pop(pull::Pop),
-    /// `$rename` at its target; the value is what was taken from the source, by the index of the rename.
+    /// `$rename` at its target, with the index of the rename; the value is the one that was removed from the source.
     RenameTo(usize),
     /// `$rename` at its source: nothing is left to do, the path is only reserved.
     RenameFrom,
@@ -49,7 +49,7 @@ pub(super) struct Operator {
 pub(super) enum Missing {
     /// Creates the field, with its parents.
     Create,
-    /// Leaves the document as it is, if the field could be created.
+    /// Leaves the document as it is, and fails if the field could not be created.
     Viable,
     /// Leaves the document as it is.
     Ignore,
@@ -73,7 +73,7 @@ pub(super) struct Target<'t, 'a> {
     pub(super) growth: &'t mut GrowthLimit,
 }
 
-/// Reads the operand of the operator `name` at `path`; none if there is no such operator.
+/// Reads the operand of the operator `name` at `path`; returns `None` for an unknown operator.
 pub(super) fn compile(
     name: &str,
     path: &UpdatePath,
@@ -124,7 +124,7 @@ impl Action {
         }
     }
 
-    /// Tells whether it is a `$rename` that has found something to move here.
+    /// Tells whether the action is a `$rename` whose value exists here.
     pub(super) fn has_value_to_move(&self, scope: &Scope<'_, '_>) -> bool {
         matches!(self, Action::RenameTo(index) if matches!(scope.renamed.get(*index), Some(Some(_))))
     }
@@ -166,7 +166,7 @@ impl<'t, 'a> Target<'t, 'a> {
         self.container.element(self.at?)
     }
 
-    /// Puts a value there; `false` if it is there already, byte for byte.
+    /// Sets the value; returns `false` if the field already has the same bytes.
     pub(super) fn assign(self, value: Value<'a>) -> Result<bool> {
         match self.at {
             None => self.container.add(self.name, value, self.growth)?,
@@ -182,7 +182,7 @@ impl<'t, 'a> Target<'t, 'a> {
         Ok(true)
     }
 
-    /// Removes the field; in an array, `null` takes its place.
+    /// Removes the field; in an array, replaces the element with `null`.
     fn remove(self) -> bool {
         let Some(at) = self.at else { return false };
         if !self.container.is_array() {
@@ -196,7 +196,7 @@ impl<'t, 'a> Target<'t, 'a> {
         true
     }
 
-    /// Opens the array there, and returns it with the limit of its growth. The caller has checked that there is a value.
+    /// Opens the array in the field, and returns it with the limit of its growth. The caller has checked that there is a value.
     ///
     /// # Errors
     /// The error of `wrong_type`, if the value is no array.

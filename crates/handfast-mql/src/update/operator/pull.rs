@@ -21,7 +21,7 @@ pub(in crate::update) enum Pull {
     Equal(OwnedElement),
     /// Elements that are documents and match the filter.
     Documents(Filter),
-    /// Elements that, as the field [`ELEMENT`] of a document, match the filter: `{$gte: 5}`, a regular expression.
+    /// Elements that match the filter as the field [`ELEMENT`] of a document: `{$gte: 5}`, a regular expression.
     Elements(Filter),
 }
 
@@ -76,7 +76,8 @@ fn as_field(value: Element<'_>) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }
 
-/// Tells `{$gte: 5}` from `{$and: [..]}`, which is a condition on a document, and from the reference `{$ref: .., $id: ..}`.
+/// Tells whether a condition is like `{$gte: 5}`, and neither a condition on a document (`{$and: [..]}`) nor a reference
+/// (`{$ref: .., $id: ..}`).
 fn is_operator_expression(condition: &RawDocument) -> Result<bool> {
     let first = elements(condition).next().transpose()?;
     Ok(first.is_some_and(|first| {

@@ -11,11 +11,11 @@ use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
 use super::{Scope, Target, id_field};
 
-/// The values and what happens around them.
+/// The values of a `$push` and its modifiers.
 #[derive(Debug)]
 pub(in crate::update) struct Push {
     values: Vec<OwnedElement>,
-    /// Counted from the end, if negative.
+    /// The position, which counts from the end if it is negative.
     position: Option<i64>,
     sort: Option<PushSort>,
     /// The first or, if negative, the last elements.
@@ -26,7 +26,7 @@ pub(in crate::update) struct Push {
 enum PushSort {
     /// The elements themselves are compared.
     Whole(Direction),
-    /// Fields of the elements are compared: path and direction.
+    /// Fields of the elements are compared, each by a path and a direction.
     Fields(Vec<(Vec<String>, Direction)>),
 }
 
@@ -87,7 +87,7 @@ impl Push {
     }
 
     /// Sorts and cuts the array that the values are in. Gives the bytes by which it is larger than before them, at least:
-    /// what is cut off again takes no room.
+    /// elements that are cut off do not count.
     fn growth_bytes(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
         if let Some(sort) = &self.sort {
             // Each element is compared as often as the number of elements has digits in base two.
@@ -198,7 +198,7 @@ impl PushSort {
         Ok(PushSort::Fields(fields))
     }
 
-    /// Returns the indexes of the elements in the order that the sort asks for; equal ones stay as they are.
+    /// Returns the indexes of the elements in the order of the sort, which is stable.
     fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
         let mut order: Vec<usize> = (0..array.len()).collect();
         let values: Vec<RawBsonRef<'_>> = order

@@ -7,7 +7,7 @@ use bson::RawBsonRef;
 
 use crate::order;
 
-/// A set in which BSON order decides what is equal. Looking up n values in m costs n log m: `$addToSet` and `$pullAll`
+/// A set of values that are compared in BSON order. A search for n values among m takes n log m steps: `$addToSet` and `$pullAll`
 /// of two long arrays must not stop the server.
 pub(super) struct SetOfValues<'v>(BTreeSet<OrderedValue<'v>>);
 

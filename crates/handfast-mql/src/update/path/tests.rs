@@ -6,7 +6,7 @@ fn check_error(path: &str, code: Code, message: &str) {
 }
 
 #[test]
-fn components() {
+fn paths_are_split_into_components() {
     let path = UpdatePath::parse("a.$.0.$[].$[x].$ref").unwrap();
     let field = |name: &str| Component::Field(FieldName::new(name));
     let expected = [
@@ -23,7 +23,7 @@ fn components() {
 }
 
 #[test]
-fn invalid_paths() {
+fn invalid_paths_are_refused() {
     check_error("", Code::EmptyFieldName, "An empty update path is not valid.");
     for path in ["a.", ".a", "a..b", "."] {
         let message = format!("The update path '{path}' contains an empty field name, which is not allowed.");
@@ -42,7 +42,7 @@ fn invalid_paths() {
 }
 
 #[test]
-fn field_names_in_order() {
+fn numeric_names_are_ordered_as_numbers() {
     let mut names: Vec<FieldName> =
         ["b", "10", "a", "9", "1a", "007", "7", "2", "B", ""].into_iter().map(FieldName::new).collect();
     names.sort();
@@ -51,7 +51,7 @@ fn field_names_in_order() {
 }
 
 #[test]
-fn indexes() {
+fn components_are_parsed_as_indexes() {
     assert_eq!(FieldName::new("12").index(), Some(12));
     assert_eq!(FieldName::new("012").index(), Some(12));
     for name in ["", "+1", "-1", "1a", "99999999999999999999999"] {

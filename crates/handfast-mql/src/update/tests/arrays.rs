@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn push() {
+fn push_appends_values() {
     check(doc! { "a": [1] }, doc! { "$push": { "a": 2 } }, doc! { "a": [1, 2] });
     check(doc! {}, doc! { "$push": { "a": 2 } }, doc! { "a": [2] });
     check(doc! {}, doc! { "$push": { "a.b": { "c": 1 } } }, doc! { "a": { "b": [{ "c": 1 }] } });
@@ -15,7 +15,7 @@ fn push() {
 }
 
 #[test]
-fn push_position() {
+fn push_inserts_at_a_position() {
     for (position, expected) in
         [(0, [9, 1, 2]), (1, [1, 9, 2]), (5, [1, 2, 9]), (-1, [1, 9, 2]), (-2, [9, 1, 2]), (-9, [9, 1, 2])]
     {
@@ -33,7 +33,7 @@ fn push_position() {
 }
 
 #[test]
-fn push_slice() {
+fn push_cuts_the_array() {
     for (slice, expected) in [(2, vec![1, 2]), (0, vec![]), (-2, vec![2, 3]), (9, vec![1, 2, 3]), (-9, vec![1, 2, 3])] {
         check(
             doc! { "a": [1, 2] },
@@ -46,7 +46,7 @@ fn push_slice() {
 }
 
 #[test]
-fn push_sort() {
+fn push_sorts_the_array() {
     check(
         doc! { "a": [3, "x", 1] },
         doc! { "$push": { "a": { "$each": [2], "$sort": 1 } } },
@@ -63,7 +63,7 @@ fn push_sort() {
         doc! { "$push": { "a": { "$each": [], "$sort": { "b.c": -1, "d": -1 } } } },
         doc! { "a": [{ "b": { "c": 2 }, "d": 2 }, { "b": { "c": 1 }, "d": 3 }, { "b": { "c": 1 }, "d": 1 }] },
     );
-    // Equal elements stay in their order.
+    // The sort is stable.
     check(
         doc! { "a": [{ "q": 1, "n": 1 }, { "q": 0 }, { "q": 1, "n": 0 }] },
         doc! { "$push": { "a": { "$each": [], "$sort": { "q": 1 } } } },
@@ -72,7 +72,7 @@ fn push_sort() {
 }
 
 #[test]
-fn push_errors() {
+fn invalid_pushes_are_refused() {
     fails(
         doc! { "_id": 1, "a": 5 },
         doc! { "$push": { "a": 1 } },
@@ -104,7 +104,7 @@ fn push_errors() {
 }
 
 #[test]
-fn add_to_set() {
+fn add_to_set_appends_missing_values() {
     check(doc! { "a": [1] }, doc! { "$addToSet": { "a": 2 } }, doc! { "a": [1, 2] });
     unchanged(doc! { "a": [1, 2] }, doc! { "$addToSet": { "a": 2 } });
     unchanged(doc! { "a": [1, 2] }, doc! { "$addToSet": { "a": 2.0 } });
@@ -142,7 +142,7 @@ fn add_to_set() {
 }
 
 #[test]
-fn pull() {
+fn pull_removes_matching_elements() {
     check(doc! { "a": [1, 2, 1, 3] }, doc! { "$pull": { "a": 1 } }, doc! { "a": [2, 3] });
     check(doc! { "a": [1, 2, 1.0] }, doc! { "$pull": { "a": 1 } }, doc! { "a": [2] });
     check(doc! { "a": [1, 5, 7] }, doc! { "$pull": { "a": { "$gte": 5 } } }, doc! { "a": [1] });
@@ -188,7 +188,7 @@ fn pull() {
 }
 
 #[test]
-fn pull_all() {
+fn pull_all_removes_equal_elements() {
     check(doc! { "a": [1, 2, 1, 3, "x"] }, doc! { "$pullAll": { "a": [1, "x", 9] } }, doc! { "a": [2, 3] });
     check(
         doc! { "a": [{ "x": 1 }, { "x": 1, "y": 2 }] },
@@ -211,7 +211,7 @@ fn pull_all() {
 }
 
 #[test]
-fn pop() {
+fn pop_removes_the_first_or_last_element() {
     check(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": 1 } }, doc! { "a": [1, 2] });
     check(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": -1 } }, doc! { "a": [2, 3] });
     check(doc! { "a": [1] }, doc! { "$pop": { "a": -1.0 } }, doc! { "a": [] });
@@ -232,9 +232,9 @@ fn pop() {
     );
 }
 
-/// Long arrays must not cost the product of their lengths.
+/// The time must not grow with the product of the lengths.
 #[test]
-fn long_arrays() {
+fn long_arrays_are_changed_in_linear_time() {
     let values: Vec<Bson> = (0..20_000).map(Bson::Int32).collect();
     let document = doc! { "a": values.clone() };
     unchanged(document.clone(), doc! { "$addToSet": { "a": { "$each": values.clone() } } });

@@ -1,4 +1,4 @@
-//! The result of an update is bounded before it is made: a few bytes must not ask for terabytes.
+//! The size of a result is limited before it is built: an update of a few bytes must not make terabytes.
 
 use super::*;
 use crate::depth::DOCUMENT_BYTES_MAX;
@@ -27,7 +27,7 @@ fn too_large(document: Document, update: Document) {
 }
 
 #[test]
-fn a_document_may_be_as_large_as_can_be_stored() {
+fn a_result_may_be_as_large_as_a_stored_document() {
     let overhead = raw(&doc! { "a": "", "b": "" }).as_bytes().len();
     let document = doc! { "a": "x".repeat(DOCUMENT_BYTES_MAX - overhead - 100) };
     let largest = PLAIN.run(&document, &doc! { "$set": { "b": "x".repeat(100) } }).unwrap();
@@ -36,9 +36,9 @@ fn a_document_may_be_as_large_as_can_be_stored() {
 }
 
 #[test]
-fn arrays_are_not_padded_in_every_element() {
+fn padding_in_every_element_is_limited() {
     too_large(thousand(Bson::Array(Vec::new())), doc! { "$set": { "a.$[].1500000": 1 } });
-    // What fits is padded.
+    // A result that fits is padded.
     let padded = PLAIN.run(&thousand(Bson::Array(Vec::new())), &doc! { "$set": { "a.$[].9": 1 } }).unwrap();
     assert_eq!(
         padded.document,
@@ -51,7 +51,7 @@ fn arrays_are_not_padded_in_every_element() {
 }
 
 #[test]
-fn an_operand_is_not_copied_into_every_element() {
+fn copies_of_an_operand_are_limited() {
     too_large(thousand(0), doc! { "$set": { "a.$[]": large() } });
     too_large(thousand(0), doc! { "$max": { "a.$[]": large() } });
     too_large(thousand(doc! { "b": 1 }), doc! { "$set": { "a.$[].b": large() } });
@@ -61,7 +61,7 @@ fn an_operand_is_not_copied_into_every_element() {
 }
 
 #[test]
-fn many_values_are_not_put_into_every_array() {
+fn values_added_to_every_array_are_limited() {
     let values: Vec<String> = (0..1000).map(|number| format!("{number:015000}")).collect();
     let each = || doc! { "$each": values.clone() };
     too_large(thousand(Bson::Array(Vec::new())), doc! { "$push": { "a.$[]": each() } });
@@ -80,17 +80,17 @@ fn elements_that_slice_cuts_off_do_not_count_as_growth() {
 }
 
 #[test]
-fn documents_are_not_nested_in_every_element() {
+fn documents_nested_in_every_element_are_limited() {
     let rows = doc! { "a": vec![Bson::Document(doc! {}); 10_000] };
     let path = format!("a.$[].{}", vec!["b".repeat(1000); 90].join("."));
     too_large(rows, doc! { "$set": { path: 1 } });
 }
 
-/// Fields of a document: more than are looked for one by one.
+/// A number of fields that is too large for a search one by one.
 const MANY: i32 = 100;
 
 #[test]
-fn many_paths_in_a_document_of_many_fields() {
+fn many_paths_change_a_document_of_many_fields() {
     let old: Document = (0..MANY).map(|n| (format!("f{n}"), Bson::from(n))).collect();
     let part = |from: i32, value: fn(i32) -> Bson| -> Document {
         (from..from + 20).map(|n| (format!("f{n:03}").replace("f0", "f"), value(n))).collect()
@@ -140,7 +140,7 @@ fn bounded(case: &Case, document: &Document, update: &Document, steps_max: u64) 
 #[test]
 fn array_elements_that_an_update_reads_count_as_steps() {
     let numbers = doc! { "a": (0..100).collect::<Vec<_>>() };
-    // Of equal values it would be one search, as of $in.
+    // Branches of equality would be joined to an $in.
     let branches = |name: &str| (0..100).map(|n| doc! { name: { "$gt": 1000 + n } }).collect::<Vec<_>>();
     let case = filtered([doc! { "$or": branches("x") }]);
     for (case, document, update, steps) in [

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn set() {
+fn set_assigns_fields() {
     check(doc! { "_id": 1, "a": 1, "b": 2 }, doc! { "$set": { "a": "x" } }, doc! { "_id": 1, "a": "x", "b": 2 });
     check(doc! { "_id": 1 }, doc! { "$set": { "a.b.c": 1 } }, doc! { "_id": 1, "a": { "b": { "c": 1 } } });
     check(doc! { "a": { "x": 1 } }, doc! { "$set": { "a.b": 1, "a.x": 2 } }, doc! { "a": { "x": 2, "b": 1 } });
@@ -19,7 +19,7 @@ fn set() {
 }
 
 #[test]
-fn new_fields_come_in_the_order_of_their_names() {
+fn new_fields_are_added_in_the_order_of_their_names() {
     check(
         doc! { "z": 0 },
         doc! { "$set": { "c": 1, "10": 1, "9": 1, "b.y": 1, "b.x": 1 }, "$inc": { "a": 1 } },
@@ -28,7 +28,7 @@ fn new_fields_come_in_the_order_of_their_names() {
 }
 
 #[test]
-fn paths_that_cannot_be() {
+fn paths_through_scalars_are_refused() {
     fails(
         doc! { "a": 1 },
         doc! { "$set": { "a.b": 1 } },
@@ -72,7 +72,7 @@ fn paths_that_cannot_be() {
 }
 
 #[test]
-fn too_deep() {
+fn updates_that_nest_too_deeply_are_refused() {
     let mut value = Bson::Int32(1);
     for _ in 0..60 {
         value = Bson::Document(doc! { "x": value });
@@ -82,14 +82,14 @@ fn too_deep() {
     assert_eq!(error.code(), Code::Overflow);
     let path = ["a"; 41].join(".");
     assert!(PLAIN.run(&doc! {}, &doc! { "$set": { path: value.clone() } }).is_ok());
-    // What $rename moves is known only when it moves.
+    // The depth of the moved value is known only when the update is applied.
     let deep = ["a"; 60].join(".");
     let error = PLAIN.run(&doc! { "v": value }, &doc! { "$rename": { "v": deep } }).unwrap_err();
     assert_eq!(error.code(), Code::Overflow);
 }
 
 #[test]
-fn unset() {
+fn unset_removes_fields() {
     check(doc! { "a": 1, "b": 2 }, doc! { "$unset": { "a": "" } }, doc! { "b": 2 });
     check(doc! { "a": { "b": 1 } }, doc! { "$unset": { "a.b": 1 } }, doc! { "a": {} });
     check(doc! { "a": [1, 2] }, doc! { "$unset": { "a.0": 1 } }, doc! { "a": [Bson::Null, 2] });
@@ -99,7 +99,7 @@ fn unset() {
 }
 
 #[test]
-fn increment() {
+fn inc_adds_to_numbers() {
     check(doc! { "n": 1 }, doc! { "$inc": { "n": 2 } }, doc! { "n": 3 });
     check(doc! {}, doc! { "$inc": { "n": 2 } }, doc! { "n": 2 });
     check(doc! {}, doc! { "$inc": { "a.n": 2.5 } }, doc! { "a": { "n": 2.5 } });
@@ -143,7 +143,7 @@ fn increment() {
 }
 
 #[test]
-fn multiply() {
+fn mul_multiplies_numbers() {
     check(doc! { "n": 3 }, doc! { "$mul": { "n": 2 } }, doc! { "n": 6 });
     check(doc! {}, doc! { "$mul": { "n": 2 } }, doc! { "n": 0 });
     check(doc! {}, doc! { "$mul": { "n": 2_i64 } }, doc! { "n": 0_i64 });
@@ -172,20 +172,20 @@ fn multiply() {
 }
 
 #[test]
-fn minimum_and_maximum() {
+fn min_and_max_keep_one_of_two_values() {
     check(doc! { "n": 3 }, doc! { "$min": { "n": 2 } }, doc! { "n": 2 });
     unchanged(doc! { "n": 3 }, doc! { "$min": { "n": 4 } });
     unchanged(doc! { "n": 3 }, doc! { "$min": { "n": 3.0 } });
     check(doc! { "n": 3 }, doc! { "$max": { "n": 4.5 } }, doc! { "n": 4.5 });
     unchanged(doc! { "n": 3 }, doc! { "$max": { "n": 3_i64 } });
     check(doc! {}, doc! { "$min": { "a.n": 3 }, "$max": { "a.m": 3 } }, doc! { "a": { "m": 3, "n": 3 } });
-    // Across types: null < numbers < strings.
+    // Types are ordered: null < numbers < strings.
     check(doc! { "n": 3 }, doc! { "$min": { "n": Bson::Null } }, doc! { "n": Bson::Null });
     check(doc! { "n": 3 }, doc! { "$max": { "n": "x" } }, doc! { "n": "x" });
 }
 
 #[test]
-fn rename() {
+fn rename_moves_values() {
     check(doc! { "a": 1, "c": 3 }, doc! { "$rename": { "a": "b" } }, doc! { "c": 3, "b": 1 });
     check(doc! { "a": 1, "b": 2, "c": 3 }, doc! { "$rename": { "a": "b" } }, doc! { "b": 1, "c": 3 });
     check(
@@ -259,7 +259,7 @@ fn rename() {
 }
 
 #[test]
-fn current_date() {
+fn current_date_sets_the_time() {
     let date = DateTime::from_millis(NOW_MILLIS);
     check(doc! {}, doc! { "$currentDate": { "a": true } }, doc! { "a": date });
     check(doc! { "a": 1 }, doc! { "$currentDate": { "a": { "$type": "date" } } }, doc! { "a": date });
@@ -288,7 +288,7 @@ fn current_date() {
 }
 
 #[test]
-fn bit() {
+fn bit_combines_integers() {
     check(doc! { "n": 13 }, doc! { "$bit": { "n": { "and": 10 } } }, doc! { "n": 8 });
     check(doc! { "n": 3 }, doc! { "$bit": { "n": { "or": 5 } } }, doc! { "n": 7 });
     check(doc! { "n": 1 }, doc! { "$bit": { "n": { "xor": 5 } } }, doc! { "n": 4 });

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn unknown_and_misshapen_operators() {
+fn unknown_and_malformed_operators_are_refused() {
     fails(
         doc! {},
         doc! { "$foo": { "a": 1 } },
@@ -32,7 +32,7 @@ fn unknown_and_misshapen_operators() {
 }
 
 #[test]
-fn conflicts() {
+fn conflicting_paths_are_refused() {
     for (first, second, conflict) in
         [("a", "a", "a"), ("a", "a.b", "a"), ("a.b", "a", "a"), ("a.b.c", "a.b", "a.b"), ("a.0", "a.0.b", "a.0")]
     {
@@ -47,7 +47,7 @@ fn conflicts() {
 }
 
 #[test]
-fn dollar_names() {
+fn names_with_a_dollar_are_refused() {
     let refused = "The dollar ($) prefixed field '$h' in '$h' is not allowed in the context of an update's replacement \
                    document. Consider using an aggregation pipeline with $replaceWith.";
     fails(doc! { "a": 1 }, doc! { "$set": { "$h": 1 } }, Code::DollarPrefixedFieldName, refused);
@@ -61,7 +61,7 @@ fn dollar_names() {
 }
 
 #[test]
-fn the_id_stays() {
+fn a_change_of_the_id_is_refused() {
     let immutable =
         |path: &str| format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
     for (update, path) in [
@@ -77,12 +77,12 @@ fn the_id_stays() {
     fails(doc! { "_id": { "x": 1 } }, doc! { "$rename": { "_id.x": "y" } }, Code::ImmutableField, &immutable("_id.x"));
     unchanged(doc! { "_id": 1, "a": 1 }, doc! { "$set": { "_id": 1 } });
     unchanged(doc! { "_id": { "x": 1 } }, doc! { "$set": { "_id.x": 1 } });
-    // Equal, but of another type: the stored form stays.
+    // The value is equal and of another type: the stored form stays.
     check(doc! { "_id": 1 }, doc! { "$set": { "_id": 1.0, "a": 1 } }, doc! { "_id": 1, "a": 1 });
 }
 
 #[test]
-fn replacement() {
+fn a_replacement_keeps_the_id() {
     check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2 }, doc! { "_id": 1, "b": 2 });
     check(doc! { "_id": 1, "a": 1 }, doc! {}, doc! { "_id": 1 });
     check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2, "_id": 1 }, doc! { "_id": 1, "b": 2 });
@@ -103,7 +103,7 @@ fn replacement() {
 }
 
 #[test]
-fn empty_timestamps() {
+fn a_replacement_fills_empty_timestamps() {
     let empty = Timestamp { time: 0, increment: 0 };
     let now = Timestamp { time: 9, increment: 3 };
     let document =
@@ -112,12 +112,12 @@ fn empty_timestamps() {
         raw(&doc! { "_id": empty, "a": now, "b": 1, "c": [empty], "d": Timestamp { time: 0, increment: 1 } });
     assert_eq!(stamp(&document, now).unwrap(), Some(expected));
     assert_eq!(stamp(&raw(&doc! { "a": 1 }), now).unwrap(), None);
-    // Operators store it as it is.
+    // Operators store an empty timestamp as it is.
     check(doc! {}, doc! { "$set": { "a": empty } }, doc! { "a": empty });
 }
 
 #[test]
-fn idempotence() {
+fn idempotent_updates_are_recognised() {
     let update = |update: Document, filters: &[RawDocumentBuf]| {
         let options = UpdateOptions { array_filters: filters, ..Default::default() };
         Update::compile(UpdateSource::Document(&raw(&update)), &options).unwrap().is_idempotent()
@@ -151,13 +151,13 @@ fn idempotence() {
     assert!(!update(doc! { "$set": { "a.$[x].b": 1, "a.$[x].c": 1 } }, &filters));
 }
 
-/// What is not on the way of the update is copied and not looked at: bytes that are no BSON stay what they are.
+/// Fields outside of the path are copied without being parsed, so that bytes which are not BSON stay as they are.
 #[test]
 fn only_the_containers_on_the_path_are_opened() {
     let mut bytes = raw(&doc! { "_id": 1, "dark": { "x": [1, 2] }, "n": 1 }).into_bytes();
-    // The type of `x` becomes one that there is not.
-    let place = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();
-    bytes[place] = 0x77;
+    // The type of `x` becomes an unknown one.
+    let index = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();
+    bytes[index] = 0x77;
     let document = RawDocumentBuf::from_bytes(bytes).unwrap();
     assert!(crate::depth::check(document.as_bytes(), Default::default()).is_err());
     let update = |update: Document| {

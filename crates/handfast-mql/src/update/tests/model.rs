@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::arbitrary::{document, value};
 
-/// One operator at one path.
+/// An operator at a path.
 #[derive(Clone, Debug)]
 struct Step {
     operator: &'static str,
@@ -127,7 +127,7 @@ impl Step {
         }
     }
 
-    /// What comes into a place where nothing is.
+    /// Returns the value for a missing field, or `None` if it stays missing.
     fn create(&self, rest: &[&str]) -> Result<Option<Bson>, i32> {
         match rest.split_first() {
             _ if rest.contains(&"$[]") => Err(2),
@@ -139,8 +139,8 @@ impl Step {
 }
 
 fn model(document: &Document, steps: &[Step]) -> Result<Document, i32> {
-    for (place, step) in steps.iter().enumerate() {
-        for other in &steps[..place] {
+    for (index, step) in steps.iter().enumerate() {
+        for other in &steps[..index] {
             let common = step.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
             let (mine, others) = (step.path.get(common), other.path.get(common));
             match (mine, others) {
@@ -188,7 +188,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Anything that could be taken for an update.
+/// Generates documents that resemble updates.
 fn wild_update() -> impl Strategy<Value = Document> {
     let name = prop_oneof![
         4 => prop::sample::select(super::super::compile::KNOWN.to_vec()).prop_map(str::to_owned),
@@ -217,8 +217,8 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn updates_do_what_the_model_does(document in document(), steps in proptest::collection::vec(step(), 1..4)) {
-        // Two operators of one name at one path cannot be written down.
+    fn updates_agree_with_the_model(document in document(), steps in proptest::collection::vec(step(), 1..4)) {
+        // An update document cannot have the same operator twice at one path.
         let written: usize = update_of(&steps).values().map(|fields| fields.as_document().map_or(0, Document::len)).sum();
         prop_assume!(written == steps.len());
         let actual = PLAIN.run(&document, &update_of(&steps));
@@ -250,9 +250,8 @@ proptest! {
         }
     }
 
-    /// What may be sent twice is the same the second time.
-    #[test]
-    fn idempotent_updates_are(document in document(), update in wild_update()) {
+        #[test]
+    fn an_idempotent_update_changes_nothing_the_second_time(document in document(), update in wild_update()) {
         let options = UpdateOptions::default();
         if let Ok(compiled) = Update::compile(UpdateSource::Document(&raw(&update)), &options)
             && compiled.is_idempotent()

@@ -18,7 +18,7 @@ fn changes<const N: usize>(document: Document, stages: [Document; N], expected: 
 }
 
 #[test]
-fn stages() {
+fn stages_of_an_update_change_the_document() {
     let document = || doc! { "_id": 1, "a": 2, "b": { "c": 3 } };
     changes(
         document(),
@@ -34,7 +34,7 @@ fn stages() {
 }
 
 #[test]
-fn errors() {
+fn invalid_pipelines_are_refused() {
     let error = run(&doc! { "_id": 1 }, &[doc! { "$match": { "a": 1 } }]).unwrap_err();
     assert_eq!(
         (error.code(), error.message()),
@@ -56,7 +56,7 @@ fn errors() {
 }
 
 #[test]
-fn upsert() {
+fn an_upsert_by_a_pipeline_sees_the_fields_of_the_filter() {
     let stages = [raw(&doc! { "$set": { "n": { "$add": ["$a", 1] } } })];
     let update = Update::compile(UpdateSource::Pipeline(&stages), &UpdateOptions::default()).unwrap();
     let filter = Filter::compile(&raw(&doc! { "a": 1, "_id": 9 }), &CompileOptions::default()).unwrap();
@@ -65,7 +65,7 @@ fn upsert() {
 }
 
 #[test]
-fn constants() {
+fn constants_are_variables_of_the_pipeline() {
     let stages = [raw(&doc! { "$set": { "n": { "$add": ["$a", "$$k"] }, "at": "$$NOW" } })];
     let constants = raw(&doc! { "k": 5 });
     let options = UpdateOptions { compile: CompileOptions::with_variables(&constants).unwrap(), ..Default::default() };
@@ -77,9 +77,8 @@ fn constants() {
     assert_eq!(error.code(), Code(17276));
 }
 
-/// What expressions put into each other may become too deep to be stored.
 #[test]
-fn too_deep() {
+fn a_result_that_is_too_deep_is_refused() {
     let mut deep = Bson::Int32(1);
     for _ in 0..60 {
         deep = Bson::Document(doc! { "x": deep });

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn positional() {
+fn the_positional_operator_changes_the_matched_element() {
     at(1).check(doc! { "a": [1, 2] }, doc! { "$set": { "a.$": 9 } }, doc! { "a": [1, 9] });
     at(0).check(
         doc! { "a": [{ "b": 1 }] },
@@ -31,7 +31,7 @@ fn positional() {
 }
 
 #[test]
-fn every_element() {
+fn all_elements_are_changed() {
     check(doc! { "a": [1, 2] }, doc! { "$inc": { "a.$[]": 10 } }, doc! { "a": [11, 12] });
     check(
         doc! { "a": [{ "b": 1 }, { "b": 2, "c": 0 }] },
@@ -67,7 +67,7 @@ fn every_element() {
 }
 
 #[test]
-fn filtered_elements() {
+fn filtered_elements_are_changed() {
     filtered([doc! { "x": { "$gte": 2 } }]).check(
         doc! { "a": [1, 2, 3] },
         doc! { "$set": { "a.$[x]": 0 } },
@@ -83,7 +83,7 @@ fn filtered_elements() {
         doc! { "$inc": { "a.$[i].v.$[j]": 100 } },
         doc! { "a": [{ "k": 1, "v": [101, 5] }, { "k": 2, "v": [1, 5] }] },
     );
-    // Two filters that take the same element.
+    // Both filters select the same element.
     filtered([doc! { "i": { "$gte": 1 } }, doc! { "j": { "$gte": 2 } }]).fails(
         doc! { "_id": 1, "a": [1, 2] },
         doc! { "$inc": { "a.$[i]": 1, "a.$[j]": 1 } },
@@ -98,7 +98,7 @@ fn filtered_elements() {
 }
 
 #[test]
-fn array_filter_errors() {
+fn invalid_array_filters_are_refused() {
     let update = || doc! { "$set": { "a.$[x]": 0 } };
     fails(doc! {}, update(), Code::BadValue, "No array filter found for identifier 'x' in path 'a.$[x]'");
     filtered([doc! { "x": 1 }, doc! { "y": 1 }]).fails(

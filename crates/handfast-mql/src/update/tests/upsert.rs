@@ -22,7 +22,7 @@ fn refuses(filter: Document, update: Document, code: Code, message: &str) {
 }
 
 #[test]
-fn fields_of_the_filter() {
+fn equalities_of_the_filter_become_fields() {
     let set = || doc! { "$set": { "x": 1 } };
     makes(doc! {}, set(), doc! { "x": 1 });
     makes(doc! { "b": 2, "a": 1 }, set(), doc! { "a": 1, "b": 2, "x": 1 });
@@ -60,7 +60,7 @@ fn the_update_applies_to_the_fields_of_the_filter() {
 }
 
 #[test]
-fn replacements_take_the_id() {
+fn a_replacement_takes_the_id_of_the_filter() {
     makes(doc! { "_id": 1, "a": 5 }, doc! { "b": 1 }, doc! { "_id": 1, "b": 1 });
     makes(doc! { "a": 5 }, doc! { "b": 1, "_id": 3 }, doc! { "_id": 3, "b": 1 });
     makes(doc! { "a": 5 }, doc! { "b": 1 }, doc! { "b": 1 });
@@ -80,7 +80,7 @@ fn replacements_take_the_id() {
 }
 
 #[test]
-fn contradictions() {
+fn contradicting_conditions_are_refused() {
     let set = || doc! { "$set": { "x": 1 } };
     refuses(
         doc! { "a": 1, "$and": [{ "a": 2 }] },

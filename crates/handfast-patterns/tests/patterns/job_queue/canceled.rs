@@ -1,8 +1,8 @@
-//! A job that somebody wants canceled is not done again, whichever way it takes out of its worker.
+//! A canceled job is not done again, in whichever way it leaves its worker.
 
 use super::*;
 
-/// A queue with a job that a worker has.
+/// Returns a queue with a job that a worker has.
 async fn claimed() -> (World, JobQueue, Job) {
     let world = World::in_memory();
     let queue = open(&world).await;
@@ -38,7 +38,7 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
     }
 }
 
-/// The answer is lost: sent again, the job is over already.
+/// The answer is lost: when the worker asks again, the job has ended already.
 #[tokio::test]
 async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
     let (world, queue, job) = claimed().await;
@@ -66,7 +66,7 @@ async fn a_handler_that_puts_off_a_canceled_job_ends_it() {
     assert_canceled(&queue, id).await;
 }
 
-/// It is wanted after the reclaimer has looked, and before it returns the job.
+/// The cancellation is requested after the reclaimer has read the job, and before it returns the job.
 #[tokio::test]
 async fn a_reclaimer_does_not_undo_a_cancellation() {
     let (world, queue, job) = claimed().await;
@@ -82,7 +82,7 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
     assert_canceled(&queue, &job.id).await;
 }
 
-/// It is with its worker when `cancel` looks among those that wait, and waits when it looks among those of workers.
+/// A worker has the job when `cancel` looks at waiting jobs, and the job waits when it looks at those of workers.
 #[tokio::test]
 async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let (world, queue, job) = claimed().await;
@@ -98,7 +98,7 @@ async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     assert_canceled(&queue, &job.id).await;
 }
 
-/// Whichever way it was canceled: while it waited, by its worker, by the reclaimer.
+/// The job is canceled in each way: while it waits, by its worker, by the reclaimer.
 #[tokio::test]
 async fn a_canceled_job_is_no_dead_letter_and_no_retry_revives_it() {
     for way in ["waiting", "fail", "give_up", "reclaim"] {

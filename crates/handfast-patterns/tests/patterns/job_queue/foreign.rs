@@ -1,4 +1,4 @@
-//! Documents that others have put into the queue's collection.
+//! Documents that other programs have inserted into the queue's collection.
 
 use handfast_patterns::job_queue::JobFilter;
 
@@ -13,7 +13,7 @@ async fn put(world: &World, document: Document) {
     world.store.insert_one(&world.place("jobs"), document).await.unwrap();
 }
 
-/// One that looks like a job to a claim, and cannot be read.
+/// Returns a document that matches the filter of a claim, and cannot be read.
 fn like_a_job(world: &World, id: impl Into<Bson>) -> Document {
     let now = world.sources.clock.now();
     doc! {
@@ -76,7 +76,7 @@ async fn documents_that_reject_a_claim_block_no_other_job() {
         let depth = queue.depth().await.unwrap();
         assert_eq!((depth.foreign, depth.processing, depth.failed), (6, 2, 0), "nothing was done to them");
         let seen = queue.page(&JobFilter::in_state(JobState::Todo), None, 10).await.unwrap().jobs;
-        assert_eq!(seen.iter().filter(|job| job.is_err()).count(), 5, "who looks is told of each");
+        assert_eq!(seen.iter().filter(|job| job.is_err()).count(), 5, "each is listed as an error");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What handlers write elsewhere: each step once, and not by who has lost the job.
+//! Writes of handlers to other documents: each step is made once, and not by a worker that has lost its job.
 
 use handfast_store::Namespace;
 
@@ -21,7 +21,7 @@ fn add(n: i64) -> Change {
     Change::increment("n", n)
 }
 
-/// The job is claimed, lost after the lease, and claimed again by a worker of the same name.
+/// Claims a job, which is lost after the lease and claimed again by a worker with the same name.
 async fn claimed_twice(queue: &JobQueue, world: &World) -> (Job, Job) {
     queue.enqueue(numbered(1)).await.unwrap();
     let slow = claim(queue).await;
@@ -78,16 +78,16 @@ async fn a_worker_without_its_job_writes_no_more_where_the_next_one_has() {
     assert_eq!(apply(&next, "first").await, Outcome::AlreadyApplied);
     assert_eq!(apply(&next, "second").await, Outcome::Applied);
     assert_eq!(apply(&slow, "third").await, Outcome::Fenced);
-    assert_eq!(apply(&slow, "first").await, Outcome::Fenced, "also who has made a step is told");
+    assert_eq!(apply(&slow, "first").await, Outcome::Fenced, "a worker that has made a step is fenced as well");
     assert_eq!(apply(&next, "third").await, Outcome::Applied);
     assert_eq!(counted(&world).await, 3);
-    // Another job is another matter, whatever its number.
+    // The numbers of another job are independent.
     queue.enqueue(numbered(2)).await.unwrap();
     let other = claim(&queue).await;
     assert_eq!((other.claims, apply(&other, "first").await), (1, Outcome::Applied));
 }
 
-/// The next worker computes what it writes from what it has read; the slow one does not change it in between.
+/// The next worker computes its change from what it has read; the slow one cannot change the document in between.
 #[tokio::test]
 async fn a_fenced_document_is_read_in_its_final_state() {
     let world = World::in_memory();
@@ -104,7 +104,7 @@ async fn a_fenced_document_is_read_in_its_final_state() {
     assert_eq!(counters.fence(next.fence(), "none").await.unwrap(), Outcome::Missing);
 }
 
-/// Claims count up however they are made, and a job that is ordered again begins no new count.
+/// The number of a claim increases in every kind of claim, and continues after a retry.
 #[tokio::test]
 async fn every_claim_has_a_greater_number() {
     let world = World::in_memory();

@@ -1,10 +1,10 @@
-//! Killed at every operation, and ten thousand jobs with crashes.
+//! Jobs with a fault at every operation, and ten thousand jobs with crashes.
 
 use handfast_patterns::job_queue::Limits;
 
 use super::*;
 
-/// Users who are friends on both sides: the job of the seed, whose effects are counted.
+/// Makes users friends on both sides: the job of the seed, whose effects are counted.
 async fn add_friends(world: &World) -> Result<Worker> {
     let users = world.place("users");
     let once = ExactlyOnce::open(Arc::clone(&world.store), users, world.sources.clone(), Memory::default()).await?;
@@ -78,7 +78,8 @@ async fn done_and_killed_at_every_operation_on_a_server() {
     killed_at_every_operation(Stage::server().await, true).await;
 }
 
-/// Unique jobs, order and slots are kept by unique indexes of the jobs that have them: without those there is a queue without these.
+/// Unique jobs, orders and slots need unique indexes on some documents. Without those a queue works without these
+/// features.
 #[tokio::test(flavor = "multi_thread")]
 async fn ext_done_and_killed_at_every_operation_on_ferretdb() {
     let Some(stage) = Stage::ferretdb().await else { return };
@@ -96,7 +97,7 @@ async fn ext_done_and_killed_at_every_operation_on_ferretdb() {
     killed_at_every_operation(stage, false).await;
 }
 
-/// The other ways in which a job leaves its worker, a dead letter's way back, and the sweeps.
+/// Covers the other ways in which a job leaves its worker, the retry of a dead letter, and the sweeps.
 #[tokio::test]
 async fn every_other_way_killed_at_every_operation() {
     let ids: Vec<_> = {
@@ -151,8 +152,8 @@ async fn every_other_way_killed_at_every_operation() {
     report.assert_clean("job queue, every way out", &Stage::Memory, 483);
 }
 
-/// Ten thousand jobs, five of a hundred claims die with the job in hand, one answer of twenty is lost: none is lost, and
-/// each has its effect once.
+/// Runs ten thousand jobs; five of a hundred claims die with their job, and one answer of twenty is lost. No job is
+/// lost, and each has its effect once.
 #[tokio::test]
 async fn ten_thousand_jobs_with_crashes() {
     const JOBS: i64 = 10_000;

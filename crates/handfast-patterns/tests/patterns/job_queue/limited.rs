@@ -1,4 +1,4 @@
-//! Several jobs at once, and what all workers together may do.
+//! Claims of several jobs, the limits on all workers together, and pauses.
 
 use handfast_patterns::job_queue::Limits;
 
@@ -19,7 +19,7 @@ async fn many_jobs_cost_few_operations() {
     assert!(queue.claim_many("w", &["other".to_owned()], 1).await.unwrap().is_empty());
     let before = counting.operations();
     let jobs = queue.claim_many("w", &kinds(), 300).await.unwrap();
-    // Each find and its page, and the update.
+    // The operations are each find with its page, and the update.
     assert_eq!((jobs.len(), counting.operations() - before), (300, 5));
     for job in &jobs {
         assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
@@ -80,7 +80,7 @@ async fn concurrent_claims_of_several_jobs_share_none() {
             assert_eq!(queue.complete(job, None).await.unwrap(), ClaimState::Held);
             all.push(job.details.get_i64("number").unwrap());
         }
-        // Those of a claim that nobody heard of.
+        // These are the jobs of a claim whose answer was lost.
         world.clock.advance(2 * MINUTE);
         queue.reclaim(100).await.unwrap();
     }
@@ -119,7 +119,7 @@ async fn many_concurrent_claims_of_several_jobs_share_none() {
 }
 
 #[tokio::test]
-async fn no_more_than_so_many_run_at_once_whoever_claims() {
+async fn the_concurrency_of_all_workers_is_limited() {
     let world = World::in_memory();
     let limits = Limits { concurrency: Some(3), ..Limits::default() };
     let (one, two) = (limited(&world, limits).await, limited(&world.process(2), limits).await);
@@ -132,7 +132,7 @@ async fn no_more_than_so_many_run_at_once_whoever_claims() {
         assert!(queue.claim("w", &kinds()).await.unwrap().is_none());
         assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
     }
-    // Each way out frees the slot.
+    // Each way in which a job leaves its worker frees the slot.
     assert_eq!(two.complete(&held[0], None).await.unwrap(), ClaimState::Held);
     held[0] = two.claim("w", &kinds()).await.unwrap().unwrap();
     assert_eq!(one.fail(&held[1], "no luck").await.unwrap(), ClaimState::Held);
@@ -179,12 +179,12 @@ async fn workers_of_two_processes_keep_to_the_limit() {
 }
 
 #[tokio::test]
-async fn no_more_than_so_many_are_begun_in_a_window() {
+async fn the_number_of_jobs_begun_in_a_window_is_limited() {
     let world = World::in_memory();
     let rate = Some(RateLimit { jobs: 4, within: MINUTE });
     let limits = Limits { rate, ..Limits::default() };
     let (one, two) = (limited(&world, limits).await, limited(&world.process(2), limits).await);
-    // Who finds nothing to do is not counted.
+    // A claim that finds no job is not counted.
     assert!(one.claim("w", &kinds()).await.unwrap().is_none());
     one.enqueue_all((0..20).map(numbered)).await.unwrap();
     for begun in [4, 4, 0] {
@@ -195,7 +195,7 @@ async fn no_more_than_so_many_are_begun_in_a_window() {
             assert!(one.claim("w", &kinds()).await.unwrap().is_none());
             world.clock.advance(MINUTE);
             if one.depth().await.unwrap().due == 12 {
-                // A clock that is a window behind does not begin one of its own.
+                // A clock that is a window behind does not begin a window of its own.
                 one.claim_many("w", &kinds(), 4).await.unwrap();
                 let now = world.sources.clock.now().timestamp_millis();
                 world.clock.set(DateTime::from_millis(now - 60_000));
@@ -212,5 +212,38 @@ async fn limits_that_make_no_sense_are_refused() {
     for limits in [rate(0, MINUTE), rate(1, Duration::ZERO), slots(0), slots(10_001)] {
         let refused = open_with(&world, JobQueueOptions { limits, ..JobQueueOptions::default() }).await;
         assert!(matches!(refused, Err(Error::Invalid { .. })));
+    }
+}
+
+#[tokio::test]
+async fn no_job_of_a_paused_queue_is_claimed_until_it_is_resumed() {
+    let limits = Limits { concurrency: Some(8), ..Limits::default() };
+    for options in [
+        JobQueueOptions::default(),
+        JobQueueOptions { ordered: true, ..JobQueueOptions::default() },
+        JobQueueOptions { limits, ..JobQueueOptions::default() },
+    ] {
+        let world = World::in_memory();
+        let (here, there) =
+            (open_with(&world, options.clone()).await.unwrap(), open_with(&world.process(2), options).await.unwrap());
+        for number in 0..4 {
+            here.enqueue(numbered(number)).await.unwrap();
+        }
+        let held = claim(&there).await;
+        here.pause("the mail server is moved").await.unwrap();
+        here.pause("it still is").await.unwrap();
+        assert_eq!(here.claim("w", &kinds()).await.unwrap(), None);
+        world.clock.advance(Duration::from_secs(1));
+        for queue in [&here, &there] {
+            assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None);
+            assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
+            assert_eq!(queue.paused().await.unwrap().unwrap().why, "it still is");
+        }
+        assert_eq!(there.complete(&held, None).await.unwrap(), ClaimState::Held, "what is with a worker is done");
+        assert_eq!(here.depth().await.unwrap().due, 3);
+        assert!(here.resume().await.unwrap() && !here.resume().await.unwrap());
+        world.clock.advance(Duration::from_secs(1));
+        let (_here, _there) = (claim(&here).await, claim(&there).await);
+        assert_eq!(there.paused().await.unwrap(), None);
     }
 }

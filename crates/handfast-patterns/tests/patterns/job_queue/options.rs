@@ -1,4 +1,4 @@
-//! What a job says for itself: its id, attempts, waits, time and delay.
+//! The options of a single job: its id, attempts, waits, time and delay.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Keys that cannot go on do not hold up the others, however many of their jobs are due.
+//! Blocked keys do not delay the jobs of others, however many of their jobs are due.
 
 use handfast_patterns::job_queue::Limits;
 
@@ -41,7 +41,7 @@ async fn a_key_that_waits_for_its_backoff_does_not_hold_up_the_others() {
     }
 }
 
-/// All that come before the first one of their key are passed over, but not that one.
+/// A claim skips all jobs that come before the first one of their key, but not that one.
 #[tokio::test]
 async fn the_first_job_of_a_key_is_claimed_behind_many_later_ones_in_a_hurry() {
     let world = World::in_memory();
@@ -55,7 +55,7 @@ async fn the_first_job_of_a_key_is_claimed_behind_many_later_ones_in_a_hurry() {
     assert_eq!(claimed_numbers(&queue).await, [100, 1]);
 }
 
-/// More keys than a claim keeps in mind.
+/// There are more keys than a claim can skip in its filter.
 #[tokio::test]
 async fn many_keys_that_wait_do_not_hold_up_another_one() {
     let world = World::in_memory();
@@ -89,7 +89,7 @@ async fn documents_that_are_no_jobs_do_not_stop_an_ordered_queue() {
     assert_eq!(claimed_numbers(&queue).await, [1, 100]);
 }
 
-/// Keys that wait use up nothing of what may be begun.
+/// Blocked keys do not use up the rate.
 #[tokio::test]
 async fn a_claim_that_finds_only_blocked_keys_is_not_counted() {
     let world = World::in_memory();

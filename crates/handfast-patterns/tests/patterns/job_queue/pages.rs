@@ -1,4 +1,4 @@
-//! Lists by type and age, a page at a time, and what is in each state.
+//! Lists by type and age, a page at a time, and counts by state.
 
 use handfast_patterns::job_queue::{JobFilter, StateCount};
 
@@ -9,7 +9,7 @@ async fn put(world: &World, document: Document) {
     world.store.insert_one(&world.place("jobs"), document).await.unwrap();
 }
 
-/// Ids and ages of several types, some at the same time, and what is none of a job among them.
+/// The list has ids and ages of several types, some ages more than once, and documents that are not jobs.
 #[tokio::test]
 async fn pages_show_each_job_once_also_while_those_before_leave_the_list() {
     for leaving in [false, true] {

@@ -1,4 +1,4 @@
-//! A queue is read by the settings that its jobs were written by, whoever opens it.
+//! Every process reads a queue by the settings that its jobs were written by.
 
 use handfast_patterns::job_queue::{JobFields, Limits};
 
@@ -20,7 +20,7 @@ async fn change(world: &World, options: &JobQueueOptions) -> Result<()> {
     JobQueue::change_settings(Arc::clone(&world.store), world.place("jobs"), options).await
 }
 
-/// Each setting, as it is recorded and as it was given; nothing is done, not even an index is made.
+/// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
 #[tokio::test]
 async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
@@ -46,7 +46,7 @@ async fn other_settings_are_refused_by_name() {
         }
     }
     assert_eq!(world.store.list_indexes(&world.place("jobs")).await.unwrap(), indexes);
-    // A process chooses these for itself.
+    // Each process may choose these.
     let backoff = Backoff { first: HOUR, ..Backoff::default() };
     open_with(&world, JobQueueOptions { lease: HOUR, timeout: None, backoff, ..ordered() }).await.unwrap();
 }

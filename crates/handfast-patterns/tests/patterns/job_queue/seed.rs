@@ -1,4 +1,4 @@
-//! Jobs that others write as the seed shows them: `{_id, ts, state: TODO, type, details}`, and nothing more.
+//! Jobs that other programs insert as the seed shows them: `{_id, ts, state: TODO, type, details}`, and nothing more.
 
 use handfast_patterns::job_queue::Limits;
 
@@ -54,7 +54,7 @@ async fn jobs_as_in_the_seed_are_claimed_the_oldest_first_and_done() {
     }
 }
 
-/// What has no priority has the usual one; until the sweep has written it down, it comes after those that have one.
+/// A job without a priority has the usual one; until the sweep has added it, the job comes after those that have one.
 #[tokio::test]
 async fn jobs_as_in_the_seed_are_not_held_up_by_others_for_ever() {
     let world = World::in_memory();

@@ -20,7 +20,7 @@ async fn a_worker_runs_handlers_at_once_and_keeps_their_leases() {
         let (running, seen) = (Arc::clone(&running), Arc::clone(&seen));
         async move {
             seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // Three leases long.
+            // The handler takes three leases.
             tokio::time::sleep(3 * MINUTE).await;
             let _: ClaimState = context.progress(100).await?;
             running.fetch_sub(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Altered documents: named, never taken for the truth, and no reason to look at nothing else.
+//! Altered documents: each is named, never trusted, and does not end the verification.
 
 use handfast_patterns::ledger::{Finding, Restored};
 use handfast_store::{DropIndexes, IndexSelector};
@@ -13,7 +13,7 @@ async fn alter(world: &World, collection: &str, id: impl Into<Bson>, update: Doc
     assert_eq!(outcome.modified, 1, "{update:?}");
 }
 
-/// The kinds of what is found.
+/// Returns the kinds of the findings.
 async fn found(ledger: &Ledger) -> Vec<&'static str> {
     let verified = ledger.verify_all().await.unwrap();
     let mut names: Vec<_> =
@@ -23,7 +23,7 @@ async fn found(ledger: &Ledger) -> Vec<&'static str> {
     names
 }
 
-/// An entry says something else than all balances behind it: those are the witnesses of what it had said.
+/// The value of an entry contradicts all balances after it, which still show what it was.
 #[tokio::test]
 async fn a_rebuild_stops_at_an_altered_entry() {
     let both = doc! { "$set": { "changes.0.value": -60_i64, "changes.1.value": 60_i64 } };
@@ -45,7 +45,7 @@ async fn a_rebuild_stops_at_an_altered_entry() {
     }
 }
 
-/// What can be counted is: a balance that all others contradict, also beside an altered entry.
+/// A balance that all others contradict is recomputed, even beside an altered entry.
 #[tokio::test]
 async fn a_balance_that_all_others_contradict_is_counted_again() {
     let (world, ledger) = paid().await;
@@ -63,7 +63,8 @@ async fn a_balance_that_all_others_contradict_is_counted_again() {
     assert_eq!((rebuilt.caches, rebuilt.stops.count()), (1, 2), "{rebuilt:?}");
 }
 
-/// Without its document nobody knows the limits of an account: nothing is posted to it, and nothing makes one without them.
+/// Without its document the limits of an account are unknown: nothing is posted to it, and no document without limits
+/// is inserted.
 #[tokio::test]
 async fn an_account_whose_document_is_lost_is_not_made_without_its_limits() {
     let (world, ledger) = paid().await;
@@ -88,9 +89,9 @@ async fn an_account_whose_document_is_lost_is_not_made_without_its_limits() {
     assert!(matches!(refused, Posting::Refused(_)), "{refused:?}");
 }
 
-/// One document that cannot be read is named, and everything else is judged.
+/// A document that cannot be read is named, and everything else is verified.
 #[tokio::test]
-async fn an_odd_document_does_not_end_a_verification() {
+async fn an_unreadable_document_does_not_end_a_verification() {
     for (collection, id, update, named) in [
         ("tx", Bson::from(2), doc! { "$set": { "changes.0.value": -30.5, "changes.1.value": 30.5 } }, "document 2 of"),
         ("tx", Bson::from(6), doc! { "$set": { "changes.0.seqId": 6.5 } }, "document 6 of"),
@@ -117,7 +118,7 @@ async fn an_odd_document_does_not_end_a_verification() {
     assert!(error.to_string().contains("document 6 of"), "{error}");
 }
 
-/// What keeps the books right, or says how they are read, is gone.
+/// An index and the record of the settings are missing.
 #[tokio::test]
 async fn verify_checks_indexes_and_settings() {
     let (world, ledger) = paid().await;
@@ -145,9 +146,9 @@ async fn verify_checks_indexes_and_settings() {
     assert_eq!(found(&ledger).await, [""; 0], "a minimum holds from then on");
 }
 
-/// Two entries at one place, where nothing keeps them apart.
+/// Two entries have the same place, where no index prevents it.
 #[tokio::test]
-async fn two_entries_at_one_place() {
+async fn two_entries_at_one_place_are_reported() {
     let (world, ledger) = paid().await;
     let all_of_them = DropIndexes { namespace: world.place("tx"), selector: IndexSelector::All };
     world.store.drop_indexes(all_of_them).await.unwrap();
@@ -160,9 +161,10 @@ async fn two_entries_at_one_place() {
     assert_eq!(books_of(&world).await, before);
 }
 
-/// A change at a place that no account has: nothing that is recommended may make the totals and the balances differ in silence.
+/// A change has a place that no account has: no recommended command may make totals and balances differ without a
+/// finding.
 #[tokio::test]
-async fn a_change_at_a_place_that_is_none() {
+async fn a_change_at_an_invalid_place_is_reported() {
     for seq_id in [0_i64, -3, i64::MAX] {
         let (world, ledger) = paid().await;
         alter(&world, "tx", 1, doc! { "$set": { "changes.0.seqId": seq_id } }).await;
@@ -176,7 +178,7 @@ async fn a_change_at_a_place_that_is_none() {
     }
 }
 
-/// What stands behind an entry that contradicts its account is not counted again.
+/// Balances after an entry that contradicts its account are not recomputed.
 #[tokio::test]
 async fn a_change_in_another_asset_stops_a_rebuild() {
     let (world, ledger) = paid().await;
@@ -188,9 +190,9 @@ async fn a_change_in_another_asset_stops_a_rebuild() {
     assert_eq!(books_of(&world).await, before);
 }
 
-/// The one entry that says that it is not committed is named, not those behind it.
+/// The finding names the one entry that is marked as uncommitted, not those after it.
 #[tokio::test]
-async fn an_entry_that_was_made_uncommitted() {
+async fn an_entry_that_was_marked_as_uncommitted_is_reported() {
     let (world, ledger) = paid().await;
     alter(&world, "tx", 2, doc! { "$set": { "proc": "UNCOMMITTED" } }).await;
     let verified = ledger.verify("A").await.unwrap();
@@ -198,9 +200,9 @@ async fn an_entry_that_was_made_uncommitted() {
     assert_eq!(named, ["account \"A\": entry 2 at place 2 is not committed, and those behind it are"]);
 }
 
-/// What is given up brings an account below its minimum: somebody has to know, until it is covered.
+/// An abandoned entry takes an account below its minimum, which is reported until the balance is high enough again.
 #[tokio::test]
-async fn a_gap_that_is_given_up_below_the_minimum() {
+async fn an_account_below_its_minimum_after_an_abandoned_gain_is_reported() {
     let (world, ledger) = paid().await;
     world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap();
     for account in ["A", "cash"] {
@@ -213,9 +215,10 @@ async fn a_gap_that_is_given_up_below_the_minimum() {
     assert_eq!(found(&ledger).await, [""; 0]);
 }
 
-/// The record names a field that no account has: the minimum is off for all who open the ledger by it.
+/// The record names a field that no account has, so that the minimum would not hold for any process that opens the
+/// ledger by it.
 #[tokio::test]
-async fn a_record_that_names_a_field_that_no_account_has() {
+async fn a_record_with_a_field_that_no_account_has_is_reported() {
     let (world, _) = paid().await;
     let misspelt = rawdoc! { "$set": { "settings.fields.minimum": "mini" } };
     world.store.update_many(&world.place("tx.settings"), rawdoc! {}, misspelt).await.unwrap();
@@ -225,9 +228,9 @@ async fn a_record_that_names_a_field_that_no_account_has() {
     assert_eq!(found(&ledger).await, ["unreadable"]);
 }
 
-/// An entry that was altered before it was committed is not made final; others go on.
+/// An entry that was altered before it was committed is not made final, while others are.
 #[tokio::test]
-async fn an_entry_that_is_altered_before_it_is_committed() {
+async fn an_entry_that_is_altered_before_its_commit_is_not_committed() {
     let (world, ledger) = paid().await;
     posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id(7)).await;
     posted(&ledger, NewEntry::transfer("cash", "C", 1, "EUR").with_id(8)).await;
@@ -236,9 +239,9 @@ async fn an_entry_that_is_altered_before_it_is_committed() {
     assert_eq!(found(&ledger).await, ["unbalanced"]);
 }
 
-/// A document that cannot be read keeps no other copy from being put back.
+/// A document that cannot be read does not keep other entries from being restored.
 #[tokio::test]
-async fn an_odd_document_does_not_end_a_restoring() {
+async fn an_unreadable_document_does_not_end_a_restore() {
     let (world, ledger) = paid().await;
     let copy = all(&world, "tx").await.remove(5);
     alter(&world, "tx", 5, doc! { "$set": { "changes.0.value": "x" } }).await;
@@ -247,7 +250,8 @@ async fn an_odd_document_does_not_end_a_restoring() {
     assert!(matches!(&restored, Restored::Refused(why) if why.contains("document 5 of")), "{restored:?}");
 }
 
-/// The document of an account and its last final entry contradict each other. Who went on from one of them would write over the other one.
+/// The document of an account and its last final entry contradict each other. A committer that continued from one of
+/// them would hide the error in the other one.
 #[tokio::test]
 async fn nothing_is_committed_behind_balances_that_contradict_each_other() {
     let (world, ledger) = paid().await;
@@ -261,9 +265,9 @@ async fn nothing_is_committed_behind_balances_that_contradict_each_other() {
     assert_eq!((found(&ledger).await, balance(&ledger, "B").await), (Vec::new(), 53));
 }
 
-/// A sequence that stands at a place that is none: nobody draws from it.
+/// A sequence has a value that is not a place, and no poster draws from it.
 #[tokio::test]
-async fn a_sequence_that_stands_nowhere() {
+async fn no_place_is_drawn_from_an_invalid_sequence() {
     for last in [-3_i64, 1 << 53] {
         let (world, ledger) = paid().await;
         ledger.open_account(NewAccount::new("all", "EUR").with_sequence()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What must hold of every ledger, judged from its documents alone, by nothing of what wrote them.
+//! The invariants of every ledger, checked from its documents alone, independently of the code that wrote them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ impl BookedChange<'_> {
     }
 }
 
-/// Everything that holds at any time: places, order, balances, caches, limits, debits and credits.
+/// Checks everything that holds at any time: places, order, balances, caches, limits, debits and credits.
 pub(super) async fn check(world: &World) -> Result<(), String> {
     let (entries, accounts) = (all(world, "tx").await, all(world, "account").await);
     let mut places: BTreeMap<String, BTreeMap<i64, BookedChange<'_>>> = BTreeMap::new();
@@ -51,7 +51,7 @@ pub(super) async fn check(world: &World) -> Result<(), String> {
                 return Err(format!("a place is taken twice: {entry}"));
             }
         }
-        // What is given up names what one account had lost.
+        // An abandoned entry has the amounts that accounts had lost.
         let is_given_up = entry.get_str("state").is_ok_and(|state| state == "ABANDONED");
         if !is_given_up && sum.values().any(|sum| *sum != 0) {
             return Err(format!("it does not balance: {entry}"));
@@ -113,8 +113,8 @@ fn check_account(
     }
 }
 
-/// Plays the account's history again: at no moment was less available than the minimum. An entry that was canceled counted
-/// until the place that its cancel took.
+/// Recomputes the account's history: the available amount was never less than the minimum. An entry that was canceled
+/// counts up to the place that its cancel took.
 fn check_minimum(minimum: i64, places: &BTreeMap<i64, BookedChange<'_>>, entries: &[Document]) -> Result<(), String> {
     let by_id: HashMap<String, &Document> =
         entries.iter().filter_map(|entry| Some((entry.get("_id")?.to_string(), entry))).collect();
@@ -123,7 +123,7 @@ fn check_minimum(minimum: i64, places: &BTreeMap<i64, BookedChange<'_>>, entries
     let mut in_entry = None;
     for (place, seen) in places {
         let id = seen.entry.get("_id").map(ToString::to_string).unwrap_or_default();
-        // All changes of an entry are there at once.
+        // All changes of an entry take effect at once.
         if in_entry.as_ref().is_some_and(|before| *before != id) && available < minimum {
             return Err(format!("before place {place} {available} was available"));
         }

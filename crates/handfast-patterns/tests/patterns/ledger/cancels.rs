@@ -1,4 +1,4 @@
-//! Taking entries back, beside those who commit and those who spend.
+//! Canceling entries, beside committers and posters.
 
 use handfast_patterns::ledger::{Cancel, EntryState, Link};
 
@@ -17,7 +17,7 @@ pub(super) async fn walk_through(ledger: &Ledger) {
     };
     assert_eq!(reversal.link, Some(Link::Reverses("old".into())));
     assert_eq!(balance(ledger, "A").await, before);
-    // To cancel again does nothing.
+    // Canceling again does nothing.
     assert_eq!(ledger.cancel("fresh", "again").await.unwrap(), Cancel::Canceled);
     let Cancel::Reversed(again) = ledger.cancel("old", "again").await.unwrap() else { panic!("reversed") };
     assert_eq!(again.id, reversal.id);
@@ -26,7 +26,7 @@ pub(super) async fn walk_through(ledger: &Ledger) {
 }
 
 #[tokio::test]
-async fn before_the_commit_a_word_and_afterwards_an_entry() {
+async fn a_cancel_marks_an_uncommitted_entry_and_reverses_a_committed_one() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("A", 100), ("B", 0)]).await;
@@ -41,7 +41,7 @@ async fn before_the_commit_a_word_and_afterwards_an_entry() {
     assert_eq!(fresh.changes[0].cached_balance, Some(100), "it is committed, and counts for nothing");
 }
 
-/// What a payee has spent cannot be taken back, committed or not.
+/// An amount that a payee has spent cannot be taken back, committed or not.
 #[tokio::test]
 async fn a_cancel_that_would_break_a_minimum_is_refused() {
     let world = World::in_memory();
@@ -63,7 +63,7 @@ async fn a_cancel_that_would_break_a_minimum_is_refused() {
     books::check(&world).await.unwrap();
 }
 
-/// B has 100 from an entry that is not committed.
+/// Gives B 100 by an entry that is not committed.
 pub(super) async fn paid() -> (World, Ledger) {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
@@ -72,12 +72,12 @@ pub(super) async fn paid() -> (World, Ledger) {
     (world, ledger)
 }
 
-/// The request that cancels the entry, after the cancel has taken its places.
+/// Addresses the request that cancels the entry, after the cancel has taken its places.
 pub(super) fn cancellation() -> Address {
     first(Operation::Update, "tx")
 }
 
-/// Between the place that a cancel takes and the word in the entry nobody spends what the entry had brought.
+/// Between the place that a cancel takes and the mark in the entry, the gains from the entry cannot be spent.
 #[tokio::test]
 async fn entries_being_canceled_cannot_be_spent() {
     let (world, ledger) = paid().await;
@@ -95,7 +95,7 @@ async fn entries_being_canceled_cannot_be_spent() {
     books::check(&world).await.unwrap();
 }
 
-/// Who has looked before that does not get in any more.
+/// A poster that read the account before the cancel loses its place.
 #[tokio::test]
 async fn a_poster_that_read_before_a_cancel_reads_again() {
     let spend = NewEntry::transfer("B", "C", 100, "EUR");
@@ -112,9 +112,9 @@ async fn a_poster_that_read_before_a_cancel_reads_again() {
     books::check(&world).await.unwrap();
 }
 
-/// A canceller that is dead after it took its place: the entry is committed, and can be reversed.
+/// The process dies after it took its place: the entry is committed, and can be reversed.
 #[tokio::test]
-async fn a_cancel_that_was_begun_holds_nothing_for_ever() {
+async fn a_cancel_whose_process_died_blocks_nothing() {
     let (world, ledger) = paid().await;
     let dying = open(&world.on(world.fault_at(cancellation(), Fault::CrashBefore))).await.unwrap();
     dying.cancel(1, "a mistake").await.unwrap_err();
@@ -125,7 +125,7 @@ async fn a_cancel_that_was_begun_holds_nothing_for_ever() {
     books::check(&world).await.unwrap();
 }
 
-/// What others have cached behind an entry that is canceled is reset.
+/// Caches that another program has written after a canceled entry are reset.
 #[tokio::test]
 async fn caches_behind_a_canceled_entry_are_reset() {
     let world = World::in_memory();

@@ -1,12 +1,12 @@
-//! Several commit at once, beside those who cancel: each entry becomes final once, as it then is.
+//! Several committers at once, beside cancels: each entry becomes final once, in its last state.
 
 use handfast_patterns::ledger::{Cancel, EntryState};
 
 use super::*;
 
-/// The committer is about to commit an entry as valid, and somebody cancels it: it is committed as canceled.
+/// The committer is about to commit an entry as valid when it is canceled: it is committed as canceled.
 #[tokio::test]
-async fn an_entry_that_is_canceled_while_it_is_committed() {
+async fn an_entry_canceled_during_its_commit_is_committed_as_canceled() {
     let (world, ledger) = cancels::paid().await;
     // The deposit is committed first, then the payment.
     let slow = world.fault_at(second(Operation::Update, "tx"), Fault::FreezeBefore);
@@ -23,9 +23,9 @@ async fn an_entry_that_is_canceled_while_it_is_committed() {
     books::check(&world).await.unwrap();
 }
 
-/// Somebody is about to cancel an entry, and it is committed: an entry of its own takes it back.
+/// A cancel is about to mark an entry when it is committed: an entry of its own reverses it.
 #[tokio::test]
-async fn an_entry_that_is_committed_while_it_is_canceled() {
+async fn an_entry_committed_during_its_cancel_is_reversed() {
     let (world, ledger) = cancels::paid().await;
     let slow = world.fault_at(cancels::cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
@@ -39,7 +39,7 @@ async fn an_entry_that_is_committed_while_it_is_canceled() {
     books::check(&world).await.unwrap();
 }
 
-/// Who commits slowly does not set an account's cache back to what it was.
+/// A slow committer does not set an account's cache back.
 #[tokio::test]
 async fn a_cache_only_goes_forward() {
     let (world, ledger) = cancels::paid().await;
@@ -61,9 +61,9 @@ async fn a_cache_only_goes_forward() {
     books::check(&world).await.unwrap();
 }
 
-/// Four commit what others post, all at once.
+/// Four committers work at once while entries are posted.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_committers() {
+async fn many_committers_commit_each_entry_once() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for number in 0..100 {
@@ -87,7 +87,7 @@ async fn many_committers() {
     assert!(ledger.verify_all().await.unwrap().is_clean());
 }
 
-/// An entry is lost, and more entries wait behind it than a page has: those of other accounts are committed all the same.
+/// An entry is lost, and more entries wait after it than fit into a page: those of other accounts are still committed.
 #[tokio::test]
 async fn many_entries_that_wait_keep_no_others_waiting() {
     let world = World::in_memory();
@@ -100,7 +100,7 @@ async fn many_entries_that_wait_keep_no_others_waiting() {
         pay(id, "A", "B").await;
     }
     world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 2 }).await.unwrap();
-    // These wait behind B, and behind one another.
+    // These wait for B, and for one another.
     for (from, to) in [("B", "C"), ("C", "D"), ("D", "G"), ("C", "G"), ("D", "B"), ("G", "C")] {
         pay(20 + all(&world, "tx").await.len() as i32, from, to).await;
     }
@@ -115,7 +115,7 @@ async fn many_entries_that_wait_keep_no_others_waiting() {
     let committed: Vec<_> = committed.filter_map(|entry| entry.get_i32("_id").ok()).collect();
     assert_eq!(committed, [1, 41, 42, 43]);
     assert_eq!(ledger.commit(5).await.unwrap().done, 0);
-    // What waited goes on when the gap is closed.
+    // The waiting entries are committed when the gap is closed.
     for account in ["A", "B"] {
         assert_eq!(ledger.abandon(account, 2..=2, "lost").await.unwrap(), 1);
     }

@@ -1,11 +1,12 @@
-//! Authorisations, and what becomes of them.
+//! Authorisations and their resolutions.
 
 use bson::DateTime;
 use handfast_patterns::ledger::{Authorisation, Capture, HoldState, Resolution};
 
 use super::*;
 
-/// An authorisation that is captured in part, one that is released and one that expires, of accounts `A` and `B`.
+/// Makes an authorisation that is captured in part, one that is released and one that expires, of accounts `A` and
+/// `B`.
 pub(super) async fn walk_through(world: &World, ledger: &Ledger) {
     let hold = |id: &str, value: i64| Authorisation::new("A", "B", value, "EUR").with_id(id);
     let (a, b) = (balance(ledger, "A").await, balance(ledger, "B").await);
@@ -56,7 +57,7 @@ async fn authorised_and_captured_released_or_expired() {
     assert_eq!(ledger.totals().await.unwrap()[0].held, 0);
 }
 
-/// The entry of an authorisation is the same, byte by byte, whatever becomes of it.
+/// The entry of an authorisation stays the same, byte by byte, after it was resolved.
 #[tokio::test]
 async fn the_authorisation_itself_never_changes() {
     let world = World::in_memory();
@@ -84,7 +85,7 @@ async fn the_authorisation_itself_never_changes() {
     let Posting::Posted(_) = ledger.authorise(hold).await.unwrap() else { panic!("there is enough") };
     let error = ledger.capture(8, Capture::Part(31)).await.unwrap_err();
     assert!(error.to_string().contains("31 cannot be captured of 30"), "{error}");
-    // A capture is an entry like others: it can be taken back, and holds nothing again.
+    // A capture is an entry like others: it can be reversed, and holds nothing afterwards.
     let Resolution::Done(_) = ledger.capture(8, Capture::Full).await.unwrap() else { panic!("it is open") };
     let reversed = ledger.cancel(doc! { "resolves": 8 }, "returned").await.unwrap();
     assert!(matches!(reversed, handfast_patterns::ledger::Cancel::Reversed(_)), "{reversed:?}");
@@ -93,7 +94,7 @@ async fn the_authorisation_itself_never_changes() {
     books::check(&world).await.unwrap();
 }
 
-/// Capture, release and expiry at once: one of them is made.
+/// Capture, release and expiry at once: one of them resolves it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authorisation_is_resolved_once() {
     let world = World::in_memory();
@@ -136,9 +137,10 @@ async fn an_authorisation_is_resolved_once() {
     books::check(&world).await.unwrap();
 }
 
-/// What was announced and never posted is forgotten, but not before its request can no longer be under way.
+/// The announcement of an authorisation that was never posted is removed, but not before its request can no longer be
+/// under way.
 #[tokio::test]
-async fn announcements_of_the_dead_are_forgotten() {
+async fn announcements_of_dead_processes_are_removed() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("A", 100), ("B", 1)]).await;
@@ -146,7 +148,8 @@ async fn announcements_of_the_dead_are_forgotten() {
     let hold = |id: i32| Authorisation::new("A", "B", 50, "EUR").with_id(id).until(soon());
     // It is announced, then its entry is inserted.
     let insert = first(Operation::Insert, "tx");
-    let late = world.faults_from(insert, [Fault::DeliverLate, Fault::CrashBefore]);
+    let late =
+        world.faults_at([(insert.clone(), Fault::DeliverLate), (first(Operation::Find, "tx"), Fault::CrashBefore)]);
     open(&world.on(late.clone())).await.unwrap().authorise(hold(1)).await.unwrap_err();
     let expiring = async || ledger.status().await.unwrap().expiring;
     assert_eq!(expiring().await, 1);
@@ -156,7 +159,7 @@ async fn announcements_of_the_dead_are_forgotten() {
     assert_eq!(ledger.balance("A").await.unwrap().unwrap().held, 50);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (1, 0));
     assert_eq!(ledger.hold_state(1).await.unwrap(), Some(HoldState::Expired));
-    // And one that never comes.
+    // This one is never posted.
     open(&world.on(world.fault_at(insert, Fault::CrashBefore))).await.unwrap().authorise(hold(2)).await.unwrap_err();
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (0, 1));

@@ -1,4 +1,4 @@
-//! Killed at every operation, and copies of requests that arrive late.
+//! Faults at every operation, and copies of requests that arrive late.
 
 use bson::DateTime;
 use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution, Restored};
@@ -6,14 +6,14 @@ use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution, Rest
 use super::*;
 use crate::crash::{Stage, every_point};
 
-/// Everything is as it must be, and nothing waits for anybody.
+/// Checks that the books are right, and nothing waits.
 async fn settled(world: &World) -> Result<(), String> {
     books::check(world).await?;
     let waiting = all(world, "tx").await.into_iter().find(|entry| entry.get("proc") == Some(&"UNCOMMITTED".into()));
     if let Some(entry) = waiting {
         return Err(format!("not committed: {entry}"));
     }
-    // The ledger comes to the same conclusion.
+    // The ledger's own verification agrees.
     let ledger = open(world).await.map_err(|error| error.to_string())?;
     let verified = ledger.verify_all().await.map_err(|error| error.to_string())?;
     let totals = ledger.totals().await.map_err(|error| error.to_string())?;
@@ -40,7 +40,7 @@ fn entries() -> [NewEntry; 4] {
         .map(|(payer, payee, value)| NewEntry::transfer(payer, payee, value, "EUR"))
 }
 
-/// An entry is there if and only if that was said.
+/// Records the answer that an entry was posted, or was refused.
 fn answered(world: &World, id: i32, posting: &Posting) -> (i32, bool) {
     match posting.entry() {
         Some(_) => world.acknowledge(posting, "tx", doc! { "_id": id }),
@@ -49,7 +49,7 @@ fn answered(world: &World, id: i32, posting: &Posting) -> (i32, bool) {
     (id, posting.entry().is_some())
 }
 
-/// The second one is refused, whenever it comes.
+/// Posts the entries, of which the second one is refused, whenever it is posted.
 async fn post_all(world: &World, ledger: &Ledger) -> Result<Vec<(i32, bool)>> {
     let mut answers = Vec::new();
     for (id, entry) in (1..).zip(entries()) {
@@ -69,7 +69,7 @@ async fn prepare(world: &World) {
 
 async fn recovered(world: &World) -> Result<()> {
     let ledger = open(world).await?;
-    // What was drawn and not posted is looked at again when it is filled.
+    // Places that were drawn and not posted are filled, and the entries after them committed, in a few rounds.
     for _ in 0..3 {
         assert_eq!(ledger.commit(20).await?.failed, 0);
     }
@@ -108,9 +108,9 @@ async fn ext_posted_and_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// Who got no answer posts again, with the same ids: everything is in once.
+/// Another process posts the same entries with the same ids, and each is in the ledger once.
 #[tokio::test]
-async fn posted_again_by_another_process() {
+async fn entries_posted_again_by_another_process_are_posted_once() {
     let run = async |world: &World| post_all(world, &open(world).await?).await;
     let recover = async |world: &World, _: &Result<_>| {
         recovered(world).await?;
@@ -125,12 +125,12 @@ async fn posted_again_by_another_process() {
             other => Err(format!("{other:?}")),
         }
     };
-    // Without a fault nobody recovers, and the second commit is the last one.
+    // Without a fault there is no recovery, and the second commit is the last one.
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
     report.assert_clean("ledger, four entries posted again", &Stage::Memory, 525);
 }
 
-/// Fees have a sequence: a place that was drawn may never be posted.
+/// The account for fees has a sequence: a place that was drawn may never be posted.
 async fn drawn_and_killed(stage: Stage) {
     let prepare = async |world: &World| {
         prepare(world).await;
@@ -149,7 +149,7 @@ async fn drawn_and_killed(stage: Stage) {
     };
     let recover = async |world: &World, _: &Result<_>| {
         recovered(world).await?;
-        // The next entry comes upon the gap, and so does the committer after its patience.
+        // The next entry finds the gap, and so does the committer when it has waited long enough.
         let ledger = open(world).await?;
         let later = NewEntry::transfer("cash", "fees", 1, "EUR").with_id(9);
         let posting = ledger.post(later).await?;
@@ -173,7 +173,7 @@ async fn drawn_and_killed_at_every_operation_embedded() {
     drawn_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// One entry is canceled, one reversed, one refused to be.
+/// One entry is canceled, one reversed, and for one both are refused.
 async fn canceled_and_killed(stage: Stage) {
     let prepare = async |world: &World| {
         let ledger = open(world).await.unwrap();
@@ -267,7 +267,7 @@ async fn held_and_killed(stage: Stage) {
         }
         let now = ledger.balance("A").await.map_err(|error| error.to_string())?;
         let over = now.is_none_or(|now| now.held == 0);
-        // The counted run is looked at before anything has expired.
+        // The run without faults is checked before anything has expired.
         let counted = world.sources.clock.now() < DateTime::from_millis(1_577_836_800_000 + 3_600_000);
         if !over && !counted {
             return Err("an authorisation that has expired holds".to_owned());
@@ -296,7 +296,7 @@ async fn held_and_killed_at_every_operation_embedded() {
     held_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// Everything that is cached is wiped; the rebuilding itself is killed, and done again.
+/// All caches are removed; the rebuild fails at every operation, and is made again.
 #[tokio::test]
 async fn a_rebuilding_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {
@@ -316,7 +316,7 @@ async fn a_rebuilding_that_is_killed_at_every_operation() {
     report.assert_clean("ledger, the rebuilding", &Stage::Memory, 287);
 }
 
-/// Two entries are lost: there is a copy of one of them, which is put back, and the other one is given up.
+/// Two entries are lost: one of them is restored from a copy, and the other one is abandoned.
 async fn close_gaps(world: &World) -> Result<()> {
     let ledger = open(world).await?;
     let copy = world.store.find_one(&world.place("copies"), rawdoc! { "_id": 1 }).await?.unwrap();

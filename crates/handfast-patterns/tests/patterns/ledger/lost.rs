@@ -1,10 +1,15 @@
-//! Lost entries: found first, never made worse, and closed by a copy or by an entry that says so.
+//! Lost entries: they are reported, not made worse, and restored from a copy or closed by an abandoned entry.
 
-use handfast_patterns::ledger::{Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Restored, Verified};
+use std::ops::RangeInclusive;
+
+use handfast_patterns::ledger::{
+    Amount, Authorisation, Cancel, EntryState, ExportFormat, Finding, Gap, Restored, Verified,
+};
 
 use super::*;
 
-/// A has paid B, and cash has paid A, several times each; all of it is committed. The places of A are the ids of the entries.
+/// A has paid B, and cash has paid A, several times each; all of it is committed. The places of A are the ids of the
+/// entries.
 pub(super) async fn paid() -> (World, Ledger) {
     let world = World::in_memory();
     let ledger = open_with(&world, LedgerOptions { attempts_max: 3, ..options() }).await.unwrap();
@@ -37,7 +42,7 @@ pub(super) async fn books_of(world: &World) -> (Vec<Document>, Vec<Document>) {
     (all(world, "tx").await, all(world, "account").await)
 }
 
-/// Every entry as an export has it, read back.
+/// Returns every entry of an export, read back.
 async fn exported(ledger: &Ledger) -> Vec<Document> {
     let (mut export, mut text) = (ledger.export(ExportFormat::Json).await.unwrap(), String::new());
     while let Some(lines) = export.next().await.unwrap() {
@@ -72,16 +77,17 @@ async fn is_refused(world: &World, ledger: &Ledger, copy: &Document, why: &str) 
     assert_eq!(books_of(world).await, before);
 }
 
-fn gap(account: &str, (first, last): (i64, i64), change: Option<i64>) -> Gap {
-    Gap { account: account.into(), first, last, change: change.map(|balance| (balance, 0)) }
+fn gap(account: &str, places: RangeInclusive<i64>, change: Option<i64>) -> Gap {
+    let change = change.map(|balance| Amount { balance, held: 0 });
+    Gap { account: account.into(), first: *places.start(), last: *places.end(), change }
 }
 
-/// That nothing but these gaps is found.
+/// Asserts that these gaps are the only findings.
 fn assert_gaps(found: &Verified, gaps: &[Gap]) {
     assert_eq!((&*found.gaps, found.findings.count()), (gaps, 0), "{found:?}");
 }
 
-/// What an account has, as three say who must agree.
+/// Returns the balance of an account, on which three sources must agree.
 async fn agreed(ledger: &Ledger, account: &str) -> i64 {
     let balance = balance(ledger, account).await;
     for page in [Page::Last, Page::After(0)] {
@@ -97,7 +103,8 @@ async fn agreed(ledger: &Ledger, account: &str) -> i64 {
     balance
 }
 
-/// In the middle, the newest one of one account, of the other, of both: the books stay as they are, and go on.
+/// An entry in the middle is lost, the newest one of one account, of the other, of both: the books stay as they are,
+/// and go on.
 #[tokio::test]
 async fn a_rebuild_changes_nothing_behind_a_lost_entry() {
     for lost in [1, 2, 4, 5, 6] {
@@ -114,7 +121,7 @@ async fn a_rebuild_changes_nothing_behind_a_lost_entry() {
     }
 }
 
-/// A cache that is gone, too, is not written anew from what is before the gap.
+/// If the cache is missing, too, it is not written from the balance before the gap.
 #[tokio::test]
 async fn a_rebuild_never_moves_a_cache_back() {
     let (world, ledger) = paid().await;
@@ -128,14 +135,14 @@ async fn a_rebuild_never_moves_a_cache_back() {
         assert_eq!((rebuilt.gaps.count(), rebuilt.caches), (1, 0), "{rebuilt:?}");
         assert_eq!(books_of(&world).await, before, "{spoilt:?}");
     }
-    // What is before the gap can be counted, and is put right.
+    // A wrong balance before the gap is repaired.
     let wrong = rawdoc! { "$set": { "cache.balance": 7_i64 } };
     world.store.update_one(&world.place("account"), rawdoc! { "_id": "A" }, wrong).await.unwrap();
     assert_eq!(ledger.rebuild("A").await.unwrap().caches, 1);
     assert_eq!(ledger.account("A").await.unwrap().unwrap().cache.unwrap().balance, 100);
 }
 
-/// An entry that says it is not committed although those behind it are: nothing is counted back to before it.
+/// An entry is marked as uncommitted although those after it are committed: no balance is set back to before it.
 #[tokio::test]
 async fn a_rebuild_stops_at_an_entry_that_is_out_of_order() {
     let (world, ledger) = paid().await;
@@ -147,13 +154,13 @@ async fn a_rebuild_stops_at_an_entry_that_is_out_of_order() {
     assert_eq!(books_of(&world).await, before);
 }
 
-/// Nothing but the gaps is found, with what the lost entry had changed: what stands behind them was final, and stays so.
+/// Only the gaps are found, with the change of the lost entry: the balances after them were final, and stay.
 #[tokio::test]
-async fn a_lost_entry_is_found_as_what_it_is() {
+async fn a_lost_entry_is_reported_with_its_change() {
     for (lost, gaps) in [
-        (4, [gap("A", (4, 4), Some(-20)), gap("B", (2, 2), Some(20))]),
-        (5, [gap("A", (5, 5), Some(-1)), gap("B", (3, 3), Some(1))]),
-        (6, [gap("A", (6, 6), Some(-7)), gap("C", (1, 1), Some(7))]),
+        (4, [gap("A", 4..=4, Some(-20)), gap("B", 2..=2, Some(20))]),
+        (5, [gap("A", 5..=5, Some(-1)), gap("B", 3..=3, Some(1))]),
+        (6, [gap("A", 6..=6, Some(-7)), gap("C", 1..=1, Some(7))]),
     ] {
         let (world, ledger) = paid().await;
         lose(&world, lost).await;
@@ -164,8 +171,8 @@ async fn a_lost_entry_is_found_as_what_it_is() {
         lose(&world, lost).await;
     }
     let found = ledger.verify("A").await.unwrap();
-    assert_gaps(&found, &[gap("A", (2, 3), Some(-25)), gap("A", (6, 6), Some(-7))]);
-    // Damage behind a gap is still found; whether it is the balance or the entry, nothing behind it can say.
+    assert_gaps(&found, &[gap("A", 2..=3, Some(-25)), gap("A", 6..=6, Some(-7))]);
+    // Damage after a gap is still found; nothing after it shows whether the balance or the entry is wrong.
     let wrong = rawdoc! { "$inc": { "changes.0.cachedBal": 1_i64 } };
     world.store.update_one(&world.place("tx"), rawdoc! { "_id": 5 }, wrong).await.unwrap();
     let found = ledger.verify("A").await.unwrap();
@@ -173,9 +180,9 @@ async fn a_lost_entry_is_found_as_what_it_is() {
     assert_eq!(found.gaps.count(), 2);
 }
 
-/// An entry that was not committed leaves no balance to go by; whoever would spend is told, and the committer waits.
+/// An entry that was not committed leaves no balance to compute from: posters get an error, and the committer waits.
 #[tokio::test]
-async fn an_entry_that_is_lost_before_it_was_committed() {
+async fn a_lost_uncommitted_entry_keeps_the_account_from_spending() {
     let (world, ledger) = paid().await;
     for id in [7, 8] {
         posted(&ledger, NewEntry::transfer("A", "B", 10, "EUR").with_id(id)).await;
@@ -183,7 +190,7 @@ async fn an_entry_that_is_lost_before_it_was_committed() {
     let copy = copy_of(&ledger, 7).await;
     lose(&world, 7).await;
     let before = books_of(&world).await;
-    assert_gaps(&ledger.verify_all().await.unwrap(), &[gap("A", (7, 7), None), gap("B", (4, 4), None)]);
+    assert_gaps(&ledger.verify_all().await.unwrap(), &[gap("A", 7..=7, None), gap("B", 4..=4, None)]);
     let error = ledger.post(NewEntry::transfer("A", "B", 1, "EUR")).await.unwrap_err();
     assert!(error.to_string().contains("1 places of account \"A\" have no entry: `verify`"), "{error}");
     assert_eq!(ledger.commit(10).await.unwrap(), Round { done: 0, failed: 1, more: false });
@@ -196,7 +203,7 @@ async fn an_entry_that_is_lost_before_it_was_committed() {
     books::check(&world).await.unwrap();
 }
 
-/// Whichever entry is lost, and with it any other one: the copies bring back exactly what was there.
+/// For each lost entry, and each pair of them: the copies restore exactly the same documents.
 #[tokio::test]
 async fn a_restored_entry_equals_the_lost_one() {
     let (_, ledger) = paid().await;
@@ -219,9 +226,10 @@ async fn a_restored_entry_equals_the_lost_one() {
     }
 }
 
-/// An export that is older than the commit: the balances around say what became of the entry, or it stays out.
+/// The export is older than the commit: the balances around an entry show whether it was committed, or it is not
+/// restored.
 #[tokio::test]
-async fn an_old_copy_is_put_back_as_the_balances_say() {
+async fn an_old_copy_is_restored_as_the_balances_show() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for id in 1..=5 {
@@ -237,7 +245,7 @@ async fn an_old_copy_is_put_back_as_the_balances_say() {
     }
     is_refused(&world, &ledger, &copies[2], "the entry before place 3 of account \"A\" is lost, too").await;
     is_refused(&world, &ledger, &copies[1], "nothing says whether it was canceled since").await;
-    // With one of the two as it was at last the other one can be told.
+    // With one of the two restored, the other one can be judged.
     let entry = before.0.iter().find(|entry| entry.get("_id") == Some(&3.into())).unwrap();
     is_back(&ledger, entry).await;
     is_back(&ledger, &copies[1]).await;
@@ -250,7 +258,7 @@ async fn an_old_copy_is_put_back_as_the_balances_say() {
     assert!(verified.is_clean(), "a canceled entry counts for nothing, too: {verified:?}");
 }
 
-/// What is not what was lost stays out, and says why.
+/// A document that is not the lost entry is refused with a reason.
 #[tokio::test]
 async fn a_document_that_is_not_the_lost_entry_is_refused() {
     let (world, ledger) = paid().await;
@@ -282,12 +290,13 @@ async fn a_document_that_is_not_the_lost_entry_is_refused() {
     is_refused(&world, &ledger, &newest, "nothing says that it was lost").await;
     let none = ledger.restore(&doc! { "_id": 4, "name": "John" }).await;
     assert!(matches!(none, Err(Error::Damaged { .. })), "{none:?}");
-    // Its id was posted again meanwhile, at other places: both cannot be.
+    // The id was used again meanwhile for an entry at other places, which excludes the copy.
     posted(&ledger, NewEntry::transfer("A", "B", 20, "EUR").with_id(4)).await;
     is_refused(&world, &ledger, &copy, "another entry has its id").await;
 }
 
-/// What was lost at several places is told by the balances around all of them: they are given up from the first one on.
+/// What was lost at several places follows only from the balances around all of them: they are abandoned from the
+/// first one on.
 #[tokio::test]
 async fn a_gap_is_given_up_from_its_first_place_on() {
     let (world, ledger) = paid().await;
@@ -309,7 +318,8 @@ async fn a_gap_is_given_up_from_its_first_place_on() {
     assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (63, 30));
 }
 
-/// The last entries of an account are lost together. Only the other account of the second one shows that; its copy shows the first one.
+/// The last entries of an account are lost together. Only the other account of the second one shows that; its copy
+/// shows the first one.
 #[tokio::test]
 async fn the_last_entries_of_an_account_are_put_back_one_by_the_other() {
     let (world, ledger) = paid().await;
@@ -317,7 +327,7 @@ async fn the_last_entries_of_an_account_are_put_back_one_by_the_other() {
         posted(&ledger, NewEntry::transfer(payer, payee, 3, "EUR").with_id(id)).await;
     }
     commit_all(&ledger).await;
-    // Caches that are behind, as after a committer that died.
+    // The caches are behind, as after a committer that died.
     world.store.update_many(&world.place("account"), rawdoc! {}, rawdoc! { "$unset": { "cache": "" } }).await.unwrap();
     let copies = exported(&ledger).await;
     let before = books_of(&world).await;
@@ -326,13 +336,13 @@ async fn the_last_entries_of_an_account_are_put_back_one_by_the_other() {
     }
     is_refused(&world, &ledger, &copies[6], "nothing says that it was lost").await;
     is_back(&ledger, &copies[7]).await;
-    assert_gaps(&ledger.verify("B").await.unwrap(), &[gap("B", (4, 4), Some(-3))]);
+    assert_gaps(&ledger.verify("B").await.unwrap(), &[gap("B", 4..=4, Some(-3))]);
     is_back(&ledger, &copies[6]).await;
     assert_eq!(books_of(&world).await, before);
     assert!(ledger.verify_all().await.unwrap().is_clean());
 }
 
-/// An authorisation that is put back expires as it would have.
+/// An authorisation that is restored expires at its time.
 #[tokio::test]
 async fn an_authorisation_that_is_put_back_expires() {
     let (world, ledger) = paid().await;
@@ -343,7 +353,7 @@ async fn an_authorisation_that_is_put_back_expires() {
     let copy = copy_of(&ledger, "hold").await;
     lose(&world, "hold").await;
     world.store.delete_many(&world.place("hold"), rawdoc! {}).await.unwrap();
-    let change = Some((0, 10));
+    let change = Some(Amount { balance: 0, held: 10 });
     assert_gaps(&ledger.verify_all().await.unwrap(), &[Gap { account: "A".into(), first: 7, last: 7, change }]);
     is_back(&ledger, &copy).await;
     world.clock.advance(HOUR);
@@ -351,7 +361,7 @@ async fn an_authorisation_that_is_put_back_expires() {
     assert_eq!(ledger.balance("A").await.unwrap().unwrap().held, 0);
 }
 
-/// An entry that is gone for good: its places count for nothing, and the books agree again once they are rebuilt.
+/// An entry is lost for good: after its places are abandoned and the balances rebuilt, the books are consistent again.
 #[tokio::test]
 async fn a_gap_is_closed_by_an_entry_that_says_so() {
     for (lost, places, expected) in [(2, [2, 1], (77, 21)), (4, [4, 2], (67, 31)), (5, [5, 3], (48, 50))] {
@@ -378,7 +388,7 @@ async fn a_gap_is_closed_by_an_entry_that_says_so() {
     }
 }
 
-/// Before anything behind it is committed, the committer goes on by itself afterwards.
+/// If nothing after the gap is committed, the committer continues by itself afterwards.
 #[tokio::test]
 async fn a_gap_that_was_not_committed_is_closed() {
     let (world, ledger) = paid().await;
@@ -400,7 +410,7 @@ async fn only_a_gap_is_closed() {
     let (world, ledger) = paid().await;
     ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
     posted(&ledger, NewEntry::transfer("A", "fees", 1, "EUR")).await;
-    // Somebody draws a place, and his entry may still come.
+    // A poster draws a place, and its entry may still come.
     let drawn = rawdoc! { "$set": { "lastSeqId": 2_i64 } };
     world.store.update_one(&world.place("account"), rawdoc! { "_id": "fees" }, drawn).await.unwrap();
     posted(&ledger, NewEntry::transfer("A", "fees", 1, "EUR")).await;
@@ -422,9 +432,9 @@ async fn only_a_gap_is_closed() {
     assert_eq!(books_of(&world).await, before);
 }
 
-/// Many places at once, of an account that has lost all its entries.
+/// An account has lost all its entries.
 #[tokio::test]
-async fn all_entries_of_an_account_are_lost() {
+async fn all_entries_of_an_account_can_be_abandoned() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     for _ in 0..230 {
@@ -433,12 +443,12 @@ async fn all_entries_of_an_account_are_lost() {
     commit_all(&ledger).await;
     let copies = exported(&ledger).await;
     world.store.delete_many(&world.place("tx"), rawdoc! {}).await.unwrap();
-    let lost = [gap("A", (1, 230), Some(-230)), gap("B", (1, 230), Some(230))];
+    let lost = [gap("A", 1..=230, Some(-230)), gap("B", 1..=230, Some(230))];
     assert_gaps(&ledger.verify_all().await.unwrap(), &lost);
     for copy in copies.iter().skip(200) {
         is_back(&ledger, copy).await;
     }
-    let lost = [gap("A", (1, 200), Some(-200)), gap("B", (1, 200), Some(200))];
+    let lost = [gap("A", 1..=200, Some(-200)), gap("B", 1..=200, Some(200))];
     assert_gaps(&ledger.verify_all().await.unwrap(), &lost);
     for account in ["A", "B"] {
         assert_eq!(ledger.abandon(account, 1..=200, "lost").await.unwrap(), 200);
@@ -449,9 +459,10 @@ async fn all_entries_of_an_account_are_lost() {
     books::check(&world).await.unwrap();
 }
 
-/// In an account with a sequence an empty place is lost if anything behind it is committed; otherwise its entry may still come.
+/// In an account with a sequence an empty place is lost if anything after it is committed; otherwise its entry may
+/// still come.
 #[tokio::test]
-async fn a_lost_entry_of_an_account_with_a_sequence() {
+async fn an_empty_place_of_a_sequence_is_lost_if_a_later_one_is_committed() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
@@ -467,10 +478,10 @@ async fn a_lost_entry_of_an_account_with_a_sequence() {
         lose(&world, lost).await;
     }
     let found = ledger.verify("fees").await.unwrap();
-    assert_gaps(&found, &[gap("fees", (2, 2), Some(1))]);
+    assert_gaps(&found, &[gap("fees", 2..=2, Some(1))]);
     assert_eq!(found.in_flight, 1);
     is_back(&ledger, &copies[1]).await;
-    // The committer takes the other one for a place that nobody came for.
+    // The committer treats the other place as one whose poster died.
     world.clock.advance(HOUR);
     assert_eq!(commit_all(&ledger).await, 3);
     assert!(ledger.verify("fees").await.unwrap().is_clean(), "an abandoned place explains it");
@@ -479,7 +490,7 @@ async fn a_lost_entry_of_an_account_with_a_sequence() {
     books::check(&world).await.unwrap();
 }
 
-/// A cancel resets what somebody else has cached, but never a cache that alone knows of lost entries.
+/// A cancel resets a cache of another program, but never one that alone shows that entries are lost.
 #[tokio::test]
 async fn a_cancel_never_moves_a_cache_back_behind_a_lost_entry() {
     let (world, ledger) = paid().await;
@@ -491,7 +502,7 @@ async fn a_cancel_never_moves_a_cache_back_behind_a_lost_entry() {
     assert_eq!(cache.map(|cache| cache.seq_id), Some(6));
 }
 
-/// Copies, abandonments, posters and committers, all at once: each place gets one entry, and nothing is lost on the way.
+/// Restores, abandonments, posters and committers run at once: each place gets one entry, and no entry is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_are_closed_beside_writers() {
     let (world, ledger) = paid().await;
@@ -506,7 +517,7 @@ async fn gaps_are_closed_beside_writers() {
             let ledger = open(&world).await.unwrap();
             for copy in &copies {
                 let _ = ledger.restore(copy).await.unwrap();
-                // Whoever comes first has it, and the others are told.
+                // One of them gets the place, and the others get an error.
                 let _ = ledger.abandon("C", 1..=1, "lost").await;
                 posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
                 let _ = ledger.commit(10).await.unwrap();
@@ -516,7 +527,7 @@ async fn gaps_are_closed_beside_writers() {
     for task in tasks {
         task.await.unwrap();
     }
-    // Where entry 6 came too late its other place is given up, too.
+    // If entry 6 was too late its other place is abandoned, too.
     if ledger.show(6).await.unwrap().is_none() {
         assert_eq!(ledger.abandon("A", 6..=6, "lost").await.unwrap(), 1);
         assert!(ledger.rebuild_all().await.unwrap().is_whole());

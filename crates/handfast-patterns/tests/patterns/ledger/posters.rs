@@ -1,4 +1,4 @@
-//! Many at once on one account: no place twice, no entry lost, no limit broken.
+//! Many posters on one account: no place is taken twice, no entry is lost, no limit is broken.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,12 +7,12 @@ use handfast_patterns::ledger::{Authorisation, Cancel, Capture};
 use super::*;
 
 const POSTERS: u32 = 16;
-/// What each of them posts.
+/// The number of entries that each of them posts.
 const ENTRIES: i32 = 12;
-/// Looks at totals while they go on.
+/// The smallest number of totals that are read meanwhile.
 const MOMENTS_MIN: u32 = 11;
 
-/// Posts until it is in or refused, however often the network swallows something; says whether it is in.
+/// Posts an entry until it is in or refused, over a network that loses messages; returns whether it is in.
 pub(super) async fn insist(ledger: &Ledger, entry: &NewEntry) -> bool {
     loop {
         match ledger.post(entry.clone()).await {
@@ -31,15 +31,15 @@ pub(super) async fn opened(world: &World) -> Ledger {
     }
 }
 
-/// The world on a network that loses one write in twenty, its request or its answer.
+/// Returns the world on a network that loses one write in twenty, its request or its answer.
 pub(super) fn lossy(world: &World, seed: u32) -> World {
     let faults = Faults::seeded(seed.into(), 50, [Fault::LoseReply, Fault::LoseRequest, Fault::RepeatLater]);
     world.on(Arc::new(Faulty::new(Arc::clone(&world.store), faults.writes_only())))
 }
 
-/// Sixteen withdraw from one account what does not suffice for all, while two commit.
+/// Sixteen posters withdraw more from one account than it has, while two committers work.
 #[tokio::test(flavor = "multi_thread")]
-async fn withdrawals_from_one_account() {
+async fn concurrent_withdrawals_never_overdraw_an_account() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("hot", 1000)]).await;
@@ -55,7 +55,7 @@ async fn withdrawals_from_one_account() {
                 let entry = entry.with_id(format!("{poster}/{number}"));
                 if insist(&ledger, &entry).await {
                     posted += value;
-                    // Again, as somebody who did not hear the answer.
+                    // The entry is posted again, as by a caller that did not receive the answer.
                     assert!(insist(&ledger, &entry).await);
                 } else {
                     refused += 1;
@@ -78,13 +78,14 @@ async fn withdrawals_from_one_account() {
     commit_all(&ledger).await;
     books::check(&world).await.unwrap();
     assert!(ledger.verify_all().await.unwrap().is_clean());
-    // A committer may have lost the request that notes the last balance in the account: the next entry brings it.
+    // A committer may have lost the request that writes the last balance into the account: the commit of the next
+    // entry writes it.
     assert!(insist(&ledger, &NewEntry::transfer("bank", "hot", 5, "EUR")).await);
     commit_all(&ledger).await;
     assert_eq!(ledger.account("hot").await.unwrap().unwrap().cache.unwrap().balance, 1005 - posted);
 }
 
-/// Debits are credits at every moment at which somebody looks, not only when all is quiet.
+/// Debits equal credits at every moment, and not only at the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_totals_are_zero_while_transfers_are_posted() {
     let world = World::in_memory();
@@ -121,10 +122,10 @@ async fn the_totals_are_zero_while_transfers_are_posted() {
     books::check(&world).await.unwrap();
 }
 
-/// Everything at once on a few accounts with minimums: transfers, cancels, authorisations and what becomes of them, limits
-/// that change, committers; with a network that loses and repeats. At no moment is less available than the minimum.
+/// Transfers, cancels, authorisations with their resolutions, changing limits and committers run at once on a few
+/// accounts with minimums, over a network that loses and repeats. The available amount is never less than the minimum.
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_at_once() {
+async fn all_operations_at_once_keep_the_books_consistent() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     funded(&ledger, &[("a0", 300), ("a1", 300), ("a2", 300)]).await;
@@ -174,9 +175,9 @@ async fn everything_at_once() {
     assert!(canceled > 5 && captured > 5, "{canceled} canceled, {captured} captured");
 }
 
-/// A limit that is set holds for those, too, who had looked before it was.
+/// A new limit also holds for posters that have read the account before.
 #[tokio::test]
-async fn a_new_minimum_holds_for_whoever_looked_before() {
+async fn a_new_minimum_holds_for_posters_that_read_before() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     posted(&ledger, NewEntry::transfer("cash", "A", 100, "EUR")).await;
@@ -189,7 +190,7 @@ async fn a_new_minimum_holds_for_whoever_looked_before() {
     slow.faulty().release();
     let refused = spending.await.unwrap();
     assert!(matches!(&refused, Posting::Refused(refusal) if refusal.available == 100), "{refused:?}");
-    // It may be set above what is there: then the account may only go up.
+    // It may be set above the balance: then the account may only go up.
     ledger.set_minimum("A", Some(200)).await.unwrap();
     assert!(matches!(ledger.post(NewEntry::transfer("A", "cash", 1, "EUR")).await.unwrap(), Posting::Refused(_)));
     posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
@@ -198,7 +199,7 @@ async fn a_new_minimum_holds_for_whoever_looked_before() {
     assert!(ledger.set_minimum("nobody", Some(0)).await.is_err());
 }
 
-/// Who is beaten each time gives up, and nothing was posted.
+/// A poster that loses each race gives up, and nothing was posted.
 #[tokio::test]
 async fn a_poster_that_loses_each_race_reports_contention() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! A ledger is read by the settings that its entries were written by, whoever opens it.
+//! Every process reads a ledger by the settings that its entries were written by.
 
 use handfast_patterns::FieldNames;
 use handfast_patterns::two_phase::{TwoPhase, TwoPhaseOptions};
@@ -17,7 +17,7 @@ async fn recorded(world: &World) -> Option<LedgerOptions> {
     LedgerOptions::recorded(Arc::clone(&world.store), &world.place("tx")).await.unwrap()
 }
 
-/// Each setting, as it is recorded and as it was given; nothing is done, not even an index is made.
+/// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
 #[tokio::test]
 async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
@@ -42,11 +42,11 @@ async fn other_settings_are_refused_by_name() {
     }
     let names = world.store.list_collections(world.place("tx").database()).await.unwrap();
     assert!(names.iter().all(|one| one.name != "held" && one.name != "people"), "{names:?}");
-    // What each process chooses for itself is not compared.
+    // The settings that each process chooses for itself are not compared.
     open_with(&world, LedgerOptions { attempts_max: 2, abandoned_after: HOUR, ..single() }).await.unwrap();
 }
 
-/// Who knows nothing of the application opens a ledger by its record.
+/// A tool that knows nothing of the application opens a ledger by its record.
 #[tokio::test]
 async fn a_ledger_is_opened_by_its_record() {
     let world = World::in_memory();
@@ -73,12 +73,13 @@ async fn recorded_settings_are_changed_while_that_does_no_harm() {
     assert!(error.to_string().contains("has entries by other names"), "{error}");
     change(LedgerOptions { single_entry: true, ..renamed() }).await.unwrap();
     assert!(recorded(&world).await.is_some_and(|options| options.single_entry));
-    // Entries that need not balance would never be committed.
+    // Entries that do not balance would never be committed.
     let error = change(renamed()).await.unwrap_err();
     assert!(error.to_string().contains("has entries that need not balance"), "{error}");
 }
 
-/// Names that collide, that nothing has, or a collection of records: nothing is recorded, and no entry is written by them.
+/// Names that collide, names that no document has, and a collection of records are refused: nothing is recorded, and
+/// no entry is written.
 #[tokio::test]
 async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening() {
     let named = |renamed: &[(&str, &str)]| {

@@ -1,10 +1,10 @@
-//! Verifying, rebuilding, and what is handed to people: each kind of damage is found by name.
+//! Verification, rebuilds and exports: each kind of damage is found by name.
 
 use handfast_patterns::ledger::{ExportFormat, Finding};
 
 use super::*;
 
-/// Takes away everything that can be counted again.
+/// Removes everything that can be recomputed.
 pub(super) async fn wipe(world: &World) {
     let unset = rawdoc! { "$unset": { "cache": "" } };
     world.store.update_many(&world.place("account"), rawdoc! {}, unset).await.unwrap();
@@ -12,7 +12,7 @@ pub(super) async fn wipe(world: &World) {
     world.store.update_many(&world.place("tx"), rawdoc! {}, unset).await.unwrap();
 }
 
-/// Some committed entries with authorisations and a cancel, and some that are not.
+/// Posts entries with authorisations and a cancel, some of them committed.
 async fn lively() -> (World, Ledger) {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
@@ -44,7 +44,7 @@ async fn wiped_caches_are_rebuilt_to_the_same_values() {
     assert_eq!((rebuilt.accounts, rebuilt.caches), (4, 4));
     assert_eq!(rebuilt.balances, verified.findings.count());
     assert_eq!((all(&world, "tx").await, all(&world, "account").await), before);
-    // The documents of the accounts may be gone altogether; what they had said of themselves is gone with them.
+    // Without the documents of the accounts their settings are lost, too.
     world.store.delete_many(&world.place("account"), rawdoc! {}).await.unwrap();
     let (rebuilt, lost) = (ledger.rebuild_all().await.unwrap(), all(&world, "account").await);
     assert!(rebuilt.stops.count() == 4 && lost.is_empty(), "no account without its limits: {rebuilt:?}");
@@ -61,7 +61,7 @@ async fn wiped_caches_are_rebuilt_to_the_same_values() {
     assert!(ledger.verify_all().await.unwrap().is_clean());
 }
 
-/// One thing is spoilt at a time.
+/// Each case damages one thing.
 #[tokio::test]
 async fn each_kind_of_damage_is_found_by_name() {
     let tx = |filter, update| ("tx", filter, update);
@@ -96,7 +96,7 @@ async fn each_kind_of_damage_is_found_by_name() {
     }
 }
 
-/// An entry that is gone, wherever it was: a gap that no abandoned place explains.
+/// A lost entry is a gap without an abandoned place, at any place.
 #[tokio::test]
 async fn an_entry_that_is_lost_is_a_gap() {
     let (_, ledger) = lively().await;
@@ -111,7 +111,7 @@ async fn an_entry_that_is_lost_is_a_gap() {
     }
 }
 
-/// Damage does not spread: an account with a lost place takes no entry that its minimum must be judged for.
+/// Damage does not spread: an account with a lost place takes no entry for which its minimum must be checked.
 #[tokio::test]
 async fn nothing_is_spent_from_an_account_that_has_lost_an_entry() {
     let world = World::in_memory();
@@ -160,9 +160,10 @@ async fn exported(ledger: &Ledger, format: ExportFormat) -> String {
     text
 }
 
-/// The order of time, then of ids, whatever the order of the inserts; and integers keep their types where they are not the ledger's.
+/// Entries are in the order of time, then of ids, whatever the order of the inserts. Integers that are not the
+/// ledger's own keep their types.
 #[tokio::test]
-async fn exported_in_the_order_of_time() {
+async fn an_export_is_in_the_order_of_time() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     let start = world.sources.clock.now().timestamp_millis();
@@ -185,12 +186,12 @@ async fn exported_in_the_order_of_time() {
     assert_eq!(ids, ["3", "3", "4", "4", "5", "5", "1", "1", "2", "2"]);
 }
 
-/// More entries than a sort may hold in memory.
+/// There are more entries than a sort may hold in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_ledger_is_exported_without_being_held_in_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let (sources, clock) = handfast_store::Sources::manual(1);
-    let sources = sources.with_stage_bytes(16 << 10);
+    let (mut sources, clock) = handfast_store::Sources::manual(1);
+    sources.query_memory.stage_bytes_max = 16 << 10;
     let options = handfast_embedded::Options { expiry_interval: None, ..handfast_embedded::Options::small() };
     let store = handfast_embedded::EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     let store: Arc<dyn DocumentStore> = Arc::new(store);
@@ -209,7 +210,7 @@ async fn a_large_ledger_is_exported_without_being_held_in_memory() {
 }
 
 #[tokio::test]
-async fn how_a_ledger_is() {
+async fn the_status_of_a_ledger_counts_its_entries() {
     let (world, ledger) = lively().await;
     world.clock.advance(HOUR);
     let status = ledger.status().await.unwrap();
@@ -227,9 +228,9 @@ async fn how_a_ledger_is() {
     assert_eq!(ids, ["\"A\"", "\"B\"", "\"cash\"", "\"fees\""]);
 }
 
-/// Within a transaction of the store an entry is posted if and only if that transaction commits.
+/// In a transaction of the store an entry is posted if and only if that transaction commits.
 #[tokio::test]
-async fn posted_inside_of_a_transaction() {
+async fn an_entry_posted_in_a_transaction_exists_if_and_only_if_it_commits() {
     let world = World::in_memory();
     let memory = handfast_store::MemoryStore::new(world.sources.clone());
     let database = handfast_txn::Database::local(memory, world.sources.clone());
@@ -240,7 +241,7 @@ async fn posted_inside_of_a_transaction() {
         let tx = database.begin().await.unwrap();
         let inside = ledger.within(Arc::new(tx.clone()));
         posted(&inside, NewEntry::transfer("A", "B", 60, "EUR").with_id(1)).await;
-        // It sees its own entries, and so does the minimum.
+        // The transaction sees its own entries, and so does the check of the minimum.
         let refused = inside.post(NewEntry::transfer("A", "B", 60, "EUR").with_id(2)).await.unwrap();
         assert!(matches!(refused, Posting::Refused(_)), "{refused:?}");
         posted(&inside, NewEntry::transfer("A", "B", 40, "EUR").with_id(3)).await;

@@ -1,4 +1,4 @@
-//! Accounts whose places are drawn: gaps, who comes too late, and many at once.
+//! Accounts with a sequence: gaps, late posters, and many posters at once.
 
 use handfast_patterns::ledger::EntryState;
 use tokio::task::JoinHandle;
@@ -15,7 +15,7 @@ async fn prepared() -> (World, Ledger) {
     (world, ledger)
 }
 
-/// Somebody has drawn place 3, and is slow to insert it; others have 4 and 5.
+/// One poster has drawn place 3 and is slow to insert its entry; others have 4 and 5.
 async fn with_a_gap() -> (World, Ledger, Arc<FaultAt>, JoinHandle<Posting>) {
     let (world, ledger) = prepared().await;
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
@@ -50,7 +50,7 @@ async fn a_place_that_was_drawn_is_waited_for() {
     books::check(&world).await.unwrap();
 }
 
-/// After a while an entry that counts for nothing takes the place; who comes too late draws another one.
+/// After a while an entry that counts for nothing takes the place, and the late poster draws another one.
 #[tokio::test]
 async fn a_late_poster_draws_another_place() {
     let (world, ledger, slow, late) = with_a_gap().await;
@@ -68,7 +68,7 @@ async fn a_late_poster_draws_another_place() {
     assert!(verified.is_clean() && verified.in_flight == 0, "{verified:?}");
 }
 
-/// Who loses the race for another account gives up the place that was drawn for it, and draws again.
+/// A poster that loses the race for another account gives up the place that it has drawn, and draws again.
 #[tokio::test]
 async fn a_lost_race_leaves_an_abandoned_place() {
     let (world, ledger) = prepared().await;
@@ -78,14 +78,14 @@ async fn a_lost_race_leaves_an_abandoned_place() {
     slow.frozen().await;
     posted(&ledger, NewEntry::transfer(1, "fees", 1, "EUR")).await;
     slow.faulty().release();
-    // It would be before the other one in the fees (3, 4), and after it in the payer's account.
+    // Otherwise it would be before the other entry in the fees (3, 4), and after it in the payer's account.
     assert!(matches!(losing.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 5));
     assert_eq!(commit_all(&ledger).await, 5, "at once: nobody has to wait for the place that was given up");
     assert_eq!(fees(&ledger).await[2], "3 ABANDONED 2");
     books::check(&world).await.unwrap();
 }
 
-/// A sequence for an account that has entries already; one that is behind what is there goes on behind it.
+/// An account with entries gets a sequence; a sequence that is behind the existing entries continues after them.
 #[tokio::test]
 async fn a_sequence_goes_on_behind_what_is_there() {
     let world = World::in_memory();
@@ -93,7 +93,7 @@ async fn a_sequence_goes_on_behind_what_is_there() {
     posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
     let opened = ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await;
     assert!(matches!(opened, Err(Error::Invalid { .. })), "it is open without one");
-    // Its document is lost, and somebody opens it anew; then a number is lost, too.
+    // Its document is lost, and the account is opened anew; then a number is lost, too.
     world.store.delete_one(&world.place("account"), rawdoc! { "_id": "B" }).await.unwrap();
     ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await.unwrap();
     for last in [1_i64, 0] {
@@ -131,9 +131,9 @@ async fn entries_are_committed_in_the_order_of_places_whatever_the_clocks_say() 
     assert!(ledger.uncommitted(1).await.unwrap().is_empty());
 }
 
-/// Sixteen post to one account with a sequence, from few accounts that they share, while two commit.
+/// Sixteen posters use one account with a sequence and a few shared accounts, while two committers work.
 #[tokio::test(flavor = "multi_thread")]
-async fn fees_of_many_posters() {
+async fn many_posters_share_an_account_with_a_sequence() {
     let world = World::in_memory();
     let ledger = open(&world).await.unwrap();
     ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
@@ -161,7 +161,7 @@ async fn fees_of_many_posters() {
         task.await.unwrap();
     }
     assert_eq!(balance(&ledger, "fees").await, 160);
-    // What was drawn twice, as an answer was lost, is a gap until the committer has lost its patience.
+    // A place that was drawn twice, because an answer was lost, is a gap until the committer has waited long enough.
     posted(&ledger, NewEntry::transfer("user 0", "fees", 1, "EUR")).await;
     world.clock.advance(HOUR);
     commit_all(&ledger).await;

@@ -1,4 +1,5 @@
-//! Updates with a token: each counts once, though processes are killed, requests and answers get lost, and others repeat them.
+//! Updates with a token: each counts once, although processes are killed, requests and answers are lost, and other
+//! processes repeat them.
 
 use bson::oid::ObjectId;
 use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
@@ -8,11 +9,11 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use super::*;
 
 const PAGES: u64 = 32;
-/// Tokens that a page remembers: more than there are visits.
+/// The tokens that a page keeps: more than there are visits.
 const TOKENS_MAX: u32 = 1_000_000;
-/// Visitors of a process at once.
+/// The number of visitors of a process at once.
 const TASKS: u32 = 4;
-/// Visits that one of them writes down before counting some.
+/// The number of visits that a visitor stores before it counts some.
 const VISITS: u32 = 5;
 
 async fn once(process: &Process, store: Arc<dyn DocumentStore>) -> Result<ExactlyOnce> {
@@ -36,7 +37,7 @@ async fn count(once: &ExactlyOnce, two_step: &TwoStep, token: Token, page: i32) 
     while !two_step.apply(token, page).await.is_ok_and(handfast_patterns::Outcome::is_applied) {}
 }
 
-/// Visits that are not counted as far as anybody has been told, at most so many.
+/// Returns visits, at most `limit`, that are not known to be counted.
 async fn open_visits(process: &Process, limit: u64) -> Vec<(ObjectId, i32)> {
     let find = Find { limit: Some(limit), ..Find::new(process.namespace("visits"), rawdoc! { "counted": false }) };
     let found = process.store.find_all(find).await.unwrap();
@@ -52,7 +53,7 @@ async fn counted(process: &Process, visit: ObjectId) -> Result<()> {
 pub(super) async fn work(process: Process) -> Result<()> {
     let faults = || Plan::seeded(process.sources.random.next_u64(), 100, [Fault::LoseReply, Fault::LoseRequest]);
     let faulty = || -> Arc<dyn DocumentStore> { Arc::new(Faulty::new(Arc::clone(&process.store), faults())) };
-    // Indexes are there.
+    // Opening also creates the indexes.
     let (once, two_step) = loop {
         if let (Ok(once), Ok(two_step)) = (once(&process, faulty()).await, two_step(&process, faulty()).await) {
             break (once, two_step);
@@ -75,13 +76,13 @@ async fn visit(process: Process, once: ExactlyOnce, two_step: TwoStep) -> Result
                 rawdoc! { "_id": process.sources.ids.object_id(), "page": process.any(PAGES), "counted": false };
             process.store.insert_one(&process.namespace("visits"), visit).await?;
         }
-        // All take from the same ones, so that some count the same visit.
+        // All processes take from the same visits, so that some count the same one.
         let mut visits = open_visits(&process, 20).await;
         let first = process.any(20) as usize % visits.len().max(1);
         visits.rotate_left(first);
         for (visit, page) in visits.into_iter().take(3) {
             count(&once, &two_step, Token(visit), page).await;
-            // What a killed process has left, and what another one may be at.
+            // This finishes updates of killed processes, and some that other processes are making.
             two_step.clean_up(Duration::ZERO, 10).await.ok();
             tokio::time::sleep(PAUSE).await;
             counted(&process, visit).await?;
@@ -100,7 +101,7 @@ async fn visits_are_counted_once_though_processes_are_killed_and_answers_get_los
     for round in 0..ROUNDS {
         crew.round(round).await;
         let left_open = open_visits(here, 10_000).await;
-        // Visits that are counted in one form at least, of which nobody was told.
+        // These visits were counted in one form at least, which no process knows.
         let pages = crew.here.all("pages").await;
         let applied = |visit: &&(ObjectId, i32)| {
             let has = |page: &Document| page.get_array("applied").is_ok_and(|tokens| tokens.contains(&visit.0.into()));

@@ -9,16 +9,16 @@ use handfast_patterns::{
 
 use super::*;
 
-/// Jobs that each round begins with: more than it comes to.
+/// The number of jobs at the beginning of each round, which is more than it does.
 const JOBS: i32 = 500;
-/// How long a job takes, twice.
+/// Half the duration of a job.
 const WORK: Duration = Duration::from_millis(30);
-/// Jobs that a process does at once.
+/// The number of jobs that a process does at once.
 const AT_ONCE: usize = 4;
-/// More jobs than there are: one that is done again after so many others must still be known.
+/// More tokens than jobs: one that is done again after many others must still be known.
 const TOKENS_MAX: u32 = 100_000;
 
-/// A job that is taken from the dead is no poison here.
+/// In this test a crash is no sign of a bad job.
 fn options() -> JobQueueOptions {
     JobQueueOptions { lease: LEASE, crashes_max: 1000, attempts_max: 1000, ..JobQueueOptions::default() }
 }
@@ -27,7 +27,7 @@ async fn queue(process: &Process) -> Result<JobQueue> {
     JobQueue::open(Arc::clone(&process.store), process.namespace("jobs"), process.sources.clone(), options()).await
 }
 
-/// Counts each job in a document of its own, and then in one of all jobs.
+/// Counts each job in a document of its own, and then in one document of all jobs.
 async fn worker(process: &Process, work: Duration, concurrency: usize) -> Result<Worker> {
     let (counters, memory) = (process.namespace("counters"), Memory { tokens_max: TOKENS_MAX, ..Memory::default() });
     let once = ExactlyOnce::open(Arc::clone(&process.store), counters, process.sources.clone(), memory).await?;
@@ -72,7 +72,7 @@ async fn jobs_are_done_and_have_their_effect_once_though_their_workers_are_kille
         left += queue.depth().await.unwrap().processing;
     }
     assert!(left > 0, "no worker was killed while it had a job");
-    // As another process would: what nobody holds any more is done by who is there.
+    // This process does the jobs that no worker has any more, as another process would.
     let working = worker(&crew.here, Duration::ZERO, 32).await.unwrap().spawn(&CancellationToken::new()).unwrap();
     let mut looks = 0;
     let undone = async || {

@@ -6,7 +6,7 @@ use super::*;
 
 const USERS: i32 = 12;
 const COMMENTS: i32 = 4;
-/// Changes that a process makes at once.
+/// The number of changes that a process makes at once.
 const TASKS: u32 = 4;
 
 async fn names(process: &Process, abandoned_after: Duration) -> Result<SyncFlag> {
@@ -54,7 +54,7 @@ async fn copies_are_equal_after_a_sweep_though_writers_and_sweepers_are_killed()
     for round in 0..ROUNDS {
         crew.round(round).await;
         left += patient.staleness().await.unwrap().mains;
-        // What differs has a flag that says so.
+        // A copy that differs has a flag, or its main document has one.
         assert_eq!(patient.drift(100, |_| ()).await.unwrap().stale, 0);
         let sweeper = names(here, Duration::ZERO).await.unwrap();
         tokio::time::sleep(PAUSE).await;
@@ -66,7 +66,7 @@ async fn copies_are_equal_after_a_sweep_though_writers_and_sweepers_are_killed()
     assert!(left > 0, "no process was killed while it changed something");
 }
 
-/// Judged without the library.
+/// Checks the copies without the library.
 async fn assert_equal(process: &Process) {
     let users = process.all("users").await;
     let comments = process.all("comments").await;

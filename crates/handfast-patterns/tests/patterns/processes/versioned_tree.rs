@@ -1,4 +1,4 @@
-//! Trees: no reader sees a mixed version, orphans go, and nothing is taken from a writer at work.
+//! Trees: no reader sees a mixed version, orphans are removed, and nothing is removed from a writer at work.
 
 use bson::Bson;
 use handfast_patterns::versioned_tree::{PreparedCommit, Snapshot, Write};
@@ -6,7 +6,7 @@ use handfast_patterns::{CancellationToken, Error, RunnerOptions, VersionedTree, 
 
 use super::*;
 
-/// Items whose numbers change, each version three of them.
+/// The number of items, of which each version changes three.
 const ITEMS: u64 = 9;
 
 async fn tree(process: &Process) -> Result<VersionedTree> {
@@ -19,7 +19,7 @@ async fn tree(process: &Process) -> Result<VersionedTree> {
     VersionedTree::open(Arc::clone(&process.store), process.namespace("items"), process.sources.clone(), options).await
 }
 
-/// Puts three nodes one after the other, with pauses; the root says what the whole tree is.
+/// Puts three nodes one after the other, with pauses. The root has the content of the whole tree.
 async fn edit(process: Process, mut write: Write) -> Result<PreparedCommit> {
     let root = write.base().map(|base| base.root().clone()).unwrap_or_default();
     let mut numbers = root.get_document("numbers").cloned().unwrap_or_default();
@@ -34,7 +34,7 @@ async fn edit(process: Process, mut write: Write) -> Result<PreparedCommit> {
     Ok(write.with_root(doc! { "numbers": numbers }))
 }
 
-/// What is wrong with a version, if anything is: its root and its nodes must agree.
+/// Describes how the root and the nodes of a version differ; `None` if they agree.
 async fn mixed(snapshot: &Snapshot) -> Result<Option<String>> {
     let numbers = snapshot.root().get_document("numbers").cloned().unwrap_or_default();
     let mut expected: Vec<_> = numbers.into_iter().collect();
@@ -89,7 +89,7 @@ async fn versions_are_whole_and_orphans_go_though_writers_and_sweepers_are_kille
         let here = tree.newest().await.unwrap().unwrap().version();
         assert!(here > newest, "round {round} committed nothing");
         newest = here;
-        // A silent writer is one after its lease.
+        // A writer counts as silent after its lease.
         tokio::time::sleep(LEASE + PAUSE).await;
         left += tree.orphans(1000).await.unwrap().len();
         tree.sweep(1000).await.unwrap();

@@ -13,7 +13,7 @@ async fn stale(flag: &SyncFlag) -> Vec<StaleCopy> {
     found
 }
 
-/// Users 1 and 2 with all their copies at version 1.
+/// Inserts users 1 and 2 with all their copies at version 1.
 async fn filled(world: &World) -> SyncFlag {
     site(world).await;
     let flag = open(world).await.unwrap();
@@ -27,7 +27,8 @@ async fn filled(world: &World) -> SyncFlag {
 async fn every_planted_stale_copy_is_found_and_repaired() {
     let world = World::in_memory();
     let flag = filled(&world).await;
-    // A copy that somebody wrote to, one that says no version, one that is ahead, one whose user is not there.
+    // The copies: one that was changed directly, one without a version, one that is ahead, and one whose user does not
+    // exist.
     change(&world, "comments", 1, rawdoc! { "$set": { "userInitial": "X" } }).await;
     change(&world, "comments", 3, rawdoc! { "$set": { "userName": "Joe" }, "$unset": { "userVersion": 1 } }).await;
     change(&world, "likes", 1, rawdoc! { "$set": { "userVersion": 9 } }).await;
@@ -56,7 +57,7 @@ async fn every_planted_stale_copy_is_found_and_repaired() {
     in_sync(&world).await.unwrap();
 }
 
-/// One of a hundred copies is spoiled, each in turn, and in each way that values can be.
+/// Damages each of a hundred copies in turn, in each way that its values can be wrong.
 #[tokio::test]
 async fn each_copy_is_looked_at() {
     let world = World::in_memory();
@@ -81,7 +82,7 @@ async fn each_copy_is_looked_at() {
     in_sync(&world).await.unwrap();
 }
 
-/// What is under way is counted, not reported.
+/// Copies with a change under way are counted, not reported.
 #[tokio::test]
 async fn changes_in_flight_are_not_reported_as_drift() {
     let world = World::in_memory();
@@ -93,7 +94,7 @@ async fn changes_in_flight_are_not_reported_as_drift() {
     assert_eq!(flag.repair(10).await.unwrap(), Round::default());
 }
 
-/// While users are renamed nothing is reported, wherever two changes fall between what the audit reads.
+/// While users are renamed nothing is reported, wherever two changes fall between the reads of the audit.
 #[tokio::test]
 async fn an_audit_beside_changes_reports_nothing() {
     let audits = Actor::new(4, |world| async move {
@@ -118,7 +119,7 @@ async fn an_audit_beside_changes_reports_nothing() {
     explored.assert_clean("sync flag, an audit beside two changes");
 }
 
-/// A new link is declared: its copies get their first values by the backfill.
+/// A new link is declared, and the backfill gives its copies their first values.
 #[tokio::test]
 async fn a_link_that_is_declared_later_is_filled() {
     let world = World::in_memory();
@@ -137,9 +138,9 @@ async fn a_link_that_is_declared_later_is_filled() {
     assert_eq!(shown(&world).await, "Mary 2 | Bill 1 | Mary 2 | Mary 2 | Bill 1 | Mary 2");
 }
 
-/// An `_id` that is used again: what was left of its first life is taken over by the repair.
+/// An `_id` is used again: the repair updates the copies of the first document.
 #[tokio::test]
-async fn a_second_life_takes_over_what_was_left() {
+async fn a_repair_updates_copies_of_an_earlier_document_with_the_same_id() {
     let world = World::in_memory();
     let flag = filled(&world).await;
     assert_eq!(version(&flag.delete(2).await.unwrap()), 2);
@@ -150,7 +151,7 @@ async fn a_second_life_takes_over_what_was_left() {
     in_sync(&world).await.unwrap();
 }
 
-/// A version that is no number in a main document is reported, not guessed around.
+/// A version of a main document that is not a number is reported.
 #[tokio::test]
 async fn a_main_document_that_is_damaged_is_reported() {
     let world = World::in_memory();

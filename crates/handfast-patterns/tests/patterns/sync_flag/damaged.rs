@@ -1,4 +1,4 @@
-//! Documents that somebody else has changed: each is found, and none of them keeps others from being found and put right.
+//! Documents that another program has changed: each is found, and none keeps others from being found and repaired.
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn filled(world: &World) -> SyncFlag {
     flag
 }
 
-/// Every copy that is found, with why.
+/// Returns every copy that is reported, with the kind of difference.
 async fn found(flag: &SyncFlag) -> Vec<String> {
     let mut found = Vec::new();
     let audit = flag
@@ -26,15 +26,15 @@ async fn found(flag: &SyncFlag) -> Vec<String> {
     found
 }
 
-/// What user 1 says of itself can be read by nobody: its copies cannot be judged, and those of user 2 can.
+/// The version or the flag of user 1 cannot be read: its copies cannot be compared, but those of user 2 can.
 #[tokio::test]
-async fn an_odd_main_document_does_not_hide_other_copies() {
+async fn an_unreadable_main_document_does_not_hide_stale_copies() {
     let odd = [
         doc! { "$set": { "syncVersion": "two" } },
         doc! { "$set": { "syncVersion": 1.5 } },
         doc! { "$set": { "syncing": "yes" } },
         doc! { "$set": { "syncing": null } },
-        // Nobody carries a delete without a flag.
+        // No process carries a delete without a flag.
         doc! { "$set": { "syncDeleted": true } },
     ];
     for odd in odd {
@@ -51,9 +51,9 @@ async fn an_odd_main_document_does_not_hide_other_copies() {
     }
 }
 
-/// A copy that says what copies of deleted documents say is no proof that its main document is gone.
+/// A copy that looks like one of a deleted document does not prove that its main document is gone.
 #[tokio::test]
-async fn a_copy_that_looks_like_one_of_a_deleted_document_is_found_if_its_main_document_is_odd() {
+async fn a_copy_that_looks_like_one_of_a_deleted_document_is_found_if_its_main_document_is_unreadable() {
     let world = World::in_memory();
     let flag = filled(&world).await;
     change(&world, "users", 1, doc! { "$set": { "syncVersion": "two" } }).await;
@@ -71,7 +71,7 @@ async fn all_names(world: &World) -> Vec<String> {
         .collect()
 }
 
-/// Only a date is a flag that somebody comes back to.
+/// Only a date is a flag that the sweep finds.
 #[tokio::test]
 async fn a_copy_with_a_flag_that_nobody_settles_is_found() {
     for odd in [Bson::from("x"), Bson::Null, Bson::Int32(1)] {
@@ -85,7 +85,7 @@ async fn a_copy_with_a_flag_that_nobody_settles_is_found() {
     }
 }
 
-/// A clock was ahead when the flags were written, and was put right.
+/// A clock was ahead when the flags were written, and was corrected since.
 #[tokio::test]
 async fn flags_from_the_future_are_settled() {
     let world = World::in_memory();

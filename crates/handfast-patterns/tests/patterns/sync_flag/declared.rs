@@ -1,4 +1,4 @@
-//! What an application has said of its links is there for those who carry its changes.
+//! Processes that carry changes for an application read its links from the record.
 
 use handfast_patterns::sync_flag::{DeclaredLink, SyncFields};
 
@@ -71,7 +71,7 @@ async fn opened(world: &World, options: SyncFlagOptions) -> Result<SyncFlag> {
     SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options).await
 }
 
-/// Each setting, as it is recorded and as it was given; nothing is done, not even an index is made.
+/// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
 #[tokio::test]
 async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
@@ -95,14 +95,14 @@ async fn other_settings_are_refused_by_name() {
     }
     let declared = SyncFlag::declared(Arc::clone(&world.store), &world.place("users")).await.unwrap().unwrap();
     assert_eq!(declared.links.len(), 2, "the record is as it was");
-    // The order of links and fields says nothing; a process has its own patience.
+    // The order of links and fields has no meaning; each process chooses its own threshold.
     let mut other = SyncFlagOptions { abandoned_after: Duration::ZERO, ..options() };
     other.links.reverse();
     other.links[1] = Link::new(world.place("comments"), "user").field("nick", "userNick").field("name", "userName");
     opened(&world, other).await.unwrap();
 }
 
-/// Links that a build of before the record has written down count until something is recorded.
+/// Links that an earlier build has recorded count until something else is recorded.
 #[tokio::test]
 async fn links_of_earlier_builds_are_read_and_compared() {
     let world = World::in_memory();

@@ -1,8 +1,8 @@
-//! Killed at every operation, and within one.
+//! Faults at every operation, and within one.
 
 use super::*;
 
-/// What follows from an answer to a change of user 1.
+/// Records the result of a change of user 1.
 fn changed(world: &World, outcome: Outcome) -> Outcome {
     let (Outcome::Synced { version } | Outcome::Later { version, .. }) = outcome else { panic!("{outcome:?}") };
     world.acknowledge(&outcome, "users", doc! { "_id": 1, "syncVersion": { "$gte": version } });
@@ -67,7 +67,7 @@ async fn ext_changed_and_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// The sweeper itself is killed at every operation, and another one comes.
+/// The sweep fails at every operation, and another process sweeps.
 #[tokio::test]
 async fn a_sweep_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {
@@ -93,7 +93,7 @@ async fn a_sweep_that_is_killed_at_every_operation() {
     report.assert_clean("sync flag, the sweep", &Stage::Memory, 399);
 }
 
-/// The first run over documents that are there is killed at every operation, and run again.
+/// The first run over existing documents fails at every operation, and is run again.
 #[tokio::test]
 async fn a_backfill_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {
@@ -122,7 +122,7 @@ async fn a_backfill_that_is_killed_at_every_operation() {
 
 /// The process dies within the one request that changes many copies: any of them may have the new version.
 #[tokio::test]
-async fn dead_within_the_request_that_changes_the_copies() {
+async fn a_death_within_the_request_that_changes_the_copies_is_repaired() {
     for changed in 0..8_u32 {
         let world = World::in_memory();
         site(&world).await;

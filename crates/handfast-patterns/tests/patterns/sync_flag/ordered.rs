@@ -1,8 +1,8 @@
-//! In every order, and dead at every moment.
+//! Changes in every order, with a death at every moment.
 
 use super::*;
 
-/// A site that is small enough for all orders: one user, two comments, and a version already.
+/// Inserts documents that are few enough for all orders: one user, two comments, with a version already.
 async fn small(world: &World) {
     small_with(world, OnDelete::Unset).await;
 }
@@ -16,7 +16,7 @@ async fn small_with(world: &World, on_delete: OnDelete) {
     assert_eq!(flag.backfill(10).await.unwrap().done, 1);
 }
 
-/// With the one link to comments, and what becomes of them.
+/// Opens the flag with the one link to comments and this treatment after a delete.
 async fn open_with(world: &World, on_delete: OnDelete) -> Result<SyncFlag> {
     let mut options = options(world);
     options.links.truncate(1);
@@ -28,7 +28,7 @@ async fn open_small(world: &World) -> Result<SyncFlag> {
     open_with(world, OnDelete::Unset).await
 }
 
-/// Operations of [`open_small`]: a look at the recorded settings, and the indexes of users and comments.
+/// The number of operations of [`open_small`]: a read of the recorded settings, and the indexes of users and comments.
 const OPENING: u64 = 4;
 
 fn renames(name: &'static str) -> Actor {
@@ -65,7 +65,7 @@ async fn opening_takes_no_turn() {
     assert_eq!(world.operations(opens).await, OPENING);
 }
 
-/// Recovers by the sweeper alone, and then says that there is nothing to recover.
+/// Recovers by the sweeper alone, and then checks that there is nothing left to recover.
 async fn recovers(world: &World) {
     let flag = open_small(world).await.unwrap();
     swept_by(&flag).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_new_copy_while_a_delete_is_in_flight() {
     every_order(&actors, small, recovers, in_sync).await.assert_clean("sync flag, a delete and a new copy");
 }
 
-/// A new copy is to go with its main document, whenever it arrives.
+/// A new copy is to be deleted with its main document, whenever it arrives.
 #[tokio::test]
 async fn a_new_copy_that_goes_with_its_main_document() {
     let open = |world: World| async move { open_with(&world, OnDelete::Remove).await.unwrap() };
@@ -126,9 +126,9 @@ async fn a_new_copy_that_goes_with_its_main_document() {
     every_order(&actors, prepare, recover, check).await.assert_clean("sync flag, a delete that removes copies");
 }
 
-/// Two sweepers and somebody who changes the same document.
+/// Two sweepers run beside a change of the same document.
 #[tokio::test]
-async fn sweepers_beside_a_change() {
+async fn two_sweepers_beside_a_change_in_every_order() {
     let prepare = async |world: &World| {
         small(world).await;
         let flag = open_small(world).await.unwrap();
@@ -149,9 +149,9 @@ async fn sweepers_beside_a_change() {
     explored.assert_clean("sync flag, two sweeps and a change");
 }
 
-/// Two changes and a new copy, and all of them with a delete: too many orders for all.
+/// Two changes and a new copy, and all of them with a delete, have too many orders to run all.
 #[tokio::test]
-async fn three_and_four_at_once() {
+async fn changes_copies_and_deletes_in_many_orders() {
     let actors = [renames("Mary"), renames("Anna"), comments(3)];
     let explored = some_orders(&actors, orders(), small, recovers, in_sync).await;
     explored.assert_clean("sync flag, two changes and a new copy");
@@ -160,12 +160,12 @@ async fn three_and_four_at_once() {
     explored.assert_clean("sync flag, a change, two new copies and a delete");
 }
 
-/// Orders that are played where there are too many: more with `HANDFAST_ORDERS`.
+/// Returns how many orders run where there are too many: more with `HANDFAST_ORDERS`.
 fn orders() -> u64 {
     std::env::var("HANDFAST_ORDERS").ok().and_then(|number| number.parse().ok()).unwrap_or(1000)
 }
 
-/// The checks can fail: the steps of the seed as they stand, without versions.
+/// Shows that the checks can fail: with the steps of the seed, which have no versions.
 #[tokio::test]
 async fn the_seeds_steps_alone_are_caught() {
     let renames = |name: &'static str| {

@@ -1,5 +1,5 @@
-//! Documents that somebody else has changed: each is named, none of them keeps another one from being named, and nothing is finished that
-//! cannot be.
+//! Documents that another program has changed: each is named, none keeps another one from being named, and no
+//! transaction is finished that cannot be.
 
 use super::*;
 
@@ -13,7 +13,7 @@ async fn set(world: &World, collection: &str, id: &str, set: Document) {
     world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
-/// A transaction of 100 from A to B, as another application has left it.
+/// Returns a transaction of 100 from A to B, as another application has left it.
 fn left(world: &World, id: &str, state: &str) -> Document {
     doc! {
         "_id": id, "source": "A", "destination": "B", "value": 100_i64, "state": state,
@@ -33,7 +33,8 @@ fn assert_names(found: &[String], parts: &[&str]) {
     assert!(found.iter().any(|line| parts.iter().all(|part| line.contains(part))), "{parts:?} in {found:#?}");
 }
 
-/// B has lost the update of a transaction that is applied, or is lost itself: who takes the transaction over leaves it as it is.
+/// B lacks the update of an applied transaction, or does not exist: a process that takes the transaction over leaves
+/// it unfinished.
 #[tokio::test(start_paused = true)]
 async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
     for is_gone in [false, true] {
@@ -64,7 +65,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
         assert_eq!((recovery.counts().done, recovery.counts().failed), (0, 1));
         recovery.stop().await;
 
-        // Somebody has put it right.
+        // Somebody has repaired B.
         if is_gone {
             insert(&world, "accounts", doc! { "_id": "B", "balance": 1100, "pendingTransactions": ["x"] }).await;
         } else {
@@ -77,9 +78,9 @@ async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
     }
 }
 
-/// All at once: what cannot be read is named like all the rest.
+/// With all kinds of damage at once, documents that cannot be read are named like the others.
 #[tokio::test]
-async fn one_odd_document_does_not_hide_another_one() {
+async fn an_unreadable_document_does_not_hide_another_one() {
     let world = World::in_memory();
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
@@ -120,14 +121,14 @@ async fn one_odd_document_does_not_hide_another_one() {
         assert_names(&all, parts);
     }
     assert_eq!(all.len(), 9, "each once: {all:#?}");
-    // And what can be put right is put right.
+    // The repair does what can be done.
     let round = transfers.repair(1).await.unwrap();
     assert_eq!((round.done, round.failed), (1, 1), "c; and d cannot be read");
     assert_eq!(found(&world).await.len(), 8);
     transfers.status().await.expect("it counts what it can read");
 }
 
-/// The record names fields that the transfers which were made by it have never written.
+/// The record names fields that the transfers under these settings have never written.
 #[tokio::test]
 async fn settings_that_name_fields_that_no_account_has_are_found() {
     let world = World::in_memory();
@@ -164,14 +165,14 @@ async fn a_transaction_is_taken_back_once() {
     let transfers = open(&world, "App1").await.unwrap();
     transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
-    // One that is canceled has taken nothing back.
+    // A canceled compensation has taken nothing back.
     set(&world, "accounts", "B", doc! { "balance": 0 }).await;
     for _ in 0..2 {
         let _ = transfers.compensate(1, "b0").await.unwrap();
         assert!(matches!(transfers.run("b0").await.unwrap(), Outcome::Canceled { .. }), "B has nothing");
     }
     set(&world, "accounts", "B", doc! { "balance": 1100 }).await;
-    // Killed after the transaction names the one that takes it back, and before that one is begun.
+    // The process dies after the transaction names the one that takes it back, and before that one is begun.
     let dying = world.fault_at(first(Operation::Update, "transactions"), Fault::CrashAfter);
     let _ = transfers.within(dying).compensate(1, "b1").await.expect_err("killed");
     assert_eq!(transfers.show("b1").await.unwrap(), None);
@@ -185,7 +186,7 @@ async fn a_transaction_is_taken_back_once() {
     assert_eq!(transfers.show("b2").await.unwrap(), None);
 }
 
-/// Neither is an id that another transaction has, nor a transaction of which a participant has nothing to give back.
+/// A compensation is refused if another transaction has its id, or if a participant has nothing to give back.
 #[tokio::test]
 async fn a_refused_compensation_leaves_no_trace() {
     let world = World::in_memory();
@@ -199,7 +200,7 @@ async fn a_refused_compensation_leaves_no_trace() {
         let refused = transfers.compensate(1, taken).await.expect_err("the id is another's").to_string();
         assert!(refused.contains("another transaction has the id"), "{refused}");
     }
-    // Somebody has begun another transaction by the id after it was looked for.
+    // Another process has begun a transaction with this id after it was looked for.
     let update = rawdoc! { "$set": { "compensation": 2 } };
     world.store.update_one(&world.place("transactions"), rawdoc! { "_id": 1 }, update).await.unwrap();
     let _ = transfers.compensate(1, "back").await.unwrap();

@@ -1,8 +1,8 @@
-//! Killed at every operation, and copies of requests that arrive late.
+//! Faults at every operation, and copies of requests that arrive late.
 
 use super::*;
 
-/// A plan over three collections, with a guard, an update at the end and paths with dots.
+/// Returns a plan over three collections, with a guard, an update at the end and paths with dots.
 fn order(world: &World) -> Plan {
     let stock = Participant::increment(world.place("stock"), "lamp", "left.here", -1)
         .guarded(doc! { "left.here": { "$gte": 1 } });
@@ -23,13 +23,13 @@ async fn shop(world: &World) {
     world.store.insert_one(&world.place("orders"), rawdoc! { "_id": 7, "status": "open" }).await.unwrap();
 }
 
-/// Nothing is under way, and what each document says follows from the states of the transactions.
+/// Checks that nothing is under way, and that each document follows from the states of the transactions.
 async fn check_shop(world: &World) -> Result<(), String> {
     let (mut paid, mut transferred) = (0, 0);
     for transaction in all(world, "transactions").await {
         let done = match transaction.get_str("state") {
             Ok("done") => 1,
-            // Never claimed: its process died, and any worker will take it up.
+            // It was never claimed: its process died, and any worker will claim it.
             Ok("initial" | "canceled") => 0,
             other => return Err(format!("a transaction is {other:?}")),
         };
@@ -107,7 +107,7 @@ async fn ext_carried_out_and_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// One is refused by its guard at the last participant, one canceled by its caller.
+/// One transaction is refused by its guard at the last participant, one is canceled by its caller.
 async fn rolled_back_and_killed(stage: Stage) {
     let run = async |world: &World| {
         let two_phase = open(world, "App1").await?;
@@ -146,7 +146,7 @@ async fn rolled_back_and_killed_at_every_operation_embedded() {
     rolled_back_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// The recovery itself is killed at every operation, and recovered.
+/// The recovery fails at every operation, and another process recovers.
 #[tokio::test]
 async fn a_recovery_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {
@@ -171,7 +171,7 @@ async fn a_recovery_that_is_killed_at_every_operation() {
     report.assert_clean("two-phase commit, the recovery", &Stage::Memory, 203);
 }
 
-/// Two transfers from A to B. A copy of the first update of A arrives when both are over.
+/// Makes two transfers from A to B. A copy of the first update of A arrives when both are done.
 async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
@@ -184,7 +184,8 @@ async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
     assert!(matches!(arrived[..], [Ok(())]), "{arrived:?}");
 }
 
-/// A copy of an update that arrives when the participant has forgotten its transaction: wrong, until the repair.
+/// A copy of an update arrives when the participant has forgotten its transaction: the balance is wrong until the
+/// repair.
 #[tokio::test]
 async fn a_copy_that_arrives_very_late_is_repaired() {
     let world = World::in_memory();
@@ -205,7 +206,7 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
     ));
 }
 
-/// The same copy a little earlier: the participant remembers.
+/// The same copy arrives a little earlier, when the participant still has the id.
 #[tokio::test]
 async fn a_copy_that_arrives_late_does_nothing() {
     let world = World::in_memory();

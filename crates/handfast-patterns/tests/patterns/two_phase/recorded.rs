@@ -1,4 +1,4 @@
-//! Transactions are finished by the settings that they were begun with, whoever finishes them.
+//! Transactions are finished by the settings that they were begun with, in every process.
 
 use handfast_patterns::two_phase::PendingFields;
 
@@ -10,13 +10,13 @@ fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
     options
 }
 
-/// An account in a line: its balance, pending credits and pending debits.
+/// Returns each account as its balance, pending credits and pending debits.
 async fn books(world: &World) -> Vec<[i64; 3]> {
     let line = |account: &Document| ["balance", "pendingCredits", "pendingDebits"].map(|field| number(account, field));
     all(world, "accounts").await.iter().map(line).collect()
 }
 
-/// A transfer of 100 whose process dies after each of its operations; returns how many there are.
+/// Makes a transfer of 100 whose process dies after each of its operations; returns the number of operations.
 async fn left_at_each_operation(options: fn(&World, &str) -> TwoPhaseOptions, finish: impl AsyncFn(&World)) -> u64 {
     for number in 0.. {
         let world = World::in_memory();
@@ -34,7 +34,8 @@ async fn left_at_each_operation(options: fn(&World, &str) -> TwoPhaseOptions, fi
     unreachable!()
 }
 
-/// The recovery of somebody who does not say how the accounts look: money was lost without the record, at six of seven operations.
+/// The recovery runs in a process with another form of the accounts. Without the record, money was lost at six of
+/// seven operations.
 #[tokio::test]
 async fn a_process_with_other_settings_changes_no_balance() {
     let finish = async |world: &World| {
@@ -52,7 +53,7 @@ async fn a_process_with_other_settings_changes_no_balance() {
     assert_eq!(left_at_each_operation(with_pending, finish).await, 7);
 }
 
-/// Each setting, as it is recorded and as it was given.
+/// The error names each setting, as recorded and as given.
 #[tokio::test]
 async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
@@ -96,7 +97,7 @@ async fn other_settings_are_refused_by_name() {
     open_with(&world, own).await.expect("each process has its own name and its own patience");
 }
 
-/// A process that goes on with the settings of before claims a transaction after they were changed, and dies.
+/// A process that keeps the old settings claims a transaction after they were changed, and dies.
 #[tokio::test]
 async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
     let changed = |world: &World, application: &str| TwoPhaseOptions::new(application, world.place("accounts"));
@@ -115,7 +116,7 @@ async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
         assert_eq!(new.run(1).await.unwrap(), Outcome::Done);
         assert_eq!(books(&world).await, [[900, 0, 0], [1100, 0, 0]], "after operation {number}");
 
-        // One of the new ones is left alone by a process that does not know their settings.
+        // A process that does not know the settings of a new transaction leaves it alone.
         new.begin(2, Transfer::new("A", "B", 100)).await.unwrap();
         let dying = world.fault_at(first(Operation::Update, "accounts"), Fault::CrashAfter);
         let _ = new.within(dying).run(2).await.expect_err("killed");
@@ -161,7 +162,7 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     assert!(open_with(&world, with_pending(&world, "App1")).await.is_err());
 }
 
-/// Fields that meet: money would be written over by a list of ids, or taken and put back in one place.
+/// Two fields have one name: a balance would be overwritten by a list of ids, or taken and given back in one place.
 #[tokio::test]
 async fn fields_that_meet_are_refused() {
     type Change = fn(&mut TwoPhaseOptions);

@@ -1,4 +1,4 @@
-//! What `verify` and `status` say: nothing of what a crash leaves, each kind of what must not be there.
+//! The results of `verify` and `status`: a crash leaves no finding, and each kind of damage is one.
 
 use handfast_patterns::two_phase::{Finding, Remedy};
 
@@ -52,15 +52,16 @@ async fn a_crash_leaves_nothing_to_be_found() {
     }
 }
 
-/// Marks of a transaction that is done, and what a repair makes of the balance of who has paid 100 of 1000.
+/// The cases are marks of a finished transaction, and the balance after the repair of an account that has paid 100 of
+/// 1000.
 #[tokio::test]
 async fn each_recommended_remedy_repairs_its_finding() {
     let forgotten: Vec<_> = (0..100).map(|id| 1000 + id).collect();
     let cases = [
-        // Never released: by a restored document, say. The update is in once.
+        // The account was never released, for example because it was restored from a backup. The update is in once.
         (900, vec![], Remedy::Release, 900),
         (800, forgotten, Remedy::TakeBack, 900),
-        // By hand: the update may be in or not, and nothing is done.
+        // The mark was written by hand: the update may be in or not, and nothing is done.
         (900, vec![1], Remedy::Unclear, 900),
     ];
     for (balance, finished, expected, repaired) in cases {
@@ -79,7 +80,7 @@ async fn each_recommended_remedy_repairs_its_finding() {
     }
 }
 
-/// What a recovery has left that knew nothing of the fields, and what somebody has written into them.
+/// The cases are the effects of a recovery that did not know the fields, and of changes by another program.
 #[tokio::test]
 async fn credits_and_debits_that_no_transaction_explains_are_found() {
     let world = World::in_memory();
@@ -104,7 +105,7 @@ async fn credits_and_debits_that_no_transaction_explains_are_found() {
         assert!(found[0].to_string().contains(text), "{}", found[0]);
         set_account(&world, account, doc! { field: 0 }).await;
     }
-    // Under way, and the field does not know of it.
+    // The transaction is under way, and the field lacks its amount.
     transfers.begin(2, Transfer::new("A", "B", 30)).await.unwrap();
     let dying = world.fault_at(second(Operation::Update, "accounts"), Fault::CrashAfter);
     let _ = transfers.within(dying).run(2).await.expect_err("killed");
@@ -136,7 +137,7 @@ async fn each_kind_of_damage_is_found() {
     set_account(&world, "B", doc! { "finishedTransactions": [] }).await;
     let (namespace, participant, transaction) = found("B", 1);
     assert_eq!(verify(&world).await, [Finding::Lacking { namespace, participant, transaction }]);
-    // One that remembers as many as it can may have forgotten this one.
+    // A participant that keeps as many ids as it can may have forgotten this one.
     set_account(&world, "B", doc! { "finishedTransactions": (0..100).map(|id| 1000 + id).collect::<Vec<_>>() }).await;
     assert_eq!(verify(&world).await, []);
 }
@@ -160,9 +161,9 @@ async fn the_status_counts_states_and_what_was_left_alone() {
     assert!(status.states[1].oldest >= Some(HOUR), "{status:?}");
 }
 
-/// A document that no recovery looks at is not passed over.
+/// A transaction that no recovery takes is a finding.
 #[tokio::test]
-async fn a_transaction_whose_state_is_none_is_found() {
+async fn a_transaction_in_an_unknown_state_is_reported() {
     let world = World::in_memory();
     accounts(&world).await;
     transfer(&world).await.unwrap();

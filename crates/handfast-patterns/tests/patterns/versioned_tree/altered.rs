@@ -1,4 +1,4 @@
-//! Somebody has altered roots, nodes and indexes: a sweep makes it no worse, and a verification names it.
+//! Another program has altered roots, nodes and indexes: a sweep does no further damage, and a verification names it.
 
 use bson::RawDocumentBuf;
 use handfast_patterns::versioned_tree::Finding;
@@ -6,7 +6,7 @@ use handfast_store::StoreExt;
 
 use super::*;
 
-/// Version 1 is `a 1, b 1`, version 2 `a 2`, version 3 `b 3`; a writer is at version 4.
+/// Version 1 is `a 1, b 1`, version 2 `a 2`, version 3 `b 3`; a writer is writing version 4.
 async fn three_versions(world: &World) -> (VersionedTree, Write) {
     let tree = open(world).await.unwrap();
     for (a, b) in [(Some(1), Some(1)), (Some(2), None), (None, Some(3))] {
@@ -45,7 +45,7 @@ async fn swept_and_forgotten(world: &World, tree: &VersionedTree) {
 
 #[tokio::test]
 async fn a_sweep_leaves_nodes_of_a_version_that_was_marked_as_abandoned_by_hand() {
-    // The next version names it as its base, or, with another base, knows of no number that was given up.
+    // The next version names it as its base, or has another base and no abandoned numbers.
     for base in [2, 1] {
         let world = World::in_memory();
         let (tree, write) = three_versions(&world).await;
@@ -127,7 +127,7 @@ async fn each_alteration_is_a_finding_and_none_hides_the_others() {
         let (tree, write) = three_versions(&world).await;
         write.abandon().await.unwrap();
         assert_eq!(found(&tree).await, [""; 0]);
-        // Another one, behind the first.
+        // Insert another one after the first.
         let last =
             tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["a", "lost"] })) });
         assert_eq!(last.await.unwrap(), 5);
@@ -138,7 +138,7 @@ async fn each_alteration_is_a_finding_and_none_hides_the_others() {
             found.contains(&"version 5 has no item \"lost\", to which \"tree\" refers".to_owned()),
             "{update}: {found:?}"
         );
-        // A sweep goes on behind it, too.
+        // The sweep continues after it, too.
         tree.sweep(10).await.unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! Killed at every operation.
+//! Faults at every operation.
 
 use super::*;
 
-/// A version, a prune of the one before, and another version.
+/// Writes a version, prunes the one before, and writes another version.
 async fn killed_at_every_operation(stage: Stage) {
     let prepare = async |world: &World| {
         change(&open(world).await.unwrap(), &[("a", Some(1)), ("b", Some(1)), ("c", Some(1))]).await.unwrap();
@@ -35,7 +35,7 @@ async fn killed_at_every_operation(stage: Stage) {
     report.assert_clean("versioned tree, two versions and a prune", &stage, 343);
 }
 
-/// What a version that was answered leaves for ever: its root, or a later one.
+/// Matches what a committed version leaves for ever: its root, or a later one.
 fn committed_since(version: i64) -> Document {
     doc! { "itemId": "tree", "version": { "$gte": version }, "versionState": "committed" }
 }
@@ -81,7 +81,7 @@ pub(super) async fn whole_and_nothing_left(world: &World) -> Result<(), String> 
     nothing_left(world).await
 }
 
-/// The prune is killed at every operation, and another process prunes.
+/// The prune fails at every operation, and another process prunes.
 #[tokio::test]
 async fn a_prune_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {

@@ -1,16 +1,16 @@
-//! In every order, dead at every moment, and beside readers.
+//! Changes in every order, with a death at every moment, and beside readers.
 
 use super::killed::{recovered, whole_and_nothing_left};
 use super::*;
 
-/// Operations of [`open`]: a look at the recorded settings, and the indexes of nodes, writes and pins.
+/// The number of operations of [`open`]: a read of the recorded settings, and the indexes of nodes, writes and pins.
 const OPENING: u64 = 5;
 
 async fn two_items(world: &World) {
     change(&open(world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
 }
 
-/// Changes once, and does not try again; its first operations are nobody's turn.
+/// Makes a change once, and does not try again; its first operations are not interleaved.
 fn writes_once(opening: u64, changes: &'static [(&'static str, Option<i32>)]) -> Actor {
     Actor::new(opening, move |world| async move {
         let write = open(&world).await.unwrap().begin().await.unwrap();
@@ -20,14 +20,14 @@ fn writes_once(opening: u64, changes: &'static [(&'static str, Option<i32>)]) ->
     })
 }
 
-/// Changes, and tries again after a conflict.
+/// Makes a change, and tries again after a conflict.
 fn writes(changes: &'static [(&'static str, Option<i32>)]) -> Actor {
     Actor::new(OPENING, move |world| async move {
         change(&open(&world).await.unwrap(), changes).await.unwrap();
     })
 }
 
-/// Reads the newest version and every older one, twice; says nothing about what is gone meanwhile.
+/// Reads the newest version and every older one, twice; it ignores versions that are pruned meanwhile.
 fn reads() -> Actor {
     Actor::new(OPENING, |world| async move {
         let tree = open(&world).await.unwrap();
@@ -48,7 +48,7 @@ fn reads() -> Actor {
     })
 }
 
-/// Pins the version that is newest, and reads it: it is not gone, however long that takes.
+/// Pins the newest version, and reads it: it must not be pruned, however long that takes.
 fn reads_pinned() -> Actor {
     Actor::new(OPENING, |world| async move {
         let tree = open(&world).await.unwrap();
@@ -67,7 +67,7 @@ fn prunes() -> Actor {
     })
 }
 
-/// Sweeps when every lease has run out: nobody is safe.
+/// Sweeps when every lease has run out.
 fn sweeps_too_early() -> Actor {
     Actor::new(OPENING, |world| async move {
         world.clock.advance(HOUR);
@@ -75,7 +75,7 @@ fn sweeps_too_early() -> Actor {
     })
 }
 
-/// Each version is on top of the one before, and no change is lost on the way.
+/// Checks that each version is based on the one before, and no change is lost.
 async fn in_a_row(world: &World) -> Result<(), String> {
     let mut versions = open(world).await.unwrap().versions(100).await.map_err(|error| error.to_string())?;
     versions.reverse();
@@ -100,7 +100,7 @@ async fn recovers(world: &World) {
     recovered(world).await.unwrap();
 }
 
-/// Sweeps, and does not prune: the row is looked at afterwards.
+/// Sweeps, and does not prune, so that all versions can be checked afterwards.
 async fn sweeps(world: &World) {
     let tree = open(world).await.unwrap();
     assert_eq!(tree.sweep(10).await.unwrap().failed, 0);
@@ -117,7 +117,7 @@ async fn opening_takes_no_turn() {
     assert_eq!(world.operations(opens).await, OPENING);
 }
 
-/// From the moment when both have their numbers.
+/// The order matters from the moment when both have their numbers.
 #[tokio::test]
 async fn two_writers_in_every_order() {
     let actors = [&[("a", Some(2))], &[("b", Some(2))]].map(|changes| writes_once(OPENING + 5, changes));
@@ -158,10 +158,10 @@ async fn a_prune_beside_readers_and_writers_in_many_orders() {
     explored.assert_clean("versioned tree, two prunes, a reader with a pin and a writer");
 }
 
-/// A reader pins an old version while it is being pruned: the pin is written, and looked at, at every pair of moments of the prune.
-/// Either there is no pin, or the version stays.
+/// A reader pins an old version while it is being pruned: the pin is written, and read, at every pair of moments of
+/// the prune. Either there is no pin, or the version stays.
 #[tokio::test]
-async fn a_pin_at_every_moment_of_a_prune() {
+async fn a_pin_at_every_moment_of_a_prune_keeps_the_version_or_fails() {
     let prepare = async |world: &World| {
         two_items(world).await;
         change(&open(world).await.unwrap(), &[("a", Some(2))]).await.unwrap();
@@ -184,13 +184,13 @@ async fn a_pin_at_every_moment_of_a_prune() {
     explored.assert_clean("versioned tree, a pin and a prune");
 }
 
-/// Orders that are played where there are too many: more with `HANDFAST_ORDERS`.
+/// Returns how many orders run where there are too many: more with `HANDFAST_ORDERS`.
 fn orders() -> u64 {
     std::env::var("HANDFAST_ORDERS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
 }
 
-/// Writers, readers, a sweeper and a pruner at once, with answers and requests that get lost: every read is whole, and every
-/// change is there.
+/// Writers, readers, a sweeper and a pruner run at once, with answers and requests that are lost: every read is
+/// complete, and every change is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn readers_beside_writers_never_see_a_mixture() {
     const WRITERS: u64 = 4;
@@ -259,7 +259,8 @@ async fn readers_beside_writers_never_see_a_mixture() {
     assert_eq!(sum, WRITERS as i32 * CHANGES, "every change is there, once");
 }
 
-/// Adds one to an item, as often as needed until it is known to be done. The root says how many changes each writer has made.
+/// Increments an item, as often as needed until it is known to be done. The root has the number of changes of each
+/// writer.
 async fn increment(tree: &VersionedTree, item: &'static str, writer: u64, change: i32) {
     let writer = &format!("writer {writer}");
     loop {

@@ -1,8 +1,9 @@
-//! Nodes of versions that are never committed: they are in no version, whenever they arrive, and whoever commits what.
+//! Nodes of versions that are never committed: they are in no version, whenever they arrive, and whatever is
+//! committed.
 
 use super::*;
 
-/// Versions 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
+/// Version 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
 async fn left_behind(world: &World) -> VersionedTree {
     let tree = open(world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
@@ -12,7 +13,7 @@ async fn left_behind(world: &World) -> VersionedTree {
     tree
 }
 
-/// The trap: a later writer commits a higher number, and "the highest version that is not above it" is the orphan.
+/// A later writer commits a higher number, and "the highest version that is not above it" is the orphan.
 #[tokio::test]
 async fn an_orphan_stays_invisible_when_a_higher_version_is_committed() {
     let world = World::in_memory();
@@ -24,7 +25,7 @@ async fn an_orphan_stays_invisible_when_a_higher_version_is_committed() {
         whole_one_by_one(snapshot).await;
     }
     assert_eq!(after.node("b").await.unwrap().unwrap().content, doc! { "n": 1 });
-    // And for every version after that, also when the next one is on top of a version that knows of it.
+    // It is invisible in every later version, too, even if the base of that has the orphan below it.
     change(&tree, &[("c", Some(1))]).await.unwrap();
     change(&tree, &[("c", Some(2))]).await.unwrap();
     all_whole(&world).await.unwrap();
@@ -32,7 +33,7 @@ async fn an_orphan_stays_invisible_when_a_higher_version_is_committed() {
     assert!(differences.iter().all(|difference| difference.item != "b".into()), "{differences:?}");
 }
 
-/// The checks can fail: the rule of the seed as it stands sees the orphan.
+/// Shows that the checks can fail: by the rule of the seed a reader sees the orphan.
 #[tokio::test]
 async fn the_seeds_rule_alone_is_caught() {
     let world = World::in_memory();
@@ -72,7 +73,7 @@ async fn a_node_that_arrives_late_stays_invisible() {
     nothing_left(&world).await.unwrap();
 }
 
-/// A sweep gives up what is silent, and leaves alone what is being written.
+/// A sweep gives up silent writes, and leaves those in progress alone.
 #[tokio::test]
 async fn a_sweep_knows_an_orphan_from_a_child_in_flight() {
     let world = World::in_memory();
@@ -93,7 +94,7 @@ async fn a_sweep_knows_an_orphan_from_a_child_in_flight() {
     let round = tree.sweep(10).await.unwrap();
     assert_eq!(round, Round { done: 1, failed: 0, more: false });
     assert_eq!(shown(&world).await, "a 1: 1 | c 3: 1 | tree 1 committed | tree 2 abandoned");
-    // Hours go by, and whoever puts a node says that he is there.
+    // Hours pass, and each put renews the lease.
     for item in ["d", "e"] {
         world.clock.advance(Duration::from_secs(40));
         slow.put(item, doc! { "n": 1 }).await.unwrap();
@@ -110,9 +111,9 @@ async fn a_sweep_knows_an_orphan_from_a_child_in_flight() {
     nothing_left(&world).await.unwrap();
 }
 
-/// A writer that was taken for dead comes back with its root: the mark is there.
+/// A writer whose version was given up inserts its root, and finds the mark.
 #[tokio::test]
-async fn a_writer_that_was_taken_for_dead_cannot_commit() {
+async fn a_writer_whose_version_was_given_up_cannot_commit() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1))]).await.unwrap();
@@ -125,9 +126,9 @@ async fn a_writer_that_was_taken_for_dead_cannot_commit() {
     nothing_left(&world).await.unwrap();
 }
 
-/// Nodes that nobody has announced: somebody has lost the collection of the writes, or does not keep to the rules.
+/// Nodes without a write: the collection of the writes is lost, or a program bypasses the pattern.
 #[tokio::test]
-async fn nodes_that_nobody_announced_are_orphans() {
+async fn nodes_without_a_write_are_orphans() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1))]).await.unwrap();
@@ -153,13 +154,13 @@ async fn nodes_that_nobody_announced_are_orphans() {
     all_whole(&world).await.unwrap();
 }
 
-/// What is old enough is forgotten, and not before; nothing of the tree goes with it.
+/// Marks that are old enough are removed, and not before; the tree keeps all its nodes.
 #[tokio::test]
 async fn marks_are_forgotten_when_they_are_old() {
     let world = World::in_memory();
     let tree = left_behind(&world).await;
     change(&tree, &[("a", None), ("c", Some(3))]).await.unwrap();
-    // Somebody has deleted c, and was never heard of again.
+    // A writer has deleted c, and died.
     let mut write = tree.begin().await.unwrap();
     write.remove("c").await.unwrap();
     drop(write);
@@ -172,7 +173,7 @@ async fn marks_are_forgotten_when_they_are_old() {
     let remembered = "a 3: - | b 5: 5 | c 3: 3 | tree 1 cleared | tree 2 abandoned | tree 3 cleared | tree 4 abandoned | tree 5 committed";
     assert_eq!(shown(&world).await, remembered);
     world.clock.advance(24 * HOUR + Duration::from_millis(1));
-    // A writer who still works on top of version 5 needs nothing that is below it.
+    // A writer on top of version 5 needs nothing below that.
     let write = tree.begin().await.unwrap();
     assert_eq!(tree.forget(10).await.unwrap(), 5);
     assert_eq!(shown(&world).await, "b 5: 5 | c 3: 3 | tree 5 committed");
@@ -182,7 +183,7 @@ async fn marks_are_forgotten_when_they_are_old() {
     all_whole(&world).await.unwrap();
 }
 
-/// What an abandoned version says to be deleted is not: not even when deletes are forgotten before the version is.
+/// A delete in an abandoned version has no effect, even if deletes are forgotten before the version is.
 #[tokio::test]
 async fn an_abandoned_version_has_deleted_nothing() {
     let world = World::in_memory();
@@ -194,7 +195,7 @@ async fn an_abandoned_version_has_deleted_nothing() {
     world.clock.advance(HOUR);
     tree.sweep(10).await.unwrap();
     tree.prune(Keep::default(), 10).await.unwrap();
-    // Number 3 has deleted a, and that arrives now.
+    // Number 3 has deleted a, and the node arrives now.
     let late = rawdoc! { "itemId": "a", "version": 3_i64, "tree": "tree", "deleted": true };
     world.store.insert_one(&world.place("items"), late).await.unwrap();
     world.clock.advance(25 * HOUR);

@@ -1,8 +1,8 @@
-//! Pruning: what no kept version uses goes, and nothing else.
+//! Pruning removes what no kept version uses, and nothing else.
 
 use super::*;
 
-/// Versions 1 to 6: `a` changes in each, `b` in 2 and 5, `c` comes in 1 and goes in 4.
+/// Writes versions 1 to 6: `a` changes in each, `b` in 2 and 5, `c` is added in 1 and removed in 4.
 async fn six(world: &World) -> VersionedTree {
     let tree = open(world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("c", Some(1))]).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_pin_keeps_a_version_until_its_lease_runs_out() {
     nothing_left(&world).await.unwrap();
 }
 
-/// What a writer works on top of is kept; a pin that nobody has released is removed by the sweep.
+/// The base of a write is kept; the sweep removes a pin that was never released.
 #[tokio::test]
 async fn a_version_with_a_write_on_top_is_kept() {
     let world = World::in_memory();
@@ -115,7 +115,7 @@ async fn a_version_with_a_write_on_top_is_kept() {
     forgotten.release().await.unwrap();
 }
 
-/// Any subset of eight versions is kept by names: those that are kept are whole, and nothing else is there.
+/// Names keep any subset of eight versions: those are complete, and nothing else is left.
 #[tokio::test]
 async fn every_subset_of_versions_can_be_kept() {
     for kept in 0..64_u32 {
@@ -132,7 +132,7 @@ async fn every_subset_of_versions_can_be_kept() {
         assert_eq!(left, plan.kept);
         assert_eq!(before - all(&world, "items").await.len(), plan.nodes as usize);
         all_whole(&world).await.unwrap();
-        // What says that c is deleted may be all that is left of it.
+        // The node that marks c as deleted may be the only one left of it.
         nothing_left(&world).await.unwrap();
     }
 }

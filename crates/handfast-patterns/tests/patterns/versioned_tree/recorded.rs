@@ -1,4 +1,4 @@
-//! The trees of a collection are read by the settings that their nodes were written by, whoever opens them.
+//! Every process reads the trees of a collection by the settings that their nodes were written by.
 
 use handfast_patterns::versioned_tree::TreeFields;
 
@@ -28,7 +28,7 @@ async fn first_version(tree: &VersionedTree) {
     assert_eq!(tree.change(change).await.unwrap(), 1);
 }
 
-/// Each setting, as it is recorded and as it was given.
+/// The error names each setting, as recorded and as given.
 #[tokio::test]
 async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
@@ -53,12 +53,13 @@ async fn other_settings_are_refused_by_name() {
             assert!(matches!(error, Error::OtherSettings { .. }) && error.to_string().contains(text), "{error}");
         }
     }
-    // A process chooses its leases for itself; the default names may be said; another tree of the collection has the same record.
+    // Each process chooses its leases; default names may be given explicitly; another tree of the collection has the
+    // same record.
     let own = VersionedTreeOptions { lease: HOUR, pin_lease: HOUR, root: "other".into(), ..options() };
     opened(&world, VersionedTreeOptions { writes: Some(world.place("items.writes")), ..own }).await.unwrap();
 }
 
-/// A tool that knows nothing of the application opens a tree by its record, and looks into it by the recorded field.
+/// A tool that knows nothing of the application opens a tree by its record, and verifies it by the recorded field.
 #[tokio::test]
 async fn a_tree_is_opened_by_its_record() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! That what is wrong is found, each by its name, and nothing else.
+//! Each inconsistency is found by its name, and nothing else is.
 
 use bson::{DateTime, RawDocumentBuf};
 use handfast_patterns::versioned_tree::Finding;
@@ -10,7 +10,7 @@ async fn plant(world: &World, document: Document) {
     world.store.insert_one(&world.place("items"), RawDocumentBuf::try_from(&document).unwrap()).await.unwrap();
 }
 
-/// What stands in the place of a root.
+/// Inserts a root.
 async fn root(world: &World, version: i64, base: i64, more: Document) {
     let mut root = doc! {
         "_id": format!("root {version}"), "itemId": "tree", "version": version, "tree": "tree", "versionState": "committed",
@@ -79,8 +79,8 @@ async fn an_item_that_is_referred_to_is_in_the_version() {
     }
     let lost =
         |version, parent: &str, item: &str| Finding::Missing { version, parent: parent.into(), item: item.into() };
-    // The root itself may be referred to, too.
+    // Nodes may refer to the root, too.
     assert_eq!(found(&world, Some("children")).await, [lost(2, "a", "b")]);
-    // By a field that is nowhere no reference is found, and none that leads nowhere.
+    // If no node has the field, no reference is found.
     assert_eq!(found(&world, Some("others")).await, [Finding::Unseen { children: "others".to_owned() }]);
 }

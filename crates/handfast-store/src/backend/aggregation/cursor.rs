@@ -86,7 +86,7 @@ impl PipelineCursor {
                     let receiver = &mut self.receiver;
                     let step = poll_fn(|task| match receiver.poll_recv(task) {
                         Poll::Ready(Some(batch)) => Poll::Ready(Step::Batch(batch)),
-                        // Without a sender the run is at its end, and says how it ended.
+                        // The sender is gone, so the run has ended: its result says how.
                         Poll::Ready(None) | Poll::Pending => run.as_mut().poll(task).map(Step::End),
                     });
                     step.await
@@ -162,7 +162,7 @@ impl OffThread {
                         Ok((_, Poll::Ready(result))) => return result,
                         Ok((run, Poll::Pending)) => self.state = OffThreadState::Waiting(run),
                         Err(error) => {
-                            let text = format!("the pipeline was broken off: {error}");
+                            let text = format!("the pipeline failed: {error}");
                             return Err(Error::command(Code::InternalError, text));
                         }
                     }

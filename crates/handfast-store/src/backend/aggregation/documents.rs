@@ -54,7 +54,7 @@ pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str, c
     let mut all = Collected::new(context);
     while let Some(batch) = documents.next_batch().await? {
         all.extend(batch)?;
-        if all.bytes() > context.stage_bytes_max {
+        if all.bytes() > context.memory.stage_bytes_max {
             return Err(too_much(stage, context));
         }
     }
@@ -62,7 +62,7 @@ pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str, c
 }
 
 pub(super) fn too_much(stage: &str, context: &Context) -> Error {
-    let bytes_max = context.stage_bytes_max;
+    let bytes_max = context.memory.stage_bytes_max;
     Error::command(
         handfast_mql::Code::QueryExceededMemoryLimitNoDiskUseAllowed,
         format!("exceeded the memory limit of {bytes_max} bytes for {stage}; external spilling is not supported"),
@@ -141,13 +141,13 @@ impl Documents for PureStages<'_> {
         let mut out: Vec<RawDocumentBuf> = Vec::new();
         let (mut counted, mut bytes, mut turns) = (0, 0, 0_usize);
         while self.state != State::Ended && bytes < BATCH_BYTES {
-            // A batch ends where the input has to be asked again, so that the first results come early.
+            // A batch ends before the input is read again, so that the first results are returned early.
             if self.state == State::Ready && self.waiting.is_empty() && !out.is_empty() {
                 break;
             }
             self.turn(&mut out).await?;
             turns += 1;
-            // One document may become many, few of which come out: others want the thread meanwhile.
+            // One document may become many, few of which are returned, so other tasks get the thread in between.
             if self.state == State::HasMore || turns % TURNS_UNTIL_YIELD == 0 {
                 tokio::task::yield_now().await;
             }
@@ -188,7 +188,7 @@ impl Documents for FacetStep<'_> {
             let mut steps = super::steps_after(self.environment, source, pipeline.stages(), self.context)?;
             results.push(collect(&mut *steps, "$facet", self.context).await?);
         }
-        // What they hold counts until the document is made.
+        // The results count as memory until the document is built.
         let lists = results.iter_mut().map(|result| std::mem::take(&mut result.documents));
         Ok(Some(vec![self.facet.document(lists, self.context)?]))
     }

@@ -81,7 +81,7 @@ impl<'p> LookupStep<'p> {
             }
         };
         let found = Arc::new(found);
-        // Variables of the document make another result of the same filter.
+        // With variables of the document, the same filter may have another result.
         if self.lookup.variables.is_empty() {
             self.keep(&filter, &found);
         }
@@ -132,7 +132,7 @@ impl<'p> LookupStep<'p> {
                     own.extend(vec![document.clone()])?;
                 }
             }
-            if bytes > self.context.stage_bytes_max {
+            if bytes > self.context.memory.stage_bytes_max {
                 return Err(too_much("$lookup", self.context));
             }
             self.keep(filter, &Arc::new(own));
@@ -145,7 +145,7 @@ impl<'p> LookupStep<'p> {
 fn take_values(filter: &RawDocument, field: &str, values: &mut RawArrayBuf) -> bool {
     match filter.get(field) {
         Ok(Some(RawBsonRef::Document(condition))) => match condition.get("$eq") {
-            // A list would take it for a pattern.
+            // In a list of `$in` it would be a pattern.
             Ok(Some(RawBsonRef::RegularExpression(_))) | Ok(None) | Err(_) => false,
             Ok(Some(value)) => {
                 values.push(value);

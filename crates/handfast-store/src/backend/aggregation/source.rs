@@ -14,7 +14,7 @@ use crate::*;
 
 /// The first step of a pipeline.
 pub(super) enum Source {
-    /// BackendGuarantees documents.
+    /// Documents that the pipeline itself contains.
     Literal(Vec<RawDocumentBuf>),
     /// A find that is opened when the first batch is needed.
     Find(Arc<dyn DocumentStore>, Box<Find>),
@@ -75,7 +75,7 @@ pub(super) fn push_down(mut find: Find, pipeline: &Pipeline, raw: &[RawDocumentB
     for stage in raw.iter().take(prefix.filter_stages) {
         match stage.get_document("$match") {
             Ok(filter) if !mentions(filter, "$expr") => filters.push_back(filter),
-            // What comes before it is pushed down, it and what comes after stay.
+            // This stage and those after it stay in the pipeline.
             _ => break,
         }
     }

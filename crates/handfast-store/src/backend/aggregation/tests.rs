@@ -12,7 +12,7 @@ fn c() -> Namespace {
     Namespace::valid("d", "c")
 }
 
-/// What becomes of the beginning of a pipeline: filter, sort, skip, limit, and how many stages that is.
+/// Returns the filter, sort, skip and limit of the find that replaces the first stages, and how many stages it replaces.
 fn pushed(stages: Vec<RawDocumentBuf>) -> (RawDocumentBuf, RawDocumentBuf, u64, Option<u64>, usize) {
     let pipeline = Pipeline::compile(&stages, &CompileOptions::default()).expect("valid");
     let (find, taken) = push_down(Find::new(c(), rawdoc! {}), &pipeline, &stages);
@@ -26,7 +26,7 @@ fn the_beginning_of_a_pipeline_becomes_a_find() {
     assert_eq!(pushed(stages), (rawdoc! { "a": 1 }, rawdoc! { "b": 1 }, 0, Some(3), 3));
     let two = vec![rawdoc! { "$match": { "a": 1 } }, rawdoc! { "$match": { "a": 2 } }, rawdoc! { "$unwind": "$a" }];
     assert_eq!(pushed(two), (rawdoc! { "$and": [{ "a": 1 }, { "a": 2 }] }, none.clone(), 0, None, 2));
-    // After a limit, a filter means something else.
+    // A filter after a limit must not be moved before the limit.
     let late = vec![rawdoc! { "$limit": 3 }, rawdoc! { "$match": { "a": 1 } }];
     assert_eq!(pushed(late), (none.clone(), none.clone(), 0, Some(3), 1));
     let reshaped = vec![rawdoc! { "$set": { "a": 1 } }, rawdoc! { "$match": { "a": 1 } }];
@@ -71,7 +71,7 @@ fn lookup() -> RawDocumentBuf {
 
 /// Round trips are counted: 500 documents with 50 keys take one find for the source, and one for all keys.
 #[tokio::test]
-async fn a_lookup_asks_for_many_keys_at_once() {
+async fn a_lookup_finds_many_keys_with_one_request() {
     let store = watched(Plan::none()).await;
     let found = run(&store, vec![lookup()]).await.expect("found");
     assert_eq!(found.len(), 500);
@@ -92,7 +92,7 @@ async fn an_error_of_the_store_ends_the_pipeline() {
     }
 }
 
-/// Whichever operation fails, the target is the old one or the new one, and nothing temporary stays.
+/// Whichever operation fails, the target has the old or the new documents, and no temporary collection stays.
 #[tokio::test]
 async fn out_is_all_or_nothing_at_every_operation() {
     let out = || vec![rawdoc! { "$match": { "_id": { "$lt": 10 } } }, rawdoc! { "$out": "others" }];
@@ -151,8 +151,8 @@ async fn a_merge_beside_other_writers_loses_none_of_their_changes() {
 }
 
 #[tokio::test]
-async fn a_pipeline_that_is_given_up_leaves_nothing_temporary() {
-    // The insert into the temporary collection freezes; then the caller gives up.
+async fn a_cancelled_pipeline_leaves_no_temporary_collection() {
+    // The insert into the temporary collection is frozen when the caller cancels.
     let counting = watched(Plan::none()).await;
     run(&counting, vec![rawdoc! { "$out": "others" }]).await.expect("replaced");
     let store = watched(Plan::at(4, Fault::FreezeBefore)).await;
@@ -168,7 +168,7 @@ async fn a_pipeline_that_is_given_up_leaves_nothing_temporary() {
 }
 
 #[tokio::test]
-async fn a_pipeline_has_the_source_that_it_needs() {
+async fn a_pipeline_whose_source_does_not_fit_its_first_stage_is_refused() {
     let store: Arc<dyn DocumentStore> = watched(Plan::none()).await;
     let open = async |source, pipeline| {
         let request = Aggregate { source, ..Aggregate::new(c(), pipeline) };

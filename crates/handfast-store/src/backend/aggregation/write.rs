@@ -62,7 +62,7 @@ impl<'p> OutStep<'p> {
             Temporary { store: Arc::clone(store), namespace: Some(Namespace::new(target.database(), unique)?) };
         let result = self.fill(&new, &target, &mut *input).await;
         match result {
-            // It has the target's name now, and is no longer temporary.
+            // The collection has the target's name now and is no longer temporary.
             Ok(()) => new.namespace = None,
             Err(_) => new.remove().await,
         }

@@ -11,7 +11,7 @@ fn compile(statement: &UpdateStatement) -> Result<Change, i32> {
     Change::of_statement(statement, &rawdoc! {}).map_err(|error| error.code().0)
 }
 
-/// The document after the change, if it matches.
+/// Returns the document after the change, or `None` if it does not match.
 fn apply(statement: &UpdateStatement, document: RawDocumentBuf) -> Result<Option<RawDocumentBuf>, i32> {
     let context = Sources::seeded(1).context(&rawdoc! {});
     let applied = compile(statement)?.apply(&document, &context).map_err(|error| error.code().0)?;
@@ -19,7 +19,7 @@ fn apply(statement: &UpdateStatement, document: RawDocumentBuf) -> Result<Option
 }
 
 #[test]
-fn a_change_matches_once_more() {
+fn a_change_checks_its_filter_again() {
     let raise = statement(rawdoc! { "n": { "$lt": 5 } }, rawdoc! { "$inc": { "n": 1 } });
     assert_eq!(apply(&raise, rawdoc! { "_id": 1, "n": 4 }), Ok(Some(rawdoc! { "_id": 1, "n": 5 })));
     assert_eq!(apply(&raise, rawdoc! { "_id": 1, "n": 5 }), Ok(None));
@@ -32,7 +32,7 @@ fn positions_come_from_the_filter() {
 }
 
 #[test]
-fn the_id_stays() {
+fn a_change_keeps_the_id() {
     assert_eq!(apply(&statement(rawdoc! {}, rawdoc! { "$set": { "_id": 2 } }), rawdoc! { "_id": 1 }), Err(66));
     assert_eq!(apply(&statement(rawdoc! {}, rawdoc! { "_id": 2 }), rawdoc! { "_id": 1 }), Err(66));
     let pipeline = UpdateStatement::one(rawdoc! {}, UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "_id": 2 } }]));
@@ -40,7 +40,7 @@ fn the_id_stays() {
 }
 
 #[test]
-fn a_document_does_not_grow_deeper_than_can_be_walked() {
+fn a_change_that_nests_too_deeply_is_refused() {
     let nested = |levels: usize| {
         let path = bson::raw::CString::try_from(vec!["a"; levels].join(".")).expect("no zero");
         let mut fields = RawDocumentBuf::new();
@@ -89,17 +89,18 @@ fn an_insertion_is_ready_to_be_stored() {
 }
 
 #[test]
-fn a_claim_shows_what_was_asked_for() {
+fn a_find_and_modify_returns_the_requested_version() {
     let context = Sources::seeded(1).context(&rawdoc! {});
-    let claim = |returns| {
+    let compiled = |returns| {
         let update = UpdateSpec::Document(rawdoc! { "$set": { "a.$": 9 } });
         let change = Modification::Update { update, upsert: true, returns, array_filters: vec![] };
         let request = FindAndModify::new(Namespace::valid("d", "c"), rawdoc! { "a": 5 }, change);
         CompiledFindAndModify::compile(&FindAndModify { projection: rawdoc! { "a.$": 1 }, ..request }).expect("valid")
     };
     let (before, after) = (rawdoc! { "_id": 1, "a": [1, 5] }, rawdoc! { "_id": 1, "a": [1, 9] });
-    // The place is that of the match in the document as it was, also in what it became.
-    let shown = |returns| claim(returns).changed(before.clone(), Some(after.clone()), &context).expect("shown").value;
+    // The position is that of the match in the document before the change, for both versions.
+    let shown =
+        |returns| compiled(returns).changed(before.clone(), Some(after.clone()), &context).expect("shown").value;
     assert_eq!(shown(ReturnDocument::Before), Some(rawdoc! { "_id": 1, "a": [5] }));
     assert_eq!(shown(ReturnDocument::After), Some(rawdoc! { "_id": 1, "a": [9] }));
 }

@@ -11,7 +11,7 @@ fn check(path: &str, documents: &[RawDocumentBuf], expected: &[RawBson]) {
 }
 
 #[test]
-fn values_come_once_and_in_order() {
+fn values_are_returned_once_and_in_order() {
     let documents = [rawdoc! { "a": "x" }, rawdoc! { "a": 2 }, rawdoc! { "a": 1.0 }, rawdoc! { "a": 1 }, rawdoc! {}];
     check("a", &documents, &[1.0.into(), 2.into(), "x".into()]);
     check("a", &[rawdoc! { "a": null }, rawdoc! {}], &[RawBson::Null]);

@@ -60,23 +60,23 @@ pub fn addition(existing: &[IndexSpec], new: &IndexSpec) -> Result<Addition> {
 /// `IndexNotFound` (27); `InvalidOptions` (72) for the index on `_id`; `AmbiguousIndexKeyPattern` (181) for a key of several
 /// indexes.
 pub fn dropped(namespace: &Namespace, existing: &[IndexSpec], selector: &IndexSelector) -> Result<Vec<usize>> {
-    let mut places = match selector {
-        IndexSelector::All => (0..existing.len()).filter(|&place| !existing[place].is_id()).collect(),
+    let mut indexes = match selector {
+        IndexSelector::All => (0..existing.len()).filter(|&index| !existing[index].is_id()).collect(),
         IndexSelector::Names(names) => {
-            let mut places = Vec::with_capacity(names.len());
+            let mut indexes = Vec::with_capacity(names.len());
             for name in names {
-                places.push(named(namespace, existing, name)?);
+                indexes.push(named(namespace, existing, name)?);
             }
-            places
+            indexes
         }
         IndexSelector::Key(key) => vec![keyed(existing, key)?],
     };
-    places.sort_unstable();
-    places.dedup();
-    if places.iter().any(|&place| existing[place].is_id()) {
+    indexes.sort_unstable();
+    indexes.dedup();
+    if indexes.iter().any(|&index| existing[index].is_id()) {
         return Err(Error::command(Code::InvalidOptions, "cannot drop _id index"));
     }
-    Ok(places)
+    Ok(indexes)
 }
 
 /// Returns the position of the one index that a selector names.
@@ -107,7 +107,7 @@ fn keyed(existing: &[IndexSpec], key: &bson::RawDocument) -> Result<usize> {
             let text = format!("can't find index with key: {}", notation::document(key));
             Err(Error::command(Code::IndexNotFound, text))
         }
-        (Some((place, _)), None) => Ok(place),
+        (Some((index, _)), None) => Ok(index),
         (Some((_, one)), Some((_, other))) => Err(Error::command(
             AMBIGUOUS_INDEX_KEY_PATTERN,
             format!(

@@ -148,7 +148,7 @@ impl IndexSpec {
             ("expireAfterSeconds", self.expire_after_seconds.is_some()),
         ];
         for (option, given) in options {
-            // `unique: true` says of the index on `_id` only what is so.
+            // The index on `_id` is unique, so `unique: true` is allowed.
             if given && option != "unique" {
                 return Err(Error::command(
                     Code::InvalidIndexSpecificationOption,
@@ -240,11 +240,11 @@ fn check_field_name(name: &str) -> Result<()> {
     if name == "$**" || name.ends_with(".$**") {
         return Err(cannot_create(format!("the field '{name}' asks for a wildcard index, which is not supported")));
     }
-    for (place, part) in name.split('.').enumerate() {
+    for (index, part) in name.split('.').enumerate() {
         if part.is_empty() {
             return Err(cannot_create(format!("Index keys cannot contain an empty field: '{name}'")));
         }
-        let reference = place > 0 && ["$id", "$ref", "$db"].contains(&part);
+        let reference = index > 0 && ["$id", "$ref", "$db"].contains(&part);
         if part.starts_with('$') && !reference {
             let text = "Index key contains an illegal field name: field name starts with '$'.";
             return Err(cannot_create(text));

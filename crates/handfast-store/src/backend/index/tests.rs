@@ -16,7 +16,7 @@ fn refused(spec: &IndexSpec, code: i32) {
 }
 
 #[test]
-fn keys_that_make_an_index() {
+fn valid_key_patterns_are_accepted() {
     for key in [
         rawdoc! { "a": 1 },
         rawdoc! { "a": -1, "b.c": 1 },
@@ -32,7 +32,7 @@ fn keys_that_make_an_index() {
 }
 
 #[test]
-fn keys_that_do_not() {
+fn invalid_key_patterns_are_refused() {
     for key in [
         rawdoc! {},
         rawdoc! { "a": 0 },
@@ -62,7 +62,7 @@ fn keys_that_do_not() {
 }
 
 #[test]
-fn options_that_do_not_go_together() {
+fn contradicting_options_are_refused() {
     let a = || spec(rawdoc! { "a": 1 });
     let partial = Some(rawdoc! { "b": { "$gt": 1 } });
     a().validate().expect("plain");
@@ -120,7 +120,7 @@ fn a_definition_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn definitions_that_cannot_be_read() {
+fn invalid_definitions_are_refused() {
     let base = |option: RawDocumentBuf| {
         let mut document = rawdoc! { "key": { "a": 1 }, "name": "a_1" };
         for element in &option {
@@ -145,7 +145,7 @@ fn definitions_that_cannot_be_read() {
 }
 
 #[test]
-fn a_new_definition_beside_those_that_are_there() {
+fn a_new_definition_is_compared_with_existing_indexes() {
     let existing = [
         IndexSpec::id(),
         spec(rawdoc! { "a": 1 }),
@@ -158,13 +158,13 @@ fn a_new_definition_beside_those_that_are_there() {
     check(spec(rawdoc! { "a": -1 }), Ok(Addition::New));
     check(spec(rawdoc! { "a": 1.0 }), Ok(Addition::Exists));
     check(IndexSpec { name: "other".into(), ..IndexSpec::id() }, Ok(Addition::Exists));
-    // The same name for another key, or for another identity.
+    // The name exists for another key, or for an index with another identity.
     check(IndexSpec { name: "a_1".into(), ..spec(rawdoc! { "x": 1 }) }, Err(86));
     check(IndexSpec { unique: true, ..spec(rawdoc! { "a": 1 }) }, Err(86));
     check(IndexSpec { expire_after_seconds: Some(1), ..spec(rawdoc! { "a": 1 }) }, Err(85));
     check(IndexSpec { name: "z".into(), ..spec(rawdoc! { "a": 1 }) }, Err(85));
     check(IndexSpec { name: "z".into(), hidden: true, ..spec(rawdoc! { "a": 1 }) }, Err(85));
-    // Another identity with another name.
+    // An index with another identity and another name.
     check(IndexSpec { name: "z".into(), sparse: true, ..spec(rawdoc! { "a": 1 }) }, Ok(Addition::New));
     let full: Vec<_> =
         (0..INDEXES_MAX).map(|n| IndexSpec { name: n.to_string(), ..spec(rawdoc! { "a": 1 }) }).collect();
@@ -193,7 +193,7 @@ fn selectors_name_indexes() {
     assert!(selected(&namespace, &existing, &IndexSelector::All).is_err());
 }
 
-/// The tuples as text, `-` for missing.
+/// Returns the tuples as text, with `-` for a missing value.
 fn tuples_of(paths: &[&str], document: &RawDocumentBuf) -> Result<Vec<String>, i32> {
     let paths: Vec<values::Path> = paths.iter().map(|path| path.split('.').map(Box::from).collect()).collect();
     let found = values::tuples(&paths, document).map_err(|error| error.code().0)?;
@@ -202,7 +202,7 @@ fn tuples_of(paths: &[&str], document: &RawDocumentBuf) -> Result<Vec<String>, i
 }
 
 #[test]
-fn values_of_a_document_under_an_index() {
+fn an_index_has_a_tuple_for_each_array_element() {
     let check = |paths: &[&str], document: RawDocumentBuf, expected: &[&str]| {
         assert_eq!(tuples_of(paths, &document).as_deref(), Ok(expected.map_strings().as_slice()), "{paths:?}");
     };
@@ -228,7 +228,7 @@ fn values_of_a_document_under_an_index() {
 }
 
 #[test]
-fn values_that_would_multiply_are_refused() {
+fn parallel_arrays_are_refused() {
     assert_eq!(tuples_of(&["a", "b"], &rawdoc! { "a": [1], "b": [2] }), Err(171));
     assert_eq!(tuples_of(&["a", "b"], &rawdoc! { "a": [], "b": [] }), Err(171));
     assert_eq!(tuples_of(&["a.b", "a.c"], &rawdoc! { "a": { "b": [1], "c": [1] } }), Err(171));
@@ -241,7 +241,7 @@ fn values_that_would_multiply_are_refused() {
 }
 
 #[test]
-fn multikey_says_which_fields_came_through_an_array() {
+fn multikey_marks_the_fields_with_values_from_an_array() {
     let paths: Vec<values::Path> = ["a", "b.c"].iter().map(|path| path.split('.').map(Box::from).collect()).collect();
     let multikey = |document: RawDocumentBuf| values::tuples(&paths, &document).expect("ok").multikey;
     assert_eq!(multikey(rawdoc! { "a": 1, "b": { "c": 1 } }), 0b00);
@@ -259,7 +259,7 @@ impl MapStrings for &[&str] {
     }
 }
 
-/// The keys as the order of these documents: by the first key of each.
+/// Returns the keys of a document in the index, in order.
 fn keys_of(spec: IndexSpec, document: RawDocumentBuf) -> Vec<Vec<u8>> {
     Index::compile(spec).expect("valid").keys(&document).expect("keys").keys.into_iter().collect()
 }
@@ -310,7 +310,7 @@ fn a_partial_filter_that_does_not_compile_is_refused() {
 }
 
 #[test]
-fn the_error_of_a_duplicate_shows_the_key_that_is_taken() {
+fn the_error_of_a_duplicate_shows_the_existing_key() {
     let index = Index::compile(spec(rawdoc! { "a": 1 })).expect("valid");
     let document = rawdoc! { "_id": 1, "a": [1, "x"] };
     let mut taken = Vec::new();

@@ -62,13 +62,13 @@ enum Field<'d, 'p> {
 
 fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples<'d>) -> Result<()> {
     let mut array: Option<(&RawArray, &str)> = None;
-    for (place, field) in fields.iter_mut().enumerate() {
+    for (index, field) in fields.iter_mut().enumerate() {
         if let Field::Below(value, path) = *field {
             *field = walk(value, path)?;
         }
         if let Field::Array(this, rest) = *field {
-            found.multikey |= 1 << place;
-            let name = &*paths[place][paths[place].len() - rest.len() - 1];
+            found.multikey |= 1 << index;
+            let name = &*paths[index][paths[index].len() - rest.len() - 1];
             match array {
                 Some((other, other_name)) if !std::ptr::eq(this.as_bytes().as_ptr(), other.as_bytes().as_ptr()) => {
                     let text = format!("cannot index parallel arrays [{name}] [{other_name}]");
@@ -100,7 +100,7 @@ fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d
         Field::Array(_, []) => at(element),
         Field::Array(_, rest) => match element {
             RawBsonRef::Document(_) => Field::Below(element, rest),
-            // An array in an array is not gone through, except by position.
+            // The elements of an array in an array are reached by position only.
             RawBsonRef::Array(_) if position(&rest[0]).is_some() => Field::Below(element, rest),
             _ => Field::At(None),
         },
@@ -123,7 +123,7 @@ fn of_nothing<'d, 'p>(field: Field<'d, 'p>) -> Field<'d, 'p> {
 }
 
 fn walk<'d, 'p>(mut value: RawBsonRef<'d>, mut path: &'p [Box<str>]) -> Result<Field<'d, 'p>> {
-    // The first step into a nested array is by position alone; later arrays are gone through.
+    // A nested array is entered by position only; the elements of later arrays are used.
     let mut nested = matches!(value, RawBsonRef::Array(_));
     loop {
         let next = match (value, path) {

@@ -24,7 +24,7 @@ fn a_document_with_its_id_first_stays_as_it_is() {
 }
 
 #[test]
-fn an_id_is_made_or_moved_to_the_front() {
+fn an_id_is_generated_or_moved_to_the_front() {
     let made = prepared(rawdoc! { "a": 1 }).expect("ok");
     let names: Vec<_> = made.iter().map(|element| element.expect("BSON").0.as_str().to_owned()).collect();
     assert_eq!(names, ["_id", "a"]);
@@ -47,7 +47,7 @@ fn values_that_cannot_be_an_id_are_refused() {
 }
 
 #[test]
-fn sixteen_mebibytes_are_the_limit() {
+fn documents_over_sixteen_mebibytes_are_refused() {
     let overhead = rawdoc! { "_id": 1, "a": "" }.as_bytes().len();
     let fits = rawdoc! { "_id": 1, "a": "x".repeat(DOCUMENT_BYTES_MAX - overhead) };
     assert_eq!(fits.as_bytes().len(), DOCUMENT_BYTES_MAX);
@@ -56,7 +56,7 @@ fn sixteen_mebibytes_are_the_limit() {
 }
 
 #[test]
-fn a_hundred_levels_are_the_limit() {
+fn documents_over_a_hundred_levels_are_refused() {
     let nested = |levels| (1..levels).fold(rawdoc! {}, |inner, _| rawdoc! { "a": inner });
     prepared(nested(100)).expect("100 levels");
     assert!(prepared(nested(102)).is_err());

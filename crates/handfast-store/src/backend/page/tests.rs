@@ -37,7 +37,7 @@ fn pages_are_full_and_the_last_one_says_so() {
 }
 
 #[test]
-fn after_an_error_there_is_nothing() {
+fn an_error_ends_the_cursor() {
     let failing = numbered(1).chain([Err(Error::command(Code::BadValue, "no")), Ok(rawdoc! { "_id": 9 })]);
     let mut paged = IteratorCursor::new(failing);
     paged.page(BatchLimit::REPLY).expect_err("the error");

@@ -33,7 +33,7 @@ fn candidates_are_filtered_sorted_skipped_limited_and_projected() {
 }
 
 #[test]
-fn what_is_given_is_not_done_again() {
+fn what_the_backend_guarantees_is_not_done_again() {
     let sorted = Find { sort: rawdoc! { "n": 1 }, ..find(rawdoc! { "n": 1 }) };
     let given = BackendGuarantees { sorted: true, filtered: true };
     assert_eq!(select(&sorted, given, numbered(&[3, 1])).expect("selected"), numbered(&[3, 1]));
@@ -41,20 +41,20 @@ fn what_is_given_is_not_done_again() {
 }
 
 #[test]
-fn a_limit_ends_the_asking() {
-    let asked = Cell::new(0);
+fn no_candidate_is_read_beyond_the_limit() {
+    let candidates_read = Cell::new(0);
     let candidates = (0..100).map(|n| {
-        asked.set(asked.get() + 1);
+        candidates_read.set(candidates_read.get() + 1);
         Ok(Candidate::from(rawdoc! { "_id": n }))
     });
     let limited = Find { skip: 2, limit: Some(3), ..find(rawdoc! {}) };
     let selection = Selection::compile(&limited, &Sources::seeded(1)).expect("valid");
     assert_eq!(selection.documents(candidates, BackendGuarantees::default()).count(), 3);
-    assert_eq!(asked.get(), 5);
+    assert_eq!(candidates_read.get(), 5);
 }
 
 #[test]
-fn an_error_among_candidates_is_the_last_thing_that_comes() {
+fn an_error_of_a_candidate_ends_the_documents() {
     for sort in [rawdoc! {}, rawdoc! { "_id": 1 }] {
         let broken = Err(Error::command(Code::DataCorruptionDetected, "damaged"));
         let candidates = vec![Ok(Candidate::from(rawdoc! { "_id": 1 })), broken, Ok(rawdoc! { "_id": 2 }.into())];
@@ -66,7 +66,7 @@ fn an_error_among_candidates_is_the_last_thing_that_comes() {
 }
 
 #[test]
-fn keys_and_record_ids_are_shown_when_asked_for() {
+fn keys_and_record_ids_are_returned_on_request() {
     let candidate =
         Candidate { document: rawdoc! { "_id": 1, "a": 2 }, key: Some(rawdoc! { "a": 2 }), record: Some(7) };
     let show = |find: Find| {

@@ -41,7 +41,7 @@ const RESERVED: [(Code, &[Operation]); 10] = {
     ]
 };
 
-/// Operations that evaluate nothing, and can hardly be refused.
+/// Operations that evaluate no expressions, so that few codes are possible.
 const PLAIN: [Operation; 9] = [
     Operation::ListIndexes,
     Operation::DropCollection,
@@ -84,7 +84,7 @@ pub(super) fn error(operation: Operation, error: &Error) -> CheckResult {
         error.applied() == Applied::No || operation.is_write(),
         "{code:?} is said to have been applied perhaps, by an operation that changes nothing"
     );
-    // With a cause it is the machine's; without one, nobody thought of it.
+    // An error of the machine has a cause; an error without one is a mistake in the store.
     let has_cause = std::error::Error::source(error).is_some();
     require!(code != Code::InternalError || has_cause, "an internal error: {error}");
     if code == Code::InternalError {

@@ -100,7 +100,7 @@ impl DocumentCheck {
         let is_new =
             if self.seen.len() < IDS_KEPT_MAX { self.seen.insert(encoded) } else { !self.seen.contains(&encoded) };
         require!(is_new, "the document with _id {} came twice", notation::value(id));
-        // An error of $expr is the store's to report.
+        // The store itself reports an error of $expr.
         let matches = |filter: &Filter| filter.matches(document, &self.context).unwrap_or(true);
         require!(self.filter.as_ref().is_none_or(matches), "{document:?} does not match the filter");
         if !self.sort.is_empty() {

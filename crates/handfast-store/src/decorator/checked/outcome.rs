@@ -7,9 +7,9 @@ use crate::*;
 /// Checks that the errors have ascending indexes within the request, and that an ordered request has at most one.
 fn errors(operation: Operation, errors: &[WriteError], ordered: bool, count: usize) -> CheckResult {
     require!(!ordered || errors.len() <= 1, "{} errors of an ordered request", errors.len());
-    require!(errors.windows(2).all(|pair| pair[0].index < pair[1].index), "the places of errors do not ascend");
+    require!(errors.windows(2).all(|pair| pair[0].index < pair[1].index), "the indexes of errors do not ascend");
     for error in errors {
-        require!(error.index < count, "an error at place {} of {count}", error.index);
+        require!(error.index < count, "an error at index {} of {count}", error.index);
         codes::error(operation, &error.error)?;
     }
     Ok(())
@@ -43,11 +43,11 @@ pub(super) fn update(shapes: &[Shape], ordered: bool, outcome: &UpdateOutcome) -
     let tried = tried(&outcome.errors, ordered, shapes.len());
     let UpdateOutcome { matched, modified, upserted, .. } = outcome;
     require!(modified <= matched, "{modified} modified of {matched} matched");
-    require!(upserted.windows(2).all(|pair| pair[0].0 < pair[1].0), "the places of upserts do not ascend");
-    for (place, _) in upserted {
-        require!(*place < tried, "an upsert at place {place} of {tried} tried");
-        require!(shapes[*place].upsert, "statement {place} does not upsert, but did");
-        require!(outcome.errors.iter().all(|error| error.index != *place), "statement {place} upserted and failed");
+    require!(upserted.windows(2).all(|pair| pair[0].0 < pair[1].0), "the indexes of upserts do not ascend");
+    for (index, _) in upserted {
+        require!(*index < tried, "an upsert at index {index} of {tried} tried");
+        require!(shapes[*index].upsert, "statement {index} does not upsert, but did");
+        require!(outcome.errors.iter().all(|error| error.index != *index), "statement {index} upserted and failed");
     }
     let ones = shapes[..tried].iter().filter(|shape| !shape.multi).count();
     if ones == tried {
@@ -92,9 +92,9 @@ pub(super) fn find_and_modify(asked: FindAndModifyShape, outcome: &FindAndModify
 pub(super) fn indexes(indexes: &[IndexInfo]) -> CheckResult {
     let first = indexes.first().ok_or("no index at all")?;
     require!(first.spec.name == index::ID_INDEX_NAME, "the first index is '{}'", first.spec.name);
-    for (place, info) in indexes.iter().enumerate() {
+    for (index, info) in indexes.iter().enumerate() {
         info.spec.validate().map_err(|error| format!("index '{}' is not valid: {error}", info.spec.name))?;
-        let twice = indexes[..place].iter().any(|other| other.spec.name == info.spec.name);
+        let twice = indexes[..index].iter().any(|other| other.spec.name == info.spec.name);
         require!(!twice, "two indexes are named '{}'", info.spec.name);
     }
     Ok(())
@@ -116,7 +116,7 @@ pub(super) fn stats(stats: &CollectionStats) -> CheckResult {
         require!(zeros, "a collection that does not exist has {stats:?}");
         return Ok(());
     }
-    // The smallest document with an _id.
+    // The smallest document with an _id has 10 bytes.
     require!(stats.size_bytes >= stats.count * 10, "{} documents in {} bytes", stats.count, stats.size_bytes);
     let first = stats.index_bytes.first().map(|(name, _)| name.as_str());
     require!(first == Some(index::ID_INDEX_NAME), "the first index is {first:?}");

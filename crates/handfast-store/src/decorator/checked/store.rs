@@ -164,7 +164,7 @@ impl<S: AtomicStore> AtomicStore for Checked<S> {
         let result = self.store.commit(batch).await;
         self.check(Operation::Commit, result, |at| {
             let later = *at > read_at || (writes == 0 && *at >= read_at);
-            // A batch whose ticket was used returns its first timestamp.
+            // A batch whose ticket was used returns the timestamp of its first commit.
             require!(later || ticket.is_some(), "committed at {at:?}, read at {read_at:?}");
             Ok(())
         })

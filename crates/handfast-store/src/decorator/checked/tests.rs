@@ -18,7 +18,7 @@ fn refusal(code: Code) -> Error {
 }
 
 #[test]
-fn codes_belong_to_operations() {
+fn each_operation_may_return_only_its_codes() {
     let allowed = |operation, code| codes::error(operation, &refusal(code)).is_ok();
     assert!(allowed(Operation::Update, Code::ImmutableField));
     assert!(!allowed(Operation::Find, Code::ImmutableField));
@@ -49,20 +49,20 @@ fn a_duplicate_key_error_has_its_text_and_details() {
     assert!(codes::error(Operation::Insert, &bare).is_err());
 }
 
-fn failed(places: &[usize]) -> Vec<WriteError> {
-    places.iter().map(|&index| WriteError { index, error: refusal(Code::BadValue) }).collect()
+fn failed(indexes: &[usize]) -> Vec<WriteError> {
+    indexes.iter().map(|&index| WriteError { index, error: refusal(Code::BadValue) }).collect()
 }
 
 #[test]
 fn numbers_of_an_insert_add_up() {
-    let check = |ordered, inserted, places: &[usize]| {
-        outcome::insert(5, ordered, &InsertOutcome { inserted, errors: failed(places) }).is_ok()
+    let check = |ordered, inserted, indexes: &[usize]| {
+        outcome::insert(5, ordered, &InsertOutcome { inserted, errors: failed(indexes) }).is_ok()
     };
     assert!(check(true, 5, &[]) && check(true, 2, &[2]) && check(false, 3, &[0, 4]));
     assert!(!check(true, 4, &[]) && !check(true, 3, &[2]) && !check(false, 4, &[0, 4]));
     assert!(!check(true, 3, &[0, 4]), "an ordered insert has at most one error");
     assert!(!check(false, 3, &[4, 0]), "errors come in order");
-    assert!(!check(false, 4, &[5]), "there is no place 5");
+    assert!(!check(false, 4, &[5]), "there is no index 5");
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn numbers_of_an_update_add_up() {
     let one = Shape { multi: false, upsert: false };
     let upsert = Shape { multi: false, upsert: true };
     let many = Shape { multi: true, upsert: false };
-    let check = |shapes: &[Shape], matched, modified, upserted: &[usize], places: &[usize]| {
-        let upserted = upserted.iter().map(|&place| (place, 1.into())).collect();
-        let answer = UpdateOutcome { matched, modified, upserted, errors: failed(places) };
+    let check = |shapes: &[Shape], matched, modified, upserted: &[usize], indexes: &[usize]| {
+        let upserted = upserted.iter().map(|&index| (index, 1.into())).collect();
+        let answer = UpdateOutcome { matched, modified, upserted, errors: failed(indexes) };
         outcome::update(shapes, true, &answer).is_ok()
     };
     assert!(
@@ -86,7 +86,7 @@ fn numbers_of_an_update_add_up() {
 }
 
 #[test]
-fn parts_of_a_find_and_modify_fit() {
+fn parts_of_a_find_and_modify_agree() {
     let after = FindAndModifyShape { remove: false, upsert: true, after: true };
     let document = || Some(rawdoc! { "_id": 1 });
     let answer = |value, matched, upserted| FindAndModifyOutcome { value, matched, upserted };
@@ -120,7 +120,7 @@ async fn notices(defect: Defect) -> bool {
 }
 
 #[tokio::test]
-async fn defects_that_show_in_an_answer_are_noticed() {
+async fn defects_that_a_result_shows_are_noticed() {
     for defect in [
         Defect::LimitIsOffByOne,
         Defect::PageIsOffByOne,
@@ -134,12 +134,12 @@ async fn defects_that_show_in_an_answer_are_noticed() {
     ] {
         assert!(notices(defect).await, "{defect:?} went unnoticed");
     }
-    // And one that does not show, so that the above is not true of anything.
+    // A defect that no single result shows is not noticed, so `notices` does not return true for every store.
     assert!(!notices(Defect::SnapshotIsNotStable).await);
 }
 
 #[tokio::test]
-async fn a_breach_takes_the_place_of_the_answer() {
+async fn a_breach_is_returned_in_place_of_the_result() {
     let store = Checked::new(Broken::new(Defect::CountIgnoresLimit), Sources::seeded(1));
     store.insert(Insert::new(c(), vec![rawdoc! {}, rawdoc! {}])).await.expect("fine");
     let error = store.count(Count { limit: Some(1), ..Count::new(c(), rawdoc! {}) }).await.expect_err("a breach");
@@ -167,7 +167,7 @@ async fn a_filter_over_time_or_randomness_is_not_evaluated_again() {
 }
 
 #[tokio::test]
-async fn a_commit_that_was_done_before_may_be_older_than_its_snapshot() {
+async fn a_repeated_commit_may_be_older_than_its_snapshot() {
     let store = Checked::new(MemoryStore::new(Sources::seeded(1)), Sources::seeded(2));
     let ticket =
         Some(Ticket { session: [1; 16], number: 1, statement: 0, requested: crate::RequestedDocument::Nothing });

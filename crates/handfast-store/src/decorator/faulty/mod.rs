@@ -17,14 +17,21 @@
 //!         let faulty = Faulty::new(store(), Plan::at(number, fault));
 //!         scenario(&faulty).await;
 //!         faulty.restart();
-//!         // recover, and look at the invariants
+//!         // recover, and check the invariants
 //!     }
 //! }
 //! # }
 //! ```
 //!
-//! What the caller sees of a lost request and of a lost reply is the same error, with the outcome `maybe applied`: a
-//! program that can tell them apart has cheated.
+//! A test of one request names it by its operation and its collection:
+//!
+//! ```
+//! # use handfast_store::decorator::{Address, Fault, Operation, Plan};
+//! let plan = Plan::at_request(Address::first(Operation::Update).of("accounts"), Fault::CrashAfter);
+//! ```
+//!
+//! The caller gets the same error for a lost request and for a lost reply, with the outcome `maybe applied`: on a network it
+//! could not tell them apart either.
 
 mod frozen;
 mod plan;
@@ -40,9 +47,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use handfast_mql::Code;
 
 use self::frozen::Frozen;
-pub use self::plan::{Fault, Plan};
+pub use self::plan::{Address, Fault, Plan};
 use super::Operation;
-use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Result};
+use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Namespace, Result};
 
 /// The number of faults that [`Faulty::injected`] returns at most, the first ones.
 const INJECTED_KEPT_MAX: usize = 100_000;
@@ -132,9 +139,10 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
     async fn run<T: Send + 'static>(
         &self,
         operation: Operation,
+        collection: Option<&Namespace>,
         call: impl Fn(Arc<S>) -> BoxFuture<Result<T>> + Send + Sync + 'static,
     ) -> Result<T> {
-        let (number, fault) = self.injector.start(operation)?;
+        let (number, fault) = self.injector.start(operation, collection)?;
         match self.injector.thawed(number, operation, fault).await {
             Some(Fault::DeliverLate) => {
                 self.later(call);
@@ -157,14 +165,16 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
         lock(&self.late).push(call);
     }
 
-    fn wrap(&self, cursor: Box<dyn Cursor>) -> Box<dyn Cursor> {
-        Box::new(store::FaultyCursor { cursor, injector: Arc::clone(&self.injector) })
+    fn wrap(&self, cursor: Box<dyn Cursor>, namespace: Option<Namespace>) -> Box<dyn Cursor> {
+        Box::new(store::FaultyCursor { cursor, namespace, injector: Arc::clone(&self.injector) })
     }
 }
 
 /// Numbers the operations and decides which fault each one meets.
 struct Injector {
     plan: Plan,
+    /// The requests so far that each address of the plan counts.
+    counted: Vec<AtomicU64>,
     next: AtomicU64,
     crashed: AtomicBool,
     injected: Mutex<Vec<InjectedFault>>,
@@ -174,6 +184,7 @@ struct Injector {
 impl Injector {
     fn new(plan: Plan) -> Self {
         Injector {
+            counted: plan.addresses().map(|_| AtomicU64::new(0)).collect(),
             plan,
             next: AtomicU64::new(0),
             crashed: AtomicBool::new(false),
@@ -183,12 +194,12 @@ impl Injector {
     }
 
     /// Returns the number and the fault of an operation that starts now.
-    fn start(&self, operation: Operation) -> Result<(u64, Option<Fault>)> {
+    fn start(&self, operation: Operation, collection: Option<&Namespace>) -> Result<(u64, Option<Fault>)> {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         if self.crashed.load(Ordering::SeqCst) {
             return Err(unreachable_store(number, operation));
         }
-        let fault = self.plan.fault(number, operation);
+        let fault = self.addressed(operation, collection).or_else(|| self.plan.fault(number, operation));
         if let Some(fault) = fault {
             tracing::debug!(number, %operation, ?fault, "fault injected");
             let mut injected = lock(&self.injected);
@@ -199,9 +210,25 @@ impl Injector {
         Ok((number, fault))
     }
 
+    /// Returns the fault of an operation that has an address in the plan.
+    fn addressed(&self, operation: Operation, collection: Option<&Namespace>) -> Option<Fault> {
+        let mut met = None;
+        for ((address, fault), counted) in self.plan.addresses().zip(&self.counted) {
+            if address.counts(operation, collection) && counted.fetch_add(1, Ordering::SeqCst) == address.earlier {
+                met = Some(*fault);
+            }
+        }
+        met
+    }
+
     /// Runs an operation that changes nothing, so that a late delivery would have no effect.
-    async fn read<T>(&self, operation: Operation, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        let (number, fault) = self.start(operation)?;
+    async fn read<T>(
+        &self,
+        operation: Operation,
+        collection: Option<&Namespace>,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let (number, fault) = self.start(operation, collection)?;
         let fault = self.thawed(number, operation, fault).await;
         self.perform(number, operation, fault, call).await
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Random;
 use crate::decorator::Operation;
 use crate::source::SeededRandom;
+use crate::{Namespace, Random};
 
 /// A fault that an operation meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No server can be reached: an outage, certainly not applied.
+    /// The request meets an outage, as if no server could be reached: certainly not applied.
     Refuse,
     /// The server is not the primary any more: a network failure, certainly not applied.
     StepDown,
@@ -37,6 +37,50 @@ pub enum Fault {
     CrashAfter,
 }
 
+/// One of the requests to a store: the first, second, .. of an operation, or of an operation on one collection.
+#[derive(Clone, Debug)]
+pub struct Address {
+    operation: Operation,
+    collection: Option<String>,
+    /// The requests that are counted before it.
+    pub(super) earlier: u64,
+}
+
+impl Address {
+    /// Returns the address of the first request of an operation.
+    pub fn first(operation: Operation) -> Self {
+        Address { operation, collection: None, earlier: 0 }
+    }
+
+    /// Returns the address of the second request of an operation.
+    pub fn second(operation: Operation) -> Self {
+        Address::first(operation).after(1)
+    }
+
+    /// Returns the address of the third request of an operation.
+    pub fn third(operation: Operation) -> Self {
+        Address::first(operation).after(2)
+    }
+
+    /// Counts requests on this collection only, whatever its database is. The pages of a cursor are requests on its collection. No collection
+    /// is known of aggregations and of operations on whole collections and databases.
+    #[must_use]
+    pub fn of(self, collection: &str) -> Self {
+        Address { collection: Some(collection.to_owned()), ..self }
+    }
+
+    /// Returns the address of the request that comes after so many more that are counted.
+    #[must_use]
+    pub fn after(self, more: u64) -> Self {
+        Address { earlier: self.earlier + more, ..self }
+    }
+
+    pub(super) fn counts(&self, operation: Operation, collection: Option<&Namespace>) -> bool {
+        let is_of = |name: &String| collection.is_some_and(|collection| collection.collection() == name);
+        operation == self.operation && self.collection.as_ref().is_none_or(is_of)
+    }
+}
+
 /// A plan that says which operations meet a fault. The same plan gives the same faults to the same sequence of operations.
 #[derive(Clone, Debug)]
 pub struct Plan(Kind);
@@ -44,6 +88,7 @@ pub struct Plan(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Explicit(BTreeMap<u64, Fault>),
+    Addressed(Vec<(Address, Fault)>),
     Always(Fault),
     Seeded { seed: u64, per_thousand: u16, faults: Vec<Fault>, hits: fn(Operation) -> bool },
 }
@@ -69,6 +114,16 @@ impl Plan {
         Plan(Kind::Explicit(faults.into_iter().collect()))
     }
 
+    /// Creates a plan with one fault, at the request of this address.
+    pub fn at_request(address: Address, fault: Fault) -> Self {
+        Plan::at_requests([(address, fault)])
+    }
+
+    /// Creates a plan with a fault at the request of each address.
+    pub fn at_requests(faults: impl IntoIterator<Item = (Address, Fault)>) -> Self {
+        Plan(Kind::Addressed(faults.into_iter().collect()))
+    }
+
     /// Creates a plan in which `per_thousand` of a thousand operations meet one of the faults. The seed and the number of an
     /// operation alone decide.
     pub fn seeded(seed: u64, per_thousand: u16, faults: impl IntoIterator<Item = Fault>) -> Self {
@@ -91,9 +146,19 @@ impl Plan {
         self
     }
 
+    /// Returns the addresses with their faults.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &(Address, Fault)> {
+        match &self.0 {
+            Kind::Addressed(faults) => faults.iter(),
+            Kind::Explicit(_) | Kind::Always(_) | Kind::Seeded { .. } => [].iter(),
+        }
+    }
+
+    /// Returns the fault of an operation that has no address.
     pub(super) fn fault(&self, number: u64, operation: Operation) -> Option<Fault> {
         match &self.0 {
             Kind::Explicit(faults) => faults.get(&number).copied(),
+            Kind::Addressed(_) => None,
             Kind::Always(fault) => Some(*fault),
             Kind::Seeded { hits, .. } if !hits(operation) => None,
             Kind::Seeded { seed, per_thousand, faults, .. } => {

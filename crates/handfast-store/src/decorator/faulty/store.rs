@@ -23,31 +23,69 @@ macro_rules! faulty_store {
             }
             $(
                 async fn $method(&self, $($argument: $(&$borrowed)? $($owned)?),*) -> Result<$result> {
-                    // The request may be sent again, or later than this call returns: so it owns its arguments.
+                    // The request owns its arguments, because it may be sent again, or after this call has returned.
                     $($(let $argument = <$borrowed as ToOwned>::to_owned($argument);)?)*
+                    let collection = collection!($method $($argument)*);
                     let call = move |store: Arc<S>| -> BoxFuture<Result<$result>> {
                         $(let $argument = $argument.clone();)*
                         Box::pin(async move {
                             store.$method($($(Borrow::<$borrowed>::borrow(&$argument))? $(identity::<$owned>($argument))?),*).await
                         })
                     };
-                    let result = self.run(Operation::$variant, call).await?;
-                    Ok(wrapped!($method self, result))
+                    let result = self.run(Operation::$variant, collection.as_ref(), call).await?;
+                    Ok(wrapped!($method self, collection, result))
                 }
             )*
         }
     };
 }
 
+/// The collection of an operation on documents or indexes, by which an address names it. Other operations have none.
+macro_rules! collection {
+    (insert $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (find $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (update $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (find_and_modify $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (delete $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (count $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (distinct $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (create_indexes $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (drop_indexes $request:ident) => {
+        Some($request.namespace.clone())
+    };
+    (list_indexes $namespace:ident) => {
+        Some($namespace.clone())
+    };
+    ($method:ident $($argument:ident)*) => {
+        None::<Namespace>
+    };
+}
+
 /// The result of an operation, with faults in the pages of a cursor.
 macro_rules! wrapped {
-    (find $store:expr, $cursor:expr) => {
-        $store.wrap($cursor)
+    (find $store:expr, $collection:expr, $cursor:expr) => {
+        $store.wrap($cursor, $collection)
     };
-    (aggregate $store:expr, $cursor:expr) => {
-        $store.wrap($cursor)
+    (aggregate $store:expr, $collection:expr, $cursor:expr) => {
+        $store.wrap($cursor, $collection)
     };
-    ($method:ident $store:expr, $result:expr) => {
+    ($method:ident $store:expr, $collection:expr, $result:expr) => {
         $result
     };
 }
@@ -58,12 +96,12 @@ operations!(faulty_store);
 impl<S: AtomicStore + ?Sized> AtomicStore for Faulty<S> {
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         let call = |store: Arc<S>| -> BoxFuture<_> { Box::pin(async move { store.snapshot().await }) };
-        let snapshot = self.run(Operation::Snapshot, call).await?;
+        let snapshot = self.run(Operation::Snapshot, None, call).await?;
         Ok(Box::new(FaultySnapshot { snapshot, injector: Arc::clone(&self.injector) }))
     }
 
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
-        self.run(Operation::Commit, move |store: Arc<S>| {
+        self.run(Operation::Commit, None, move |store: Arc<S>| {
             let batch = batch.clone();
             Box::pin(async move { store.commit(batch).await })
         })
@@ -83,12 +121,14 @@ impl Snapshot for FaultySnapshot {
     }
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
-        self.injector.read(Operation::SnapshotGet, self.snapshot.get(namespace, id)).await
+        self.injector.read(Operation::SnapshotGet, Some(namespace), self.snapshot.get(namespace, id)).await
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        let cursor = self.injector.read(Operation::SnapshotFind, self.snapshot.find(request)).await?;
-        Ok(Box::new(FaultyCursor { cursor, injector: Arc::clone(&self.injector) }))
+        let namespace = request.namespace.clone();
+        let found = self.snapshot.find(request);
+        let cursor = self.injector.read(Operation::SnapshotFind, Some(&namespace), found).await?;
+        Ok(Box::new(FaultyCursor { cursor, namespace: Some(namespace), injector: Arc::clone(&self.injector) }))
     }
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
@@ -98,12 +138,14 @@ impl Snapshot for FaultySnapshot {
 
 pub(super) struct FaultyCursor {
     pub(super) cursor: Box<dyn Cursor>,
+    /// The collection that it reads, if an address names its pages by one.
+    pub(super) namespace: Option<Namespace>,
     pub(super) injector: Arc<Injector>,
 }
 
 #[async_trait]
 impl Cursor for FaultyCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
-        self.injector.read(Operation::NextPage, self.cursor.next_page(limit)).await
+        self.injector.read(Operation::NextPage, self.namespace.as_ref(), self.cursor.next_page(limit)).await
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 
-use super::{Fault, Faulty, InjectedFault, Plan};
+use super::{Address, Fault, Faulty, InjectedFault, Plan};
 use crate::decorator::Operation;
 use crate::*;
 
@@ -32,7 +32,7 @@ async fn truth(store: &Store) -> Vec<RawDocumentBuf> {
     cursor.next_page(BatchLimit::REPLY).await.expect("no fault").documents
 }
 
-/// The outcome of an insert that meets a fault: class, applied, and whether the document is in.
+/// Returns the error of an insert that meets a fault, and whether the document is stored.
 async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
     let store = store(Plan::at(0, fault));
     let error = store.insert(insert(1)).await.err();
@@ -40,7 +40,7 @@ async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
 }
 
 #[tokio::test]
-async fn each_fault_does_what_it_says() {
+async fn each_fault_has_its_error_and_effect() {
     let in_doubt = Some((ErrorClass::TransientNetwork, Applied::Maybe));
     assert_eq!(meets(Fault::Refuse).await, (Some((ErrorClass::Outage, Applied::No)), false));
     let step_down = Some((ErrorClass::TransientNetwork, Applied::No));
@@ -63,7 +63,7 @@ async fn a_lost_request_and_a_lost_reply_look_the_same() {
 }
 
 #[tokio::test]
-async fn operations_are_numbered_with_the_pages_of_cursors() {
+async fn pages_of_cursors_are_numbered_operations() {
     let store = store(Plan::explicit([(1, Fault::LoseRequest), (3, Fault::LoseReply)]));
     store.insert(insert(1)).await.expect("0");
     store.insert(insert(2)).await.expect_err("1");
@@ -75,6 +75,33 @@ async fn operations_are_numbered_with_the_pages_of_cursors() {
     let expected =
         [injected(1, Operation::Insert, Fault::LoseRequest), injected(3, Operation::NextPage, Fault::LoseReply)];
     assert_eq!(store.injected(), expected);
+}
+
+#[tokio::test]
+async fn an_address_counts_the_requests_of_its_operation_on_its_collection() {
+    let page = Address::second(Operation::NextPage).of("c");
+    let plan = [
+        (Address::second(Operation::Insert).of("c"), Fault::LoseReply),
+        (Address::first(Operation::Insert).of("c").after(2), Fault::LoseRequest),
+        (page, Fault::Refuse),
+        (Address::first(Operation::Update).of("other"), Fault::Refuse),
+        (Address::first(Operation::Flush), Fault::Refuse),
+    ];
+    let store = store(Plan::at_requests(plan));
+    let other = Namespace::valid("d", "other");
+    store.insert(insert(1)).await.expect("the first insert");
+    store.update(increment()).await.expect("an update of another collection than the address names");
+    store.insert(Insert::new(other, vec![rawdoc! { "_id": 1 }])).await.expect("an insert into another collection");
+    store.insert(insert(2)).await.expect_err("the second insert");
+    store.insert(insert(3)).await.expect_err("the third insert");
+    store.insert(insert(4)).await.expect("the fourth insert");
+    let mut cursor = store.find(Find::new(c(), rawdoc! {})).await.expect("a find");
+    cursor.next_page(BatchLimit { documents: 1, ..BatchLimit::REPLY }).await.expect("the first page");
+    cursor.next_page(BatchLimit::REPLY).await.expect_err("the second page");
+    store.flush().await.expect_err("the first flush");
+    let met: Vec<_> = store.injected().into_iter().map(|met| (met.number, met.operation)).collect();
+    let expected = [(3, Operation::Insert), (4, Operation::Insert), (8, Operation::NextPage), (9, Operation::Flush)];
+    assert_eq!(met, expected);
 }
 
 #[tokio::test]
@@ -91,7 +118,7 @@ async fn a_crash_lasts_until_the_restart() {
 }
 
 #[tokio::test]
-async fn what_is_late_arrives_when_told_and_once() {
+async fn late_requests_arrive_once_when_they_are_delivered() {
     let store = store(Plan::explicit([(0, Fault::DeliverLate), (1, Fault::RepeatLater)]));
     store.update(increment()).await.expect_err("late");
     store.update(increment()).await.expect("at once");
@@ -119,7 +146,7 @@ async fn frozen_operations_wait_for_their_release() {
     }
 }
 
-/// Of two that wait, the later goes first, and then the earlier into a fault.
+/// Two operations are frozen; the later one is released first, then the earlier one with a fault.
 #[tokio::test]
 async fn frozen_operations_are_released_one_by_one_each_with_a_fault() {
     let faults = [(None, 2), (Some(Fault::LoseReply), 2), (Some(Fault::DeliverLate), 1), (Some(Fault::CrashAfter), 2)];
@@ -155,7 +182,7 @@ async fn a_frozen_operation_whose_caller_gives_up_is_not_frozen_any_more() {
 }
 
 #[tokio::test]
-async fn a_seed_gives_the_same_faults_again_and_another_seed_others() {
+async fn a_seed_determines_the_faults() {
     let run = async |seed| {
         let plan = Plan::seeded(seed, 300, [Fault::LoseRequest, Fault::LoseReply]);
         let store = store(plan);

@@ -92,7 +92,7 @@ struct Meters {
 
 impl Meters {
     fn meter(&self, operation: Operation) -> &Meter {
-        // The variants are numbered as they stand in ALL, which has them all (see the test).
+        // The discriminant of an operation is its index in `ALL` (see the test).
         &self.meters[operation as usize]
     }
 

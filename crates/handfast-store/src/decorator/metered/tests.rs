@@ -12,14 +12,14 @@ fn c() -> Namespace {
 }
 
 #[test]
-fn operations_are_numbered_as_they_stand_in_the_list_of_all() {
-    for (place, operation) in Operation::ALL.into_iter().enumerate() {
-        assert_eq!(operation as usize, place, "{operation}");
+fn discriminants_of_operations_are_their_indexes() {
+    for (index, operation) in Operation::ALL.into_iter().enumerate() {
+        assert_eq!(operation as usize, index, "{operation}");
     }
 }
 
 #[tokio::test]
-async fn calls_are_counted_by_what_became_of_them() {
+async fn calls_are_counted_by_their_outcome() {
     let plan = Plan::explicit([(1, Fault::LoseReply), (2, Fault::Refuse)]);
     let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), plan);
     let store = Metered::new(faulty, Sources::seeded(1).clock);
@@ -39,7 +39,7 @@ async fn calls_are_counted_by_what_became_of_them() {
 }
 
 #[tokio::test]
-async fn latencies_are_those_of_the_clock() {
+async fn latencies_are_measured_with_the_clock() {
     let (sources, clock) = Sources::manual(1);
     let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), Plan::at(99, Fault::FreezeBefore));
     let store = Arc::new(Metered::new(faulty, sources.clock));
@@ -64,7 +64,7 @@ async fn latencies_are_those_of_the_clock() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_is_counted() {
+async fn a_cancelled_call_is_counted() {
     let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), Plan::at(0, Fault::FreezeBefore));
     let store = Metered::new(faulty, Sources::seeded(1).clock);
     tokio::time::timeout(Duration::from_millis(5), store.flush()).await.expect_err("it did not freeze");

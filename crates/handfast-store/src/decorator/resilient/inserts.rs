@@ -13,7 +13,7 @@ use crate::{Applied, DocumentStore, Find, IdSource, Insert, InsertOutcome, Resul
 /// A document of the request, with its index there.
 #[derive(Clone)]
 struct SentDocument {
-    place: usize,
+    index: usize,
     document: RawDocumentBuf,
     /// The `_id` was generated for this request, so that a stored document with it is this one.
     id_is_ours: bool,
@@ -26,22 +26,22 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
     pub(super) async fn insert_twice(&self, request: Insert) -> Result<InsertOutcome> {
         let Insert { documents, .. } = request;
         let frame = Insert { documents: Vec::new(), ..request };
-        let placed = documents.into_iter().enumerate().map(|(place, document)| identified(place, document, &*self.ids));
-        let placed: Vec<SentDocument> = placed.collect();
-        let first = self.send(&frame, &placed).await;
+        let sent = documents.into_iter().enumerate().map(|(index, document)| identified(index, document, &*self.ids));
+        let sent: Vec<SentDocument> = sent.collect();
+        let first = self.send(&frame, &sent).await;
         match failure(&first, |outcome| broken_off(&outcome.errors)) {
             None => first,
             Some(error) => {
                 tracing::debug!(%error, "documents are inserted once more");
                 let in_doubt = error.applied() == Applied::Maybe;
-                let again = self.insert_the_rest(&frame, placed, in_doubt).await;
+                let again = self.insert_the_rest(&frame, sent, in_doubt).await;
                 again.map_err(|error| if in_doubt { error.in_doubt() } else { error })
             }
         }
     }
 
-    async fn send(&self, frame: &Insert, placed: &[SentDocument]) -> Result<InsertOutcome> {
-        let documents = placed.iter().map(|placed| placed.document.clone()).collect();
+    async fn send(&self, frame: &Insert, sent: &[SentDocument]) -> Result<InsertOutcome> {
+        let documents = sent.iter().map(|sent| sent.document.clone()).collect();
         self.store.insert(Insert { documents, ..frame.clone() }).await
     }
 
@@ -56,12 +56,12 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         let mut outcome = InsertOutcome::default();
         if in_doubt {
             let mut ids = HashSet::new();
-            for placed in &mut rest {
-                placed.may_be_in = id(&placed.document).is_ok_and(|id| ids.insert(key(id)));
+            for sent in &mut rest {
+                sent.may_be_in = id(&sent.document).is_ok_and(|id| ids.insert(key(id)));
             }
             let ours = self.ours(frame, rest.iter()).await?;
             outcome.inserted += ours.len() as u64;
-            rest.retain(|placed| !ours.contains(&placed.place));
+            rest.retain(|sent| !ours.contains(&sent.index));
         }
         while !rest.is_empty() {
             let reply = self.send(frame, &rest).await?;
@@ -72,14 +72,14 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
             outcome.inserted += ours.len() as u64;
             let mut passed = rest.len();
             for WriteError { index, error } in reply.errors {
-                let Some(placed) = rest.get(index) else { continue };
-                if ours.contains(&placed.place) {
-                    // What stands behind it in an ordered request was not tried.
+                let Some(sent) = rest.get(index) else { continue };
+                if ours.contains(&sent.index) {
+                    // An ordered request did not try the documents after this one.
                     passed = if frame.ordered { index + 1 } else { passed };
                     continue;
                 }
                 let error = if in_doubt && error.code() == Code::DuplicateKey { error.in_doubt() } else { error };
-                outcome.errors.push(WriteError { index: placed.place, error });
+                outcome.errors.push(WriteError { index: sent.index, error });
             }
             let goes_on = frame.ordered && outcome.errors.is_empty();
             rest = if goes_on { rest.split_off(passed) } else { Vec::new() };
@@ -88,13 +88,13 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
     }
 
     /// Returns the indexes of the documents that the first attempt has stored.
-    async fn ours<'p>(&self, frame: &Insert, placed: impl Iterator<Item = &'p SentDocument>) -> Result<HashSet<usize>> {
+    async fn ours<'p>(&self, frame: &Insert, sent: impl Iterator<Item = &'p SentDocument>) -> Result<HashSet<usize>> {
         let mut sought = HashMap::new();
         let mut ids = RawArrayBuf::new();
-        for placed in placed.filter(|placed| placed.may_be_in) {
-            let id = id(&placed.document)?;
+        for sent in sent.filter(|sent| sent.may_be_in) {
+            let id = id(&sent.document)?;
             ids.push(id);
-            sought.insert(key(id), placed);
+            sought.insert(key(id), sent);
         }
         if sought.is_empty() {
             return Ok(HashSet::new());
@@ -102,9 +102,9 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         let find = Find::new(frame.namespace.clone(), rawdoc! { "_id": { "$in": ids } });
         let mut ours = HashSet::new();
         for there in self.store.find_all(find).await? {
-            let Some(placed) = sought.get(&key(id(&there)?)) else { continue };
-            if placed.id_is_ours || there == placed.document {
-                ours.insert(placed.place);
+            let Some(sent) = sought.get(&key(id(&there)?)) else { continue };
+            if sent.id_is_ours || there == sent.document {
+                ours.insert(sent.index);
             }
         }
         Ok(ours)
@@ -119,8 +119,8 @@ fn key(id: RawBsonRef<'_>) -> Vec<u8> {
 }
 
 /// Prepares a document for both attempts. The store itself refuses an invalid one.
-fn identified(place: usize, document: RawDocumentBuf, ids: &dyn IdSource) -> SentDocument {
+fn identified(index: usize, document: RawDocumentBuf, ids: &dyn IdSource) -> SentDocument {
     let id_is_ours = matches!(document.get("_id"), Ok(None));
     let document = prepare(document.clone(), ids).unwrap_or(document);
-    SentDocument { place, document, id_is_ours, may_be_in: false }
+    SentDocument { index, document, id_is_ours, may_be_in: false }
 }

@@ -36,7 +36,7 @@ pub fn is_idempotent(update: &UpdateSpec) -> bool {
         Ok((name, value)) if name.as_str().starts_with('$') => {
             IDEMPOTENT.contains(&name.as_str()) && !value.as_document().is_some_and(is_positional)
         }
-        // A replacement's field.
+        // This is the first field of a replacement.
         Ok(_) => true,
         Err(_) => false,
     })
@@ -57,7 +57,7 @@ pub(super) fn of_update(request: &Update, is_unique: &dyn Fn(&str) -> bool) -> R
     match request.statements.as_slice() {
         _ if request.ticket.is_some() => Repeat::Always,
         [one] => each(one),
-        // One may change what another's filter asks for: that must be nothing but a key.
+        // A statement may change the fields that another one's filter tests, so each filter may test only a key.
         several => all_or_never(several.iter().map(|one| if one.multi { Repeat::Never } else { each(one) })),
     }
 }

@@ -82,7 +82,7 @@ macro_rules! resilient_store {
     };
 }
 
-/// Runs an operation: the first ones in a way of their own, the others by their effect.
+/// Runs an operation: some have a method of their own, and the others are repeated by their effect.
 macro_rules! run {
     ($effect:ident $store:expr, $operation:expr, insert($request:ident)) => {
         $store.run_insert($request).await
@@ -102,7 +102,7 @@ macro_rules! run {
     ($effect:ident $store:expr, $operation:expr, aggregate($request:ident)) => {
         $store.run_aggregate($request).await
     };
-    // A check reads many pages: each of its requests is repeated, not all of them.
+    // A check sends many requests: each of them is repeated by itself.
     ($effect:ident $store:expr, $operation:expr, check_collection($namespace:ident)) => {
         check_by_reading($store, $namespace).await
     };

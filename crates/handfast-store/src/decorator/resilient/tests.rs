@@ -1,4 +1,4 @@
-//! Every kind of request, with every fault at every operation it takes.
+//! Every kind of request meets every fault at each of its operations.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn c() -> Namespace {
     Namespace::valid("d", "c")
 }
 
-/// Two documents, and a unique index on `k`.
+/// Returns a store with two documents and a unique index on `k`.
 async fn store(plan: Plan) -> (Resilient<Faulty<MemoryStore>>, Network) {
     let sources = Sources::seeded(1);
     let memory = Arc::new(MemoryStore::new(sources.clone()));
@@ -41,7 +41,7 @@ fn three() -> Vec<RawDocumentBuf> {
     vec![rawdoc! { "_id": 3, "k": "a" }, rawdoc! { "k": "b", "_id": 4 }, rawdoc! { "_id": 5, "k": "c" }]
 }
 
-/// One request, and what it says when all is well.
+/// A kind of request.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Insert,
@@ -81,7 +81,7 @@ const REQUESTS: [Request; 14] = {
 };
 
 impl Request {
-    /// The number of documents that the outcome says were changed.
+    /// Sends the request, and returns the number of changed documents by its outcome.
     async fn send(self, store: &dyn DocumentStore) -> Result<u64> {
         let set = || rawdoc! { "$set": { "n": 7 } };
         let modify = |update: RawDocumentBuf, returns| {
@@ -134,14 +134,14 @@ impl Request {
         !matches!(self, Request::Increment | Request::Before)
     }
 
-    /// The second try deletes what the first has left, and says so.
-    fn counts_the_second_try(self) -> bool {
+    /// Returns whether the outcome counts only the documents that the second attempt deleted.
+    fn counts_the_second_attempt_only(self) -> bool {
         matches!(self, Request::Delete | Request::DeleteMany)
     }
 }
 
 #[tokio::test]
-async fn every_request_with_every_fault_is_done_once_or_said_to_be_in_doubt() {
+async fn every_request_is_applied_once_or_its_outcome_is_unknown() {
     let mut met = 0;
     for request in REQUESTS {
         let (whole, network) = store(Plan::none()).await;
@@ -150,7 +150,7 @@ async fn every_request_with_every_fault_is_done_once_or_said_to_be_in_doubt() {
         let done = documents(&network).await;
         assert_ne!(untouched, done, "{request:?} changes something");
         for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::Refuse, Fault::CrashAfter, Fault::CrashBefore] {
-            // A second try takes more operations than the first: the looks at what is there.
+            // A second attempt has more operations than the first, as it reads the stored documents.
             for number in 0..4 {
                 let (store, network) = store(Plan::explicit([(0, Fault::LoseReply), (number, fault)])).await;
                 let answer = request.send(&store).await;
@@ -161,7 +161,7 @@ async fn every_request_with_every_fault_is_done_once_or_said_to_be_in_doubt() {
                 match answer {
                     Ok(count) => {
                         assert_eq!(now, done, "{what}");
-                        assert!(count == wanted || request.counts_the_second_try(), "{what}");
+                        assert!(count == wanted || request.counts_the_second_attempt_only(), "{what}");
                     }
                     Err(error) if error.applied() == Applied::No => assert_eq!(now, untouched, "{what}"),
                     Err(_) => {}
@@ -173,7 +173,7 @@ async fn every_request_with_every_fault_is_done_once_or_said_to_be_in_doubt() {
 }
 
 #[tokio::test]
-async fn one_lost_message_is_survived_where_that_does_no_harm() {
+async fn a_lost_message_is_hidden_where_a_repetition_is_safe() {
     for request in REQUESTS {
         for fault in [Fault::LoseRequest, Fault::LoseReply] {
             let (store, _) = store(Plan::at(0, fault)).await;
@@ -188,7 +188,7 @@ async fn one_lost_message_is_survived_where_that_does_no_harm() {
 }
 
 #[tokio::test]
-async fn the_network_is_tried_twice_and_an_outage_once() {
+async fn a_request_is_sent_twice_after_a_network_failure_and_once_in_an_outage() {
     for request in [Request::Set, Request::SetMany, Request::Delete] {
         let lost = Plan::explicit((0..9).map(|number| (number, Fault::LoseRequest)));
         let (store, network) = store(lost).await;
@@ -205,13 +205,13 @@ async fn the_network_is_tried_twice_and_an_outage_once() {
 }
 
 #[tokio::test]
-async fn what_the_caller_sends_again_itself_is_sent_once() {
+async fn a_request_that_the_caller_repeats_is_sent_once() {
     for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::StepDown] {
         for request in REQUESTS {
             let (store, network) = store(Plan::always(fault)).await;
             repeated_by_caller(request.send(&store)).await.expect_err("all is lost");
             assert_eq!(network.operations(), 1, "{request:?}, {fault:?}");
-            // What is asked for after that is the store's again.
+            // A request outside of the attempt is repeated by the store again.
             request.send(&store).await.expect_err("all is lost");
             assert!(network.operations() > 1, "{request:?}, {fault:?}");
         }
@@ -223,13 +223,13 @@ async fn what_the_caller_sends_again_itself_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_somebody_else_is_an_error_also_on_the_second_try() {
-    // Under another index, nothing is in.
+async fn a_duplicate_of_another_client_is_an_error_of_the_second_attempt_too() {
+    // The key of another index is taken: no document was inserted.
     let (store, network) = store(Plan::at(0, Fault::LoseReply)).await;
     let refused = store.insert_one(&c(), rawdoc! { "_id": 3, "k": "x" }).await.expect_err("k is taken");
     assert_eq!(refused.code(), Code::DuplicateKey);
     assert_eq!(documents(&network).await.len(), 2);
-    // Under `_id`, it is there: whose it is can only be told if it is equal, or its `_id` was made for it.
+    // The `_id` is taken by a different document, whose origin is unknown, and so is the outcome.
     let refused = store_with_lost_reply_insert(rawdoc! { "_id": 1, "k": "other" }).await.expect_err("_id is taken");
     assert_eq!((refused.code(), refused.applied()), (Code::DuplicateKey, Applied::Maybe));
 }
@@ -240,7 +240,7 @@ async fn store_with_lost_reply_insert(document: RawDocumentBuf) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_request_that_names_a_document_twice_has_its_error_after_a_retry_too() {
+async fn a_duplicate_within_a_request_is_an_error_after_a_retry_too() {
     let twice = || {
         vec![rawdoc! { "_id": 3 }, rawdoc! { "_id": 4, "k": "b" }, rawdoc! { "_id": 3 }, rawdoc! { "_id": 5, "k": "c" }]
     };
@@ -252,17 +252,17 @@ async fn a_request_that_names_a_document_twice_has_its_error_after_a_retry_too()
             let (store, network) = store(Plan::at(0, fault)).await;
             let outcome = store.insert(insert(twice(), ordered)).await.expect("sent again");
             assert_eq!(outcome.inserted, wanted.inserted, "ordered {ordered}, {fault:?}");
-            let places =
+            let indexes =
                 |outcome: &InsertOutcome| outcome.errors.iter().map(|refused| refused.index).collect::<Vec<_>>();
-            assert_eq!(places(&outcome), places(&wanted));
+            assert_eq!(indexes(&outcome), indexes(&wanted));
             assert_eq!(documents(&network).await, done);
         }
     }
 }
 
 #[tokio::test]
-async fn a_first_try_that_arrives_between_the_look_and_the_second_is_counted_once() {
-    // The insert is delayed, the look finds nothing; then it arrives.
+async fn a_first_attempt_that_arrives_before_the_second_is_counted_once() {
+    // The insert is delayed and arrives after the store was searched for its documents.
     for ordered in [true, false] {
         let plan = Plan::explicit([(0, Fault::DeliverLate), (3, Fault::FreezeBefore)]);
         let (store, network) = store(plan).await;
@@ -281,7 +281,7 @@ async fn a_first_try_that_arrives_between_the_look_and_the_second_is_counted_onc
 }
 
 #[tokio::test]
-async fn a_cursor_is_opened_again_until_it_has_shown_something() {
+async fn a_cursor_is_opened_again_until_it_has_returned_a_page() {
     for number in 0..2 {
         let (store, _) = store(Plan::at(number, Fault::LoseReply)).await;
         let found = store.find_all(Find::new(c(), rawdoc! {})).await.expect("opened again");

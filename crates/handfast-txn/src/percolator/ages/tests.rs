@@ -1,4 +1,4 @@
-//! Ages are never too great, whoever watches, and there are few of them.
+//! Ages are never too great, whichever processes watch them, and few are kept.
 
 use handfast_store::{Random, SeededRandom};
 
@@ -41,7 +41,7 @@ fn an_age_is_what_was_known_and_what_was_counted_since() {
 fn a_timestamp_is_no_younger_than_a_larger_one() {
     let mut watch = AgeWatch::default();
     let later = pass(&Ages::default(), &mut watch, Timestamp(9), secs(0));
-    // The smaller one was fetched before, and comes to the document after it.
+    // The smaller timestamp was fetched before the larger one and is written after it.
     let both = pass(&later, &mut watch, Timestamp(7), secs(700));
     assert_eq!(
         both.marks.iter().map(|mark| (mark.at.0, mark.age)).collect::<Vec<_>>(),
@@ -85,7 +85,7 @@ fn no_age_is_too_great() {
     }
 }
 
-/// One process that runs for days, or for a year: the marks stay few, and for any age there is one that is not much older.
+/// In a process that runs for days, or for a year, the marks stay few, and for any age there is a mark that is not much older.
 #[test]
 fn marks_are_few_and_near_any_age() {
     for (interval, passes) in [(secs(30), 6_000), (secs(3_600), 8_760)] {

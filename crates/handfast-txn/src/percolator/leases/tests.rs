@@ -1,4 +1,4 @@
-//! Each step on the leases, and who is taken for dead.
+//! The steps on the leases, and the expiry of leases without heartbeats.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn a_lease_is_taken_once_and_can_reach_further_back() {
     assert!(leases.is_same(&taken(&[(ONE, 3)])));
 }
 
-/// What a lease has let go is forgotten: a heartbeat does not bring it back.
+/// A lease that has released an earlier timestamp does not get it back by a heartbeat.
 #[test]
 fn a_renewal_reaches_no_further_back() {
     let mut leases = taken(&[(ONE, 7)]);
@@ -91,7 +91,7 @@ fn looked(watched: &mut LeaseWatch, leases: &Leases, seconds: u64) -> usize {
 }
 
 #[test]
-fn whoever_gives_no_renewal_for_the_whole_time_is_dead() {
+fn a_lease_without_a_renewal_for_its_ttl_expires() {
     let (mut watched, mut leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     let looks = [1_000, 1_001, 1_059, 1_060, 1_061].map(|now| looked(&mut watched, &leases, now));
     assert_eq!(looks, [0, 0, 0, 1, 1]);
@@ -103,7 +103,7 @@ fn whoever_gives_no_renewal_for_the_whole_time_is_dead() {
 
 /// The time between two looks counts from the end of the first one to the beginning of the second.
 #[test]
-fn a_slow_answer_makes_nobody_dead() {
+fn a_slow_answer_expires_no_lease() {
     let (mut watched, leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     let at = Duration::from_secs;
     assert!(watched.dead(&leases, at(0), at(50)).is_empty());

@@ -65,7 +65,7 @@ fn it_is_stored_as_it_is() {
     }
 }
 
-/// Each change may be made twice, as its answer may get lost, and is not made on what somebody else has made of it since.
+/// A change may be made twice, as its answer may get lost. It is not repeated after another process has made a change on top of it.
 #[test]
 fn changes_are_safe_to_repeat() {
     let (items, attic) = (named("shop.items"), named("shop.attic"));
@@ -90,9 +90,9 @@ fn changes_are_safe_to_repeat() {
     assert!(!mapping.rename(seen_name(&attic, &seen_attic), seen_name(&items, &Meaning::Nothing), false, 11));
 }
 
-/// What was retired goes, and a name is forgotten, when a mark of a version after that is below the safe point: not before.
+/// Retired collections and former names are forgotten as soon as a mark of a later version is below the safe point, and not before.
 #[test]
-fn what_nobody_needs_is_forgotten() {
+fn retired_collections_and_names_are_forgotten() {
     let mut mapping = example();
     assert_eq!(mapping.unmarked(), Some(7));
     assert_eq!(mapping.removable(Timestamp(u64::MAX)), []);

@@ -10,7 +10,7 @@ fn compiled(filter: &RawDocument) -> Filter {
     Filter::compile(filter, &CompileOptions::default()).unwrap()
 }
 
-/// What is sent besides the mark of tombstones.
+/// Returns the filter that is sent, without the condition that excludes tombstones, and whether it is exact.
 fn sent(filter: &RawDocument) -> (Document, bool) {
     let weaker = pushed_down(&compiled(filter));
     let mut sent = Document::try_from(&weaker.filter).unwrap();
@@ -172,9 +172,10 @@ fn filter() -> impl Strategy<Value = Document> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
-    /// Of the document that users see, and what the store has: the hidden field at its end, and another spelling of its `_id`.
+    /// A document that matches a filter matches the pushed-down filter as well in its stored form, which has the hidden field at its end and may
+    /// spell the `_id` differently.
     #[test]
-    fn what_matches_is_found(filter in filter(), fields in vec(("[ab]", value()), 0..3), id in 0..4, respelled: bool) {
+    fn a_matching_document_is_found(filter in filter(), fields in vec(("[ab]", value()), 0..3), id in 0..4, respelled: bool) {
         let context = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);
         let filter = RawDocumentBuf::try_from(&filter).unwrap();
         let Ok(compiled_filter) = Filter::compile(&filter, &CompileOptions::default()) else { return Ok(()) };

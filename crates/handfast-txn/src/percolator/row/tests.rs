@@ -13,7 +13,7 @@ mod old_versions;
 
 const TTL: Duration = Duration::from_secs(5);
 
-/// No transaction is finished, and nobody reads.
+/// A state in which no transaction is finished and no snapshot is read.
 struct NoneFinished;
 
 impl HistoryNeeds for NoneFinished {
@@ -26,7 +26,7 @@ impl HistoryNeeds for NoneFinished {
     }
 }
 
-/// All transactions are finished, and snapshots are read from this one on.
+/// A state in which all transactions are finished and snapshots are read from this one on.
 struct ReadFrom(Timestamp);
 
 impl HistoryNeeds for ReadFrom {
@@ -39,7 +39,7 @@ impl HistoryNeeds for ReadFrom {
     }
 }
 
-/// All transactions are finished, and nobody reads.
+/// A state in which all transactions are finished and no snapshot is read.
 const NOTHING: ReadFrom = ReadFrom(Timestamp(u64::MAX));
 
 fn key(id: &str) -> Key {
@@ -59,24 +59,24 @@ fn row(document: RawDocumentBuf) -> Row {
     Row::from_document(&document).unwrap()
 }
 
-/// Bob with 10 since 5, by the transaction that began at 4.
+/// Returns the row of Bob, who has 10 since 5 by the transaction that began at 4.
 fn committed() -> RawDocumentBuf {
     rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": { "v": 1_i64, "c": 5_i64, "s": 4_i64 } }
 }
 
-/// And locked by the one that began at 7, to get 3.
+/// Returns that row, locked by the transaction that began at 7 with the new balance 3.
 fn locked() -> RawDocumentBuf {
     let Ok(Step::Change(next)) = prewrite(&row(committed()), &put(7, 3)) else { panic!() };
     next.to_document()
 }
 
-/// And that one committed at 8.
+/// Returns that row after the transaction has committed at 8.
 fn moved() -> RawDocumentBuf {
     let Ok(Step::Change(next)) = commit(&row(locked()), Timestamp(7), Timestamp(8), &NoneFinished) else { panic!() };
     next.to_document()
 }
 
-/// Or was rolled back.
+/// Returns that row after the transaction was rolled back.
 fn given_up() -> RawDocumentBuf {
     let Ok(Step::Change(next)) = rollback(&row(locked()), Timestamp(7), true) else { panic!() };
     next.to_document()
@@ -86,9 +86,9 @@ fn missing() -> Row {
     Row::missing(RawBson::String("Bob".to_owned()))
 }
 
-/// Read without the rest of the row.
+/// The status is read without the rest of the row.
 #[test]
-fn a_standing_says_what_the_row_says() {
+fn a_primary_status_agrees_with_the_whole_row() {
     let documents = [committed(), locked(), moved(), given_up(), bob(10)];
     let mut seen = Vec::new();
     for document in documents {
@@ -298,7 +298,7 @@ fn reads() {
     check(moved(), 7, Some(10));
     check(moved(), 8, Some(3));
     check(given_up(), 9, Some(10));
-    // What was there before the first version that is kept nobody can tell.
+    // The versions before the first one that is kept are unknown.
     assert_eq!(read_at(&row(committed()), Timestamp(4)), ReadResult::TooOld);
     assert_eq!(read_at(&missing(), Timestamp(4)), ReadResult::Nothing);
 }
@@ -395,7 +395,7 @@ fn collections() {
     assert_eq!(collect(&row(bob(10)), Timestamp(8).into()), Collected::Same);
 }
 
-/// Who still reads keeps versions, and what can be told of them; not the records of who decided what.
+/// Open snapshots keep the versions that they read; they do not keep records of decisions.
 #[test]
 fn readers_keep_versions_and_not_evidence() {
     let safe = |readers| SafePoint { messages: Timestamp(99), readers: Timestamp(readers) };
@@ -424,7 +424,7 @@ fn readers_keep_versions_and_not_evidence() {
 }
 
 #[test]
-fn a_tombstone_goes_when_nobody_can_need_it() {
+fn a_tombstone_is_removed_when_no_reader_can_need_it() {
     let lock = Lock { body: Body::Deleted, ..put(20, 0) };
     let Ok(Step::Change(locked)) = prewrite(&row(moved()), &lock) else { panic!() };
     let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &NoneFinished) else { panic!() };
@@ -456,7 +456,7 @@ fn a_row_is_due_when_it_has_something_to_forget() {
     assert_eq!((due(&row(committed())), due(&missing())), (None, None));
 }
 
-/// A step that somebody tries on a row.
+/// A step on a row.
 #[derive(Clone, Copy, Debug)]
 enum Try {
     Prewrite(usize),

@@ -1,4 +1,4 @@
-//! Who acts in a script, and how.
+//! The actors of a script: processes, cleaners and a plain client of the store.
 //!
 //! | command | what happens |
 //! | --- | --- |
@@ -37,9 +37,9 @@ use crate::support::*;
 
 type Doing = Pin<Box<dyn Future<Output = Came> + Send>>;
 
-/// What is said of something of which nothing is to be said.
+/// The result of a command that has no other result.
 pub(super) const DONE: &str = "done";
-/// Round trips in which something has to come to its end.
+/// The most round trips of a command.
 const ROUNDS_MAX: usize = 100;
 
 pub(super) struct Stage {
@@ -58,7 +58,7 @@ struct Actor {
     unknown: Option<TransactionId>,
 }
 
-/// What came of something, in the words of scripts.
+/// Returns a result in the words of scripts.
 pub(super) struct Came {
     pub(super) said: String,
     pub(super) tx: Option<Transaction>,
@@ -152,7 +152,7 @@ impl Actor {
         Some(None)
     }
 
-    /// One round trip.
+    /// Carries out one round trip.
     async fn send(&self, fault: Option<Fault>) {
         settle().await;
         for (number, _) in self.store.frozen_operations() {
@@ -191,7 +191,7 @@ impl Actor {
         Some(Box::pin(in_transaction(self.tx.take()?, deed)))
     }
 
-    /// What is done in the background of the script.
+    /// Returns the work of a command that runs in the background of the script.
     fn doing(&mut self, what: &[&str]) -> Option<Doing> {
         let database = self.database.clone();
         let number = |text: &str| text.parse::<i32>().ok();
@@ -261,7 +261,7 @@ pub(super) async fn begin(database: Database, options: TransactionOptions) -> Ca
     }
 }
 
-/// What is done in an open transaction.
+/// A command in an open transaction.
 pub(super) enum Deed {
     Find(RawDocumentBuf),
     Change(Vec<(String, Change)>),
@@ -293,7 +293,7 @@ pub(super) enum Change {
     Remove,
 }
 
-/// What Bob pays Joe.
+/// The amount that Bob pays Joe.
 pub(super) fn paid(of: i32) -> Vec<(String, Change)> {
     vec![("Bob".to_owned(), Change::Add(-of)), ("Joe".to_owned(), Change::Add(of))]
 }

@@ -9,7 +9,7 @@ fn check_update(update: bson::RawDocumentBuf, idempotent: bool) {
 }
 
 #[test]
-fn operators_that_set_may_be_applied_twice_and_those_that_count_may_not() {
+fn operators_that_set_are_idempotent_and_those_that_count_are_not() {
     check_update(rawdoc! { "a": 1, "b": "a replacement" }, true);
     check_update(rawdoc! { "$set": { "a": 1 } }, true);
     check_update(rawdoc! { "$unset": { "a": "" }, "$setOnInsert": { "b": 1 } }, true);
@@ -21,7 +21,7 @@ fn operators_that_set_may_be_applied_twice_and_those_that_count_may_not() {
         update.append(bson::raw::CString::try_from(counting).expect("no zero byte"), rawdoc! { "n": 1 });
         check_update(update, false);
     }
-    // The element that the filter meets is another one when the first is changed.
+    // Once the first element has changed, the filter matches another one.
     check_update(rawdoc! { "$set": { "list.$": 5 } }, false);
     check_update(rawdoc! { "$unset": { "list.$.a": "" } }, false);
     assert!(!is_idempotent(&UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "n": 1 } }])));
@@ -42,7 +42,7 @@ fn check_filter(filter: bson::RawDocumentBuf, repeat: Repeat) {
 }
 
 #[test]
-fn a_filter_chooses_one_document_by_a_unique_key() {
+fn a_filter_on_a_unique_key_selects_one_document() {
     for key in ["_id", "k"] {
         let filter = |condition: bson::RawBson| {
             let mut filter = rawdoc! {};
@@ -68,10 +68,10 @@ fn a_filter_chooses_one_document_by_a_unique_key() {
 }
 
 #[test]
-fn several_statements_are_safe_only_if_none_can_undo_what_another_asks_for() {
+fn several_statements_are_safe_only_if_none_changes_the_filter_of_another() {
     let one = |filter| UpdateStatement::one(filter, set());
     assert_eq!(of(vec![one(rawdoc! { "_id": 1 }), one(rawdoc! { "_id": 2 })]), Repeat::Always);
-    // The first finds what the second has left: a document would go two steps.
+    // In a repetition, the first statement matches the result of the second, and the document would advance twice.
     let steps = vec![one(rawdoc! { "_id": 1, "step": 2 }), one(rawdoc! { "_id": 1, "step": 1 })];
     assert_eq!(of(steps), Repeat::Never);
     let many = |filter| UpdateStatement { multi: true, ..UpdateStatement::one(filter, set()) };

@@ -1,8 +1,8 @@
-//! Which old versions of a document are kept with it, by their bytes and by who reads them.
+//! The old versions that are kept with a document depend on their bytes and on the snapshots that are read.
 
 use super::*;
 
-/// The row after commits of these versions at 11, 21, .., which nobody reads.
+/// Returns the row after commits of these versions at 11, 21, .., none of which is read.
 fn after_versions(row: Row, bodies: impl IntoIterator<Item = Body>) -> Row {
     after_versions_read(row, bodies, &NOTHING)
 }

@@ -16,7 +16,7 @@ fn named(balances: &[(&str, i32)]) -> Vec<(String, i32)> {
     balances.iter().map(|(name, balance)| ((*name).to_owned(), *balance)).collect()
 }
 
-pub async fn bob_pays_joe_7(_: &str, client: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn bob_pays_joe_7(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     accounts.insert_many([doc! { "_id": "Bob", "balance": 10 }, doc! { "_id": "Joe", "balance": 2 }]).await?;
     let mut session = client.start_session().await?;
@@ -29,8 +29,8 @@ pub async fn bob_pays_joe_7(_: &str, client: &Client, database: &Database) -> Re
     Ok(())
 }
 
-/// From A to B, with the transfer's document in the same step; what A does not have is not given.
-pub async fn a_transfer_is_all_or_nothing(_: &str, client: &Client, database: &Database) -> Result<()> {
+/// Transfers from A to B, with the document of the transfer in the same transaction; a transfer of more than A has is rolled back.
+pub(crate) async fn a_transfer_is_all_or_nothing(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     let transfers = database.collection::<Document>("transfers");
     accounts.insert_many([doc! { "_id": "A", "balance": 1000 }, doc! { "_id": "B", "balance": 1000 }]).await?;
@@ -60,7 +60,7 @@ pub async fn a_transfer_is_all_or_nothing(_: &str, client: &Client, database: &D
     Ok(())
 }
 
-pub async fn the_second_writer_is_told_at_once(_: &str, client: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn the_second_writer_is_told_at_once(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     accounts.insert_one(doc! { "_id": "A", "balance": 0 }).await?;
     let (mut first, mut second) = (client.start_session().await?, client.start_session().await?);
@@ -79,7 +79,7 @@ pub async fn the_second_writer_is_told_at_once(_: &str, client: &Client, databas
     Ok(())
 }
 
-pub async fn a_snapshot_session_reads_one_moment(_: &str, client: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn a_snapshot_session_reads_one_moment(_: &str, client: &Client, database: &Database) -> Result<()> {
     let accounts = database.collection::<Document>("accounts");
     accounts.insert_one(doc! { "_id": "A", "balance": 1 }).await?;
     let mut session = client.start_session().snapshot(true).await?;

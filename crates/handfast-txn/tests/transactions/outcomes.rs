@@ -1,5 +1,4 @@
-//! What became of a transaction, asked by its id: after others, after a restart, and whatever is done to the clock.
-#![allow(clippy::unwrap_used)]
+//! The outcome of a transaction is known by its id: after other transactions, after a restart, and after any change of the clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ async fn write(database: &Database, id: i32) {
 }
 
 #[tokio::test]
-async fn who_keeps_the_id_can_ask_after_others_and_after_a_restart() {
+async fn an_outcome_is_known_by_its_id_after_other_transactions_and_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let open = |run| {
         let directory = directory.path().to_owned();
@@ -132,7 +131,7 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
 
 /// A transaction that has left no record was rolled back, or is so old that its record may be gone: that is not the same.
 #[tokio::test]
-async fn what_was_forgotten_was_not_rolled_back() {
+async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     let (sources, clock) = Sources::manual(1);
     let store = MemoryStore::new(sources.clone());
     let database = Database::local(store.clone(), sources.clone());

@@ -1,4 +1,4 @@
-//! How often a transfer allocates on the thread that runs it: most of what it costs there beside its reads.
+//! The allocations of a transfer on the thread that runs it are bounded: they are most of its cost there besides its reads.
 
 use allocation_counter::measure;
 use bson::rawdoc;
@@ -6,7 +6,7 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::{Namespace, Sources, StoreExt};
 use handfast_txn::Database;
 
-/// With a few to spare, of what it is; an update by `_id` that opens a cursor takes 30 more.
+/// A few more allocations than there are now. An update by `_id` that opened a cursor would need 30 more.
 const TRANSFER_MAX: u64 = 160;
 
 #[test]

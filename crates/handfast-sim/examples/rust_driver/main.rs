@@ -1,5 +1,10 @@
 //! The official Rust driver against the server that `MONGODB_URI` names: each scenario in an empty database, the first
 //! failure ends the program with its error.
+//!
+//! The tests `ext_rust_driver_*` of handfast-cli run it. It is an example so that one build makes it with everything else.
+
+#![allow(clippy::print_stdout, reason = "a program that a test reads")]
+#![allow(missing_docs, reason = "a program")]
 
 mod login;
 mod scenarios;
@@ -34,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     }
     run!(
         scenarios: single_writes_report_what_they_did,
-        typed_documents_come_back,
+        typed_documents_are_read_back,
         bulk_inserts_tell_which_failed,
         cursors_fetch_batch_after_batch,
         indexes_and_their_errors,

@@ -16,18 +16,18 @@ async fn client(uri: &str, user: Option<(&str, &str)>) -> anyhow::Result<Client>
     Ok(Client::with_options(options)?)
 }
 
-/// The code that a command is refused with.
+/// Returns the code with which a command is refused.
 async fn code(client: &Client, database: &str, command: Document) -> anyhow::Result<i32> {
     let error = client.database(database).run_command(command).await.err().context("not refused")?;
     match &*error.kind {
         ErrorKind::Command(refused) => Ok(refused.code),
-        // What the driver keeps of a failed login is its text.
+        // The driver keeps only the message of a failed login.
         ErrorKind::Authentication { message, .. } if message.contains("Authentication failed") => Ok(18),
         _ => bail!("refused otherwise: {error:?}"),
     }
 }
 
-pub async fn run(uri: &str) -> anyhow::Result<()> {
+pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     let password = std::env::var("BOSS_PASSWORD")?;
     let boss = client(uri, Some(("boss", &password))).await?;
     let shop = boss.database("rust_login");

@@ -1,10 +1,10 @@
-//! A workload of `handfast-sim` through the driver: transactions at the same time, what they saw in a file for
+//! Runs a workload of `handfast-sim` through the driver, with concurrent transactions, and writes their history to a file for
 //! `handfast check history`.
 //!
-//!     handfast-client-tests workload KIND SEED COMMITTED FILE [LIE]
+//!     rust_driver workload KIND SEED COMMITTED FILE [LIE]
 //!
-//! Chance comes from the seed. A LIE is a way in which this client does not do what it says: then the judges must find
-//! something.
+//! The seed determines all random choices. A LIE is an operation that this client reports and does not do: the judges must find an
+//! anomaly.
 
 use std::ops::Range;
 use std::path::Path;
@@ -24,19 +24,19 @@ use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COM
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-/// Clients at once.
+/// The number of concurrent clients.
 const PROCESSES: u32 = 8;
-/// How often a commit is sent again whose outcome is unknown.
+/// The number of attempts at a commit whose outcome is unknown.
 const COMMITS_MAX: u32 = 10;
-/// Of so many appends a liar leaves out one.
+/// The number of appends of which a lying client leaves out one.
 const LEFT_OUT_ONE_IN: u64 = 40;
 
-/// What the client only claims to do.
+/// An operation that the client reports and does not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
     /// Some appends, which are reported as done, are not sent.
     LostAppend,
-    /// The transaction: each operation is one of its own.
+    /// Operations are not in a transaction: each is one of its own.
     NoTransaction,
 }
 
@@ -55,8 +55,8 @@ struct Open {
     appends: Arc<AtomicU64>,
 }
 
-/// Runs the workload that the arguments say.
-pub async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
+/// Runs the workload of the arguments.
+pub(crate) async fn main(uri: &str, arguments: &[String]) -> anyhow::Result<()> {
     let [kind, seed, committed, file, lie @ ..] = arguments else { bail!("workload KIND SEED COMMITTED FILE [LIE]") };
     let kind = match kind.as_str() {
         "list-append" => WorkloadKind::ListAppend,
@@ -113,7 +113,7 @@ impl ClientTransaction for Open {
 
     async fn scan(&mut self, keys: Range<i64>) -> Result<Vec<(i64, Cell)>, Failure> {
         let filter = document(documents::by_range(&keys))?;
-        // In batches, so that the cursor belongs to the transaction for a while.
+        // Several batches keep the cursor open within the transaction.
         let find = self.keys.find(filter).batch_size(5);
         let mut cursor = find.session(&mut self.session).await.map_err(failure)?;
         let mut found = Vec::new();

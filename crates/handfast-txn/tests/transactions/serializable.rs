@@ -1,5 +1,4 @@
-//! What a serializable transaction has read, beside documents and simple filters.
-#![allow(clippy::unwrap_used)]
+//! A serializable transaction checks all that it has read, not only documents and simple filters.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -114,7 +113,7 @@ async fn a_filter_that_takes_too_long_in_the_turn_of_the_commit_counts_as_change
 }
 
 #[tokio::test]
-async fn who_is_refused_by_a_unique_index_has_read_the_holder() {
+async fn a_transaction_that_a_unique_index_refuses_has_read_the_holder() {
     on_each(|database, _| async move {
         let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "email": 1 }) };
         database.create_index(&named("c"), unique).await.unwrap();
@@ -129,7 +128,7 @@ async fn who_is_refused_by_a_unique_index_has_read_the_holder() {
     .await;
 }
 
-/// At any isolation: what the snapshot shows cannot be made anew.
+/// A collection or an index that the snapshot shows cannot be created again, at any isolation.
 #[tokio::test]
 async fn a_collection_that_the_snapshot_still_has_cannot_be_made() {
     on_each(|database, _| async move {

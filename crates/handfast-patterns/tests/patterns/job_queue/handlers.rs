@@ -1,4 +1,5 @@
-//! Handlers that hang: their leases are renewed, and their time ends all the same.
+//! Handlers that hang, which are stopped when their time is over although their leases are renewed, and handlers that cannot
+//! read the details, while those of workers of a new version can, as during a deployment.
 
 use super::*;
 
@@ -18,7 +19,7 @@ async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {
     assert!(job.error.unwrap().contains("took longer than"));
 }
 
-/// Of a queue, a type and a job: the nearest one counts.
+/// Of the times of a queue, a type and a job, the most specific one counts.
 #[tokio::test(start_paused = true)]
 async fn a_job_a_type_and_a_queue_have_their_times() {
     let world = World::in_memory();
@@ -42,7 +43,7 @@ async fn a_job_a_type_and_a_queue_have_their_times() {
     }
 }
 
-/// It was lost while it hung: the end of its time is not written over somebody else's work.
+/// The job was lost while its handler hung: the end of its time does not overwrite the work of the next worker.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_handlers_time_is_fenced() {
     let world = World::in_memory();
@@ -62,4 +63,42 @@ async fn the_end_of_a_handlers_time_is_fenced() {
     assert_eq!(hanging.await.unwrap().unwrap(), Drained { lost: 1, ..Drained::default() });
     assert_eq!(stored(&world, id).await, before);
     assert_eq!(queue.complete(&next, None).await.unwrap(), ClaimState::Held);
+}
+
+fn worker_of_before(queue: &JobQueue) -> Worker {
+    Worker::new(queue.clone(), "before").handle("count", |_, _: Friends| async { Ok::<_, JobError>(()) })
+}
+
+#[tokio::test]
+async fn details_that_one_worker_cannot_read_go_back_to_the_queue_for_one_that_can() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(numbered(7)).await.unwrap());
+    assert_eq!(worker_of_before(&queue).drain().await.unwrap().completed, 0);
+    let waiting = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((waiting.state, waiting.attempts, waiting.crashes), (JobState::Todo, 0, 0));
+    assert!(waiting.error.unwrap().contains("details cannot be read"));
+    world.clock.advance(HOUR);
+    let after = Worker::new(queue.clone(), "after").handle("count", |_, _: Document| async { Ok::<_, JobError>(()) });
+    assert_eq!(after.drain().await.unwrap().completed, 1);
+}
+
+#[tokio::test]
+async fn details_that_no_worker_can_read_are_a_dead_letter_in_the_end() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(numbered(7)).await.unwrap());
+    let mut returned = 0;
+    loop {
+        worker_of_before(&queue).drain().await.unwrap();
+        let job = queue.show(id).await.unwrap().unwrap();
+        if job.state == JobState::Failed {
+            assert!(job.error.unwrap().contains("details cannot be read"));
+            break;
+        }
+        returned += 1;
+        assert!(returned < 100, "it goes round for ever");
+        world.clock.advance(2 * HOUR);
+    }
+    assert!(returned > 1, "it was given up at once");
 }

@@ -1,4 +1,4 @@
-//! What is asked of the server.
+//! The scenarios: requests to the server and the expected answers.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
@@ -25,7 +25,7 @@ fn write_error_code(error: &Error) -> Option<i32> {
     }
 }
 
-pub async fn single_writes_report_what_they_did(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn single_writes_report_what_they_did(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     ensure!(c.insert_one(doc! { "_id": 1, "n": 1 }).await?.inserted_id == Bson::Int32(1));
     ensure!(c.insert_many([doc! { "_id": 2 }, doc! { "_id": 3 }]).await?.inserted_ids.len() == 2);
@@ -52,7 +52,7 @@ struct Account {
     pending: Vec<String>,
 }
 
-pub async fn typed_documents_come_back(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn typed_documents_are_read_back(_: &str, _: &Client, database: &Database) -> Result<()> {
     let accounts: Collection<Account> = database.collection("accounts");
     let account = Account { id: "A".into(), balance: i64::MAX, pending: vec!["t1".into()] };
     accounts.insert_one(&account).await?;
@@ -60,7 +60,7 @@ pub async fn typed_documents_come_back(_: &str, _: &Client, database: &Database)
     Ok(())
 }
 
-pub async fn bulk_inserts_tell_which_failed(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn bulk_inserts_tell_which_failed(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     c.insert_one(doc! { "_id": 2 }).await?;
     let documents = [doc! { "_id": 1 }, doc! { "_id": 2 }, doc! { "_id": 3 }];
@@ -77,7 +77,7 @@ pub async fn bulk_inserts_tell_which_failed(_: &str, _: &Client, database: &Data
     Ok(())
 }
 
-pub async fn cursors_fetch_batch_after_batch(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn cursors_fetch_batch_after_batch(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     fill(&c, 300).await?;
     for batch_size in [1, 7, 1000] {
@@ -93,7 +93,7 @@ pub async fn cursors_fetch_batch_after_batch(_: &str, _: &Client, database: &Dat
     Ok(())
 }
 
-pub async fn indexes_and_their_errors(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn indexes_and_their_errors(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     let unique = IndexOptions::builder().unique(true).build();
     let index = IndexModel::builder().keys(doc! { "changes.account": 1, "changes.seqId": 1 }).options(unique).build();
@@ -110,7 +110,7 @@ pub async fn indexes_and_their_errors(_: &str, _: &Client, database: &Database) 
     Ok(())
 }
 
-pub async fn aggregation_and_distinct(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn aggregation_and_distinct(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     fill(&c, 70).await?;
     let pipeline = [
@@ -125,7 +125,7 @@ pub async fn aggregation_and_distinct(_: &str, _: &Client, database: &Database) 
     Ok(())
 }
 
-pub async fn sessions_are_accepted(_: &str, client: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn sessions_are_accepted(_: &str, client: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     let mut session = client.start_session().await?;
     c.insert_one(doc! { "_id": 1 }).session(&mut session).await?;
@@ -134,7 +134,7 @@ pub async fn sessions_are_accepted(_: &str, client: &Client, database: &Database
     Ok(())
 }
 
-pub async fn messages_are_compressed(uri: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn messages_are_compressed(uri: &str, _: &Client, database: &Database) -> Result<()> {
     for compressor in ["zstd", "snappy", "zlib"] {
         let joint = if uri.contains('?') { "&" } else { "?" };
         let client = Client::with_uri_str(format!("{uri}{joint}compressors={compressor}")).await?;
@@ -147,7 +147,7 @@ pub async fn messages_are_compressed(uri: &str, _: &Client, database: &Database)
     Ok(())
 }
 
-pub async fn large_documents(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn large_documents(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     let text = "x".repeat(15 * 1024 * 1024);
     c.insert_one(doc! { "_id": 1, "text": &text }).await?;
@@ -158,7 +158,7 @@ pub async fn large_documents(_: &str, _: &Client, database: &Database) -> Result
     Ok(())
 }
 
-pub async fn errors_carry_code_and_name(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn errors_carry_code_and_name(_: &str, _: &Client, database: &Database) -> Result<()> {
     let Err(error) = database.run_command(doc! { "nothingLikeIt": 1 }).await else {
         bail!("an unknown command went through")
     };
@@ -171,7 +171,7 @@ pub async fn errors_carry_code_and_name(_: &str, _: &Client, database: &Database
     Ok(())
 }
 
-pub async fn concurrent_increments_are_all_counted(_: &str, _: &Client, database: &Database) -> Result<()> {
+pub(crate) async fn concurrent_increments_are_all_counted(_: &str, _: &Client, database: &Database) -> Result<()> {
     let c = numbers(database);
     c.insert_one(doc! { "_id": 1, "n": 0 }).await?;
     let workers: Vec<_> = (0..16)

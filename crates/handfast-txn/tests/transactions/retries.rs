@@ -1,5 +1,4 @@
-//! How long the closure form goes on to run a transaction again, and how it waits in between.
-#![allow(clippy::unwrap_used)]
+//! The closure form runs a transaction again for a bounded time, with pauses in between.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -61,7 +60,7 @@ async fn a_transaction_is_run_again_for_as_long_as_is_said() {
     }
 }
 
-/// What the pauses add up to depends on chance, and is bounded: five of them before the sixth run.
+/// The sum of the pauses depends on chance and is bounded: there are five before the sixth run.
 #[tokio::test(start_paused = true)]
 async fn it_waits_for_a_random_time_in_between() {
     let mut waited = Vec::new();

@@ -1,4 +1,4 @@
-//! What a transaction's writes are said to take in memory is what they take: held against an allocator that counts.
+//! The bytes that a transaction counts for its writes are the bytes that they take in memory, as a counting allocator measures them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail and report aloud")]
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -61,7 +61,7 @@ async fn with_indexes(shape: &Shape) -> Database {
     database
 }
 
-/// The same of documents that were there: so many are kept as they were, and so many are far too many for that.
+/// Checks the same for documents that were there before: some are kept as they were, and there are far too many to keep all.
 const REPLACED: [i32; 2] = [150, 2_000];
 
 fn replaced(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
@@ -84,7 +84,7 @@ fn replaced(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     (each(counted as f64), each(taken.bytes_current as f64))
 }
 
-/// What was counted for each document, and what it took.
+/// The bytes that were counted for each document, and those that it took.
 fn measured(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     let database = runtime.block_on(with_indexes(shape));
     let tx = runtime.block_on(database.begin()).unwrap();
