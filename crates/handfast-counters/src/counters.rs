@@ -104,7 +104,9 @@ impl Counters {
         }
         match self.buffer.upsert(&view, None).await? {
             Upsert::Counted(total) => Ok(total),
-            Upsert::Outdated => Err(Error::Damaged { what: "a view without a stored total is never out of date".into() }),
+            Upsert::Outdated => {
+                Err(Error::Damaged { what: "a view without a stored total is never out of date".into() })
+            }
         }
     }
 

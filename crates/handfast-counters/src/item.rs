@@ -63,9 +63,7 @@ impl ItemId {
         if letters && !id.is_empty() && id.len() <= ID_BYTES_MAX {
             return Ok(ItemId(id.into()));
         }
-        Err(Error::invalid(format!(
-            "id {id:?} must be 1 to {ID_BYTES_MAX} letters, digits, '-', '.', '_', '~' or ':'"
-        )))
+        Err(Error::invalid(format!("id {id:?} must be 1 to {ID_BYTES_MAX} letters, digits, '-', '.', '_', '~' or ':'")))
     }
 
     /// Returns the id as text.

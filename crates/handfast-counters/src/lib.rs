@@ -14,7 +14,5 @@ pub use counters::{Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};
 pub use item::{ID_BYTES_MAX, Item, ItemId, KIND_BYTES_MAX, Kind};
 pub use jiff;
-pub use storage::{
-    DayViews, Difference, REPORT_DAYS_MAX, Saved, Storage, TOP_ITEMS_MAX, TopItem, Verification,
-};
+pub use storage::{DayViews, Difference, REPORT_DAYS_MAX, Saved, Storage, TOP_ITEMS_MAX, TopItem, Verification};
 pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View};

@@ -19,8 +19,8 @@ use std::collections::HashMap;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{
-    CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, StoreExt as _, Update,
-    UpdateSpec, UpdateStatement, WriteError,
+    CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, StoreExt as _,
+    Update, UpdateSpec, UpdateStatement, WriteError,
 };
 use handfast_txn::{Database, Transaction};
 
@@ -104,9 +104,7 @@ impl Storage {
         self.insert(transaction, &self.batches, vec![saved]).await?;
 
         let items = changes::items(batch);
-        let stored = self
-            .documents_of(transaction, &self.totals, items.iter().map(|id| total_id(kind, id)))
-            .await?;
+        let stored = self.documents_of(transaction, &self.totals, items.iter().map(|id| total_id(kind, id))).await?;
         let changes = Changes::new(batch, |id| {
             stored.get(&key(&total_id(kind, id))).map_or(Ok(0), |document| number(document, "deleted"))
         })?;
@@ -148,7 +146,8 @@ impl Storage {
             if found.contains_key(&key(&id)) {
                 let mut increments = RawDocumentBuf::new();
                 for (day, views) in views.iter().enumerate().filter(|(_, views)| **views > 0) {
-                    increments.append(bson::raw::CString::try_from(format!("days.{day}")).map_err(unreadable)?, int(*views));
+                    increments
+                        .append(bson::raw::CString::try_from(format!("days.{day}")).map_err(unreadable)?, int(*views));
                 }
                 let filter = rawdoc! { "_id": id };
                 statements.push(UpdateStatement::one(filter, UpdateSpec::Document(rawdoc! { "$inc": increments })));
@@ -183,12 +182,12 @@ impl Storage {
             .await
     }
 
-    /// Returns the largest number that a batch of this kind was saved with, or a bound above it; 0 if there is none.
+    /// Returns the largest number of an event of this kind that is known to be saved; 0 if there is none.
     pub async fn last_number(&self, kind: &Kind) -> Result<SequenceNumber> {
         let found = self.batches_of(kind).await?;
         let mut numbers = found.iter().map(|document| {
             let name = document.get_document("_id").map_err(unreadable)?;
-            Ok(number(name, "number")?.max(number(document, "below")?))
+            Ok(number(name, "number")?.max(number(document, "below")?.saturating_sub(1)))
         });
         numbers.try_fold(0, |last, number: Result<u64>| Ok(last.max(number?)))
     }
@@ -282,7 +281,9 @@ fn int(number: u64) -> i64 {
 fn number(document: &RawDocument, field: &str) -> Result<u64> {
     match document.get(field).map_err(unreadable)? {
         None => Ok(0),
-        Some(value) => count(value).ok_or_else(|| Error::damaged(format!("field {field:?} of {document:?} is not a count"))),
+        Some(value) => {
+            count(value).ok_or_else(|| Error::damaged(format!("field {field:?} of {document:?} is not a count")))
+        }
     }
 }
 

@@ -136,7 +136,15 @@ impl EmbeddedBuffer {
         };
         let state = RwLock::new(State::default());
         let (queue, keys) = (namespace("queue")?, namespace("keys")?);
-        let shared = Arc::new(Shared { store, queue, keys, sources, options, state, acknowledging: tokio::sync::Mutex::default() });
+        let shared = Arc::new(Shared {
+            store,
+            queue,
+            keys,
+            sources,
+            options,
+            state,
+            acknowledging: tokio::sync::Mutex::default(),
+        });
         shared.create_index().await?;
         shared.load(storage).await?;
         let (requests, waiting) = mpsc::channel(WAITING_REQUESTS_MAX);
@@ -313,9 +321,9 @@ impl State {
     fn finished_groups(&self, kind: &Kind, batch: SequenceNumber) -> Vec<Group> {
         let (Some(of_kind), Some(groups)) = (self.kinds.get(kind), self.groups.get(kind)) else { return Vec::new() };
         let counts = events_of_groups(groups, of_kind.events_of(batch));
-        let finished = counts.into_iter().filter_map(|(first, count)| {
-            groups.get(&first).filter(|group| group.unacknowledged <= count).cloned()
-        });
+        let finished = counts
+            .into_iter()
+            .filter_map(|(first, count)| groups.get(&first).filter(|group| group.unacknowledged <= count).cloned());
         finished.collect()
     }
 
@@ -345,7 +353,8 @@ impl State {
                 of_kind.evict(unused, now);
             }
             // Shorter and shorter, until they have room; the items of the queue stay.
-            if unused.is_zero() || self.kinds.values().map(KindState::entries).sum::<usize>() <= options.cache_items_max {
+            if unused.is_zero() || self.kinds.values().map(KindState::entries).sum::<usize>() <= options.cache_items_max
+            {
                 return;
             }
             unused = if unused < TRIM_INTERVAL { Duration::ZERO } else { unused / 2 };

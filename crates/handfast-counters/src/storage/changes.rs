@@ -121,8 +121,12 @@ mod tests {
 
     #[test]
     fn events_of_an_item_are_summed_by_day() {
-        let batch =
-            batch(&[(1, "a", views(2, 1, 31)), (2, "a", views(3, 1, 31)), (3, "b", views(1, 2, 1)), (4, "a", views(1, 2, 1))]);
+        let batch = batch(&[
+            (1, "a", views(2, 1, 31)),
+            (2, "a", views(3, 1, 31)),
+            (3, "b", views(1, 2, 1)),
+            (4, "a", views(1, 2, 1)),
+        ]);
         let changes = Changes::new(&batch, |_| Ok(0)).expect("changes");
         let (totals, months) = summed(&changes);
         assert_eq!(totals, BTreeMap::from([("a".into(), (6, None)), ("b".into(), (1, None))]));

@@ -11,8 +11,7 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::world::{World, ad, key, settle, total};
 
-const FAULTS: [Fault; 5] =
-    [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
 /// The least and the most views that an item may have.
 type Bounds = BTreeMap<&'static str, (u64, u64)>;

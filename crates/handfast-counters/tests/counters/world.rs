@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
-    Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind, Storage, Total,
+    Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind, Storage,
+    Total,
 };
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -31,9 +32,14 @@ impl World {
     }
 
     /// Starts a process on this store, which may have faults.
-    pub(crate) async fn start<S: AtomicStore>(&self, process: u64, store: Arc<S>) -> handfast_counters::Result<Counters> {
+    pub(crate) async fn start<S: AtomicStore>(
+        &self,
+        process: u64,
+        store: Arc<S>,
+    ) -> handfast_counters::Result<Counters> {
         let sources = Sources { clock: self.clock.clone(), ..Sources::seeded(process) };
-        let database = Database::new(Arc::new(handfast_txn::Local::new(store.clone(), sources.clone())), sources.clone());
+        let database =
+            Database::new(Arc::new(handfast_txn::Local::new(store.clone(), sources.clone())), sources.clone());
         let storage = Storage::open(database, "counters").await?;
         let store: Arc<dyn DocumentStore> = store;
         let options = EmbeddedBufferOptions { queue_events_max: 50, ..EmbeddedBufferOptions::default() };

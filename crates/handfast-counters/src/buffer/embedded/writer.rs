@@ -128,10 +128,10 @@ impl Writer {
                 requests.push(next.work);
             }
             let doubtful = std::mem::take(&mut self.doubtful);
-            self.write(doubtful).await;
+            self.write(doubtful, true).await;
             if self.doubtful.is_empty() {
                 let steps = self.plan(requests);
-                self.write(steps).await;
+                self.write(steps, false).await;
             } else {
                 for work in requests {
                     work.failed(Error::Buffer { what: "the store does not answer".into(), applied: Applied::No });
@@ -156,9 +156,7 @@ impl Writer {
             let absent = !of_kind.touch(&item.id, now);
             let outdated = match &work {
                 Work::Increment { .. } => absent,
-                Work::Upsert { stored, .. } => {
-                    absent && stored.is_some_and(|stored| !of_kind.is_current(stored.fence))
-                }
+                Work::Upsert { stored, .. } => absent && stored.is_some_and(|stored| !of_kind.is_current(stored.fence)),
                 Work::Delete { .. } => false,
             };
             if outdated {
@@ -199,13 +197,13 @@ impl Writer {
         steps.into_values().collect()
     }
 
-    /// Makes steps durable, applies and answers them. Those that are in doubt are kept.
-    async fn write(&mut self, steps: Vec<Step>) {
+    /// Makes steps durable, applies and answers them. Those that are in doubt are kept; `sent_before` says that all of them were.
+    async fn write(&mut self, steps: Vec<Step>, sent_before: bool) {
         if steps.is_empty() {
             return;
         }
         let documents = steps.iter().map(|step| step.group.document(&step.kind, &step.events)).collect();
-        let results = self.insert(documents).await;
+        let results = self.insert(documents, sent_before).await;
         for (step, result) in steps.into_iter().zip(results) {
             match result {
                 Ok(()) => self.shared.apply(step),
@@ -226,10 +224,9 @@ impl Writer {
         }
     }
 
-    /// Inserts documents, and inserts them again while the answer gets lost.
-    async fn insert(&self, documents: Vec<RawDocumentBuf>) -> Vec<Result<()>> {
+    /// Inserts documents, and inserts them again while the answer gets lost. `sent_before` says that an earlier insert may have been applied.
+    async fn insert(&self, documents: Vec<RawDocumentBuf>, mut sent_before: bool) -> Vec<Result<()>> {
         let count = documents.len();
-        let mut sent_before = false;
         let mut attempts = INSERT_ATTEMPTS;
         loop {
             attempts -= 1;
