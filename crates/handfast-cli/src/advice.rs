@@ -1,4 +1,5 @@
-//! Advice on errors, at the end of their line, wherever in the chain the reason is: only the program knows which flag helps.
+//! Advice on errors, which is printed at the end of their line. Only the program knows which flag helps against an error of a
+//! library.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -23,10 +24,10 @@ pub(crate) fn about_login(error: &handfast_store::Error, variable: &str) -> Opti
     match error.code() {
         // A server names what a logged-in user may not do.
         Code::Unauthorized if error.message().contains("requires authentication") => {
-            Some(format!("the server asks for a login: USER:PASSWORD@ in the connection string ({variable})"))
+            Some(format!("the server requires a login: add USER:PASSWORD@ to the connection string ({variable})"))
         }
         Code::AuthenticationFailed => {
-            Some("wrong user or password, or the user is of another database (authSource)".to_owned())
+            Some("the user or the password is wrong, or the user belongs to another database (authSource)".to_owned())
         }
         _ => None,
     }
@@ -48,7 +49,7 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
 /// Returns advice on an error of a pattern, of which every step can be repeated.
 fn about_steps(error: &Pattern) -> Option<&'static str> {
     match error.applied() {
-        Applied::Maybe => Some("whether that was done is not known: the same command again does nothing twice"),
+        Applied::Maybe => Some("the outcome is unknown: repeat the command, which does nothing twice"),
         Applied::No => None,
     }
 }
@@ -58,7 +59,7 @@ pub(crate) fn about_directory(error: &clap::Error) -> Option<String> {
     let said =
         [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].into_iter().find_map(|kind| error.get(kind))?;
     let ContextValue::String(said) = said else { return None };
-    Path::new(said).is_dir().then(|| format!("a data directory is named with --data: --data {said}"))
+    Path::new(said).is_dir().then(|| format!("the data directory is named with --data: --data {said}"))
 }
 
 fn about_addresses(error: &Server) -> Option<&'static str> {
@@ -67,7 +68,7 @@ fn about_addresses(error: &Server) -> Option<&'static str> {
             ErrorKind::AddrInUse => Some("stop the program that listens there, or choose another port with --port"),
             ErrorKind::AddrNotAvailable => Some("choose an address of this machine with --listen"),
             ErrorKind::PermissionDenied => {
-                Some("choose a port from 1024 on with --port, or another path with --unix-socket")
+                Some("choose a port of 1024 or higher with --port, or another path with --unix-socket")
             }
             _ => None,
         },
@@ -79,14 +80,16 @@ fn about_addresses(error: &Server) -> Option<&'static str> {
 fn about_directories(error: &Embedded) -> Option<&'static str> {
     match error {
         Embedded::InUse { .. } => Some(
-            "stop that process, or choose another directory with --data; of a server that runs, `backup --uri` makes a backup, \
-             mongodump a dump, createUser a user, and `jobs`, `transfer` and their like take --store mongodb://..",
+            "stop that process, or choose another directory with --data; on a running server, `backup --uri` makes a backup, \
+             mongodump a dump and createUser a user, and `jobs`, `transfer` and similar commands take --store mongodb://..",
         ),
         Embedded::NotAStore { .. } | Embedded::NoStore { .. } => Some("choose another directory with --data"),
-        Embedded::NotWritable { .. } => Some("copy it to where this user may write, and name the copy with --data"),
-        Embedded::Corrupt(_) => Some(
-            "`handfast check` says what is damaged, and what to do; `dump --skip-damaged` carries over what can be read",
-        ),
+        Embedded::NotWritable { .. } => {
+            Some("copy it to a place where this user may write, and name the copy with --data")
+        }
+        Embedded::Corrupt(_) => {
+            Some("`handfast check` shows the damage and what to do; `dump --skip-damaged` writes what can be read")
+        }
         Embedded::WithinStore { .. } => Some("choose a directory outside of it with --to"),
         Embedded::Io { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {

@@ -24,7 +24,7 @@ const KEY: &str = "backup-directory";
 pub(crate) struct Backups {
     store: EmbeddedStore,
     directory: PathBuf,
-    /// Held by the running copy.
+    /// The running copy holds the lock.
     turn: Arc<Mutex<()>>,
 }
 
@@ -41,7 +41,8 @@ impl Backups {
         match must_be_outside(data, directory) {
             Ok(()) => {}
             Err(Embedded::WithinStore { .. }) => {
-                let text = format!("{} is in the data directory, which holds nothing else", directory.display());
+                let text =
+                    format!("{} is inside the data directory, which must hold nothing else", directory.display());
                 return Err(wrong(text).into());
             }
             Err(error) => return Err(anyhow!(wrong(error.to_string()).to_string())),
@@ -56,7 +57,7 @@ impl Backups {
 impl Backup for Backups {
     async fn back_up(&self, name: &BackupName) -> Result<BackedUp> {
         let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
-            let text = "another backup is being made; ask again when it is whole";
+            let text = "another backup is running; repeat the command when it is complete";
             return Err(Error::command(Code::ConflictingOperationInProgress, text));
         };
         let path = self.directory.join(name.as_str());
@@ -79,7 +80,7 @@ impl Backup for Backups {
                 bytes: copied.bytes,
             })
         });
-        let broken_off = |error| Error::command(Code::InternalError, format!("the backup was broken off: {error}"));
+        let broken_off = |error| Error::command(Code::InternalError, format!("the backup failed: {error}"));
         copying.await.map_err(broken_off)?
     }
 }

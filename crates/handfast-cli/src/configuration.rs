@@ -55,9 +55,9 @@ pub(crate) enum Origin {
         /// Counts from 1.
         line: usize,
     },
-    /// The name of the variable.
+    /// The environment variable of this name.
     Environment(String),
-    /// The flag with its dashes.
+    /// The flag of this name, with its dashes.
     Flag(String),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Origin {
 /// A mistake in the configuration.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Mistake {
-    /// The file may exist the next time: no usage error.
+    /// A file that cannot be read. It is not a usage error, because the file may be readable the next time.
     #[error("cannot read the configuration file {} (from {origin}): {reason}", path.display())]
     Unreadable { path: PathBuf, origin: Origin, reason: String },
     #[error("{}, line {line}, column {column}: {reason}", path.display())]
@@ -141,7 +141,7 @@ impl Configuration {
         Configuration::lay(text.as_deref().map(|text| (path.as_path(), text)), given)
     }
 
-    /// The pure part of [`Configuration::load`].
+    /// Merges the sources. It is the part of [`Configuration::load`] without input.
     fn lay(file: Option<(&Path, &str)>, given: ExplicitSettings) -> Result<Self, Mistake> {
         let defaults = table(&Settings::default());
         let mut values: BTreeMap<String, (Value, Origin)> =

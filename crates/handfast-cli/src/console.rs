@@ -12,9 +12,6 @@ use crate::advice;
 use crate::flags::OutputFlags;
 use crate::listing::Listing;
 
-#[cfg(test)]
-mod tests;
-
 /// The form and amount of output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
@@ -137,4 +134,19 @@ pub(crate) fn write_remark(text: &str) {
 
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::{chain, one_line};
+
+    #[test]
+    fn causes_are_printed_once_and_in_one_line() {
+        let check = |error: anyhow::Error, expected: &str| assert_eq!(one_line(&chain(&error)), expected);
+        check(anyhow!("in use").context("cannot open"), "cannot open: in use");
+        check(anyhow!("in use").context("cannot open: in use"), "cannot open: in use");
+        check(anyhow!("line 1\n  line 2\n\n").context("cannot read"), "cannot read: line 1; line 2");
+    }
 }

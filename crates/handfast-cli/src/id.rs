@@ -25,15 +25,15 @@ impl FromStr for Id {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("an id is expected, not nothing".to_owned());
+            return Err("the id is empty".to_owned());
         }
         if let Ok(id) = ObjectId::parse_str(text) {
             return Ok(Id(Bson::ObjectId(id)));
         }
         match serde_json::from_str::<Value>(text) {
-            Ok(value) => Bson::try_from(value).map(Id).map_err(|error| format!("'{text}' is no id: {error}")),
+            Ok(value) => Bson::try_from(value).map(Id).map_err(|error| format!("'{text}' is not an id: {error}")),
             // A text that begins like JSON is meant as JSON.
-            Err(error) if text.starts_with(['{', '[', '"']) => Err(format!("'{text}' is no id: {error}")),
+            Err(error) if text.starts_with(['{', '[', '"']) => Err(format!("'{text}' is not an id: {error}")),
             Err(_) => Ok(Id(Bson::String(text.to_owned()))),
         }
     }

@@ -97,6 +97,17 @@ pub(crate) fn age(age: Duration) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
+/// Returns a count with its noun: `1 document`, `2 documents`.
+pub(crate) fn counted(count: impl Into<u64>, plural: &str) -> String {
+    let count = count.into();
+    match (count, plural.strip_suffix("ies"), plural.strip_suffix("xes").or(plural.strip_suffix("sses"))) {
+        (1, Some(stem), _) => format!("1 {stem}y"),
+        (1, None, Some(_)) => format!("1 {}", &plural[..plural.len() - 2]),
+        (1, None, None) => format!("1 {}", plural.strip_suffix('s').unwrap_or(plural)),
+        _ => format!("{count} {plural}"),
+    }
+}
+
 /// Returns the names that exist, for an error about a missing one.
 pub(crate) fn listed(names: &[String]) -> String {
     match names.len() {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 
 /// The message at the first signal.
-pub(crate) const STOPPING: &str = "stopping; once more stops at once";
+pub(crate) const STOPPING: &str = "stopping; a second signal stops at once";
 
 /// Receives the request to stop.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ pub(crate) struct UnfinishedFile {
 #[derive(Debug)]
 struct Paths {
     target: PathBuf,
-    /// None for a pipe or a device, which is written to directly.
+    /// The temporary name. A pipe or a device has none, because it is written to directly.
     unfinished: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl UnfinishedFile {
     /// The file exists; another process is writing it; the file system fails.
     pub(crate) fn create_new(target: &Path) -> Result<Self> {
         if target.symlink_metadata().is_ok() {
-            bail!("cannot write {}: there is a file of this name", target.display());
+            bail!("cannot write {}: the file exists", target.display());
         }
         UnfinishedFile::begin(target.to_owned())
     }
@@ -58,7 +58,7 @@ impl UnfinishedFile {
     }
 
     fn begin(target: PathBuf) -> Result<Self> {
-        let name = target.file_name().with_context(|| format!("{} is no name of a file", target.display()))?;
+        let name = target.file_name().with_context(|| format!("{} is not the name of a file", target.display()))?;
         let mut unfinished = name.to_owned();
         unfinished.push(".unfinished");
         let path = target.with_file_name(unfinished);

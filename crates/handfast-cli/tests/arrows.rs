@@ -57,7 +57,7 @@ fn the_workspace_keeps_to_its_architecture() -> Result<()> {
     Ok(())
 }
 
-/// What the table of arrows says against the members; one line per offence.
+/// Returns a line for each dependency of the members that the table of arrows does not allow.
 fn check_arrows(arrows: &BTreeMap<String, BTreeSet<String>>, members: &Members) -> Vec<String> {
     let mut offences = Vec::new();
     for row in arrows.keys().filter(|row| !members.contains_key(*row)) {
@@ -80,7 +80,7 @@ fn check_arrows(arrows: &BTreeMap<String, BTreeSet<String>>, members: &Members) 
     offences
 }
 
-/// What the second table says; each offence shows its chain.
+/// Returns a line for each forbidden crate that a member reaches, with the chain of dependencies.
 fn check_never(rules: &[Never], members: &Members, lock: &Lock) -> Vec<String> {
     let mut offences = Vec::new();
     for rule in rules {
@@ -95,7 +95,7 @@ fn check_never(rules: &[Never], members: &Members, lock: &Lock) -> Vec<String> {
     offences
 }
 
-/// What the third table says, of dependencies for tests too.
+/// Returns a line for each direct dependency that the third table does not allow, also of tests.
 fn check_direct(direct: &Direct, members: &Members) -> Vec<String> {
     let mut offences = Vec::new();
     for (name, member) in members {

@@ -19,7 +19,7 @@ mod tests;
 /// The kind of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deployment {
-    /// One server.
+    /// A single server.
     Standalone,
     /// Servers that replicate the same documents.
     ReplicaSet,

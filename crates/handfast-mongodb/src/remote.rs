@@ -30,7 +30,7 @@ pub(crate) struct Remote {
 pub(crate) enum ReplyWait {
     /// The limit of the options.
     Limited,
-    /// No limit but the end of the connection.
+    /// There is no limit except the end of the connection.
     Unlimited,
 }
 

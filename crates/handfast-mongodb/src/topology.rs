@@ -76,11 +76,12 @@ pub struct ServerDescription {
     pub address: String,
     /// Its role.
     pub role: ServerRole,
-    /// Why nothing is known of it, if that is so.
+    /// The error by which nothing is known of the server, if there is one.
     pub error: Option<String>,
 }
 
-/// Is called with each description that is another than the server's last one, on a thread of the runtime: it must not wait.
+/// A function that is called with each description of a server that differs from its last one. It runs on a thread of the runtime and
+/// must not block.
 #[derive(Clone)]
 pub struct TopologyObserver(Arc<dyn Fn(&ServerDescription) + Send + Sync>);
 

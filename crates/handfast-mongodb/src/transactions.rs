@@ -20,6 +20,9 @@ use crate::error::{Effect, incomplete, of_driver};
 use crate::options;
 
 /// A client of a server with transactions.
+///
+/// It is here, although only `handfast bank` uses it, because it needs the driver's types and this crate's private conversion of the
+/// driver's errors.
 #[derive(Clone, Debug)]
 pub struct SessionClient {
     client: Client,

@@ -1,8 +1,8 @@
-//! Reads the fields of a command by name and type, with MongoDB's texts for what does not fit.
+//! Reads the fields of a command by name and type, with MongoDB's error messages.
 //!
-//! A command takes the fields that it knows out of an [`Arguments`], and closes it: what is left over then is refused by
-//! name. So a misspelt or an unsupported option is never silently ignored, and the fields that a command understands
-//! are the readers that it calls: there is no second list to keep in step.
+//! A command reads the fields that it knows from an [`Arguments`] and then calls [`Arguments::finish`], which refuses the first
+//! field that was not read. So a misspelt or unsupported option is never silently ignored, and no second list of the known
+//! fields has to be kept up to date.
 //!
 //! ```text
 //! let mut arguments = call.arguments();
@@ -21,7 +21,7 @@ use handfast_wire::Sequence;
 
 use crate::error::{CommandError, CommandResult};
 
-/// Fields that every command may carry; they are read with the request.
+/// Fields that every command may have; they are read with the request.
 pub(crate) const GENERIC: &[&str] = &[
     "$db",
     "$clusterTime",
@@ -40,10 +40,10 @@ pub(crate) const GENERIC: &[&str] = &[
     "writeConcern",
 ];
 
-/// Fields that a command usually has at most.
+/// The number of fields that few commands exceed.
 pub(crate) const FIELDS_USUAL: usize = 8;
 
-/// Collations cannot differ from the order of bytes yet; this one is that order.
+/// The only supported collation, which compares strings by their bytes.
 const SIMPLE_LOCALE: &str = "simple";
 
 /// A field of a command, or of a document inside it.
@@ -61,18 +61,19 @@ pub(crate) struct Arguments<'a> {
     /// The fields that have been read, one bit for each position. No command knows 64 names: with more fields than bits, one
     /// that is unknown is among the first 64.
     read: u64,
-    /// The marks of their names: a command asks for many more names than it has fields.
+    /// The marks of the names of all fields. A command asks for many more names than it has fields, and most absent ones are
+    /// recognised by their mark.
     marks: u64,
     sequences: &'a [Sequence<'a>],
 }
 
 impl<'a> Arguments<'a> {
-    /// The fields of a command, without its name, without those that every command may carry.
+    /// Returns the arguments of a command: its fields without its name and those that every command may have.
     pub(crate) fn of_command(path: &'static str, fields: &'a [Field<'a>], sequences: &'a [Sequence<'a>]) -> Self {
         Arguments::of_fields(path, Cow::Borrowed(fields), sequences)
     }
 
-    /// The fields of a document inside a command.
+    /// Returns the fields of a document inside a command.
     pub(crate) fn of_document(path: &'static str, document: &'a RawDocument) -> CommandResult<Self> {
         let mut fields = Vec::new();
         for element in document {
@@ -87,21 +88,21 @@ impl<'a> Arguments<'a> {
         Arguments { path, fields, read: 0, marks, sequences }
     }
 
-    /// A value of any type. Null counts as absent.
+    /// Reads a value of any type. Null counts as absent.
     #[inline]
     pub(crate) fn any(&mut self, name: &str) -> CommandResult<Option<RawBsonRef<'a>>> {
         let value = self.any_or_null(name)?;
         Ok(value.filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))
     }
 
-    /// A value of any type, null included.
+    /// Reads a value of any type, including null.
     #[inline]
     pub(crate) fn any_or_null(&mut self, name: &str) -> CommandResult<Option<RawBsonRef<'a>>> {
-        // Where the name is a constant, so is its mark, and this is all that a field costs that is not there.
+        // If the name is a constant, its mark is computed at compile time. Most absent fields cost no more than this test.
         if self.marks & mark(name) == 0 { Ok(None) } else { self.take(name) }
     }
 
-    /// A value of this type. Null counts as absent.
+    /// Reads a value of one type. Null counts as absent.
     #[inline]
     fn typed<T>(
         &mut self,
@@ -131,7 +132,7 @@ impl<'a> Arguments<'a> {
         CommandError::new(Code::TypeMismatch, text)
     }
 
-    /// The error of a field that must be there.
+    /// Returns the error for a required field that is missing.
     pub(crate) fn missing(&self, name: &str) -> CommandError {
         let text = format!("BSON field '{}.{name}' is missing but a required field", self.path);
         CommandError::new(MISSING_FIELD, text)
@@ -146,7 +147,7 @@ impl<'a> Arguments<'a> {
         self.typed(name, "type 'object'", RawBsonRef::as_document)
     }
 
-    /// A document, copied; empty if absent.
+    /// Reads a document and copies it; an absent one is empty.
     pub(crate) fn document_or_empty(&mut self, name: &str) -> CommandResult<RawDocumentBuf> {
         Ok(self.document(name)?.map(RawDocument::to_owned).unwrap_or_default())
     }
@@ -161,7 +162,7 @@ impl<'a> Arguments<'a> {
         self.typed(name, "type 'array'", RawBsonRef::as_array)
     }
 
-    /// The documents of an array field, or of the sequence of that name.
+    /// Reads the documents of an array field, or of the document sequence of that name.
     pub(crate) fn documents(&mut self, name: &str) -> CommandResult<Option<Vec<&'a RawDocument>>> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.identifier == name) {
             return Ok(Some(sequence.documents.clone()));
@@ -177,32 +178,32 @@ impl<'a> Arguments<'a> {
         Ok(Some(documents))
     }
 
-    /// The documents of an array field, copied; none if absent.
+    /// Reads the documents of an array field and copies them; an absent field has none.
     pub(crate) fn owned_documents(&mut self, name: &str) -> CommandResult<Vec<RawDocumentBuf>> {
         let documents = self.documents(name)?.unwrap_or_default();
         Ok(documents.into_iter().map(RawDocument::to_owned).collect())
     }
 
-    /// `true` or `false` and nothing else.
+    /// Reads `true` or `false`; no number stands for either.
     #[inline]
     pub(crate) fn flag(&mut self, name: &str) -> CommandResult<Option<bool>> {
         self.typed(name, "type 'bool'", RawBsonRef::as_bool)
     }
 
-    /// `true`, `false`, or a number that is not zero.
+    /// Reads `true`, `false`, or a number, of which 0 is `false`.
     #[inline]
     pub(crate) fn lenient_flag(&mut self, name: &str) -> CommandResult<Option<bool>> {
         let read = |value: RawBsonRef<'_>| value.as_bool().or_else(|| Some(as_number(value)? != 0.0));
         self.typed(name, "types '[bool, long, int, decimal, double']", read)
     }
 
-    /// A number of any type, its fraction cut off.
+    /// Reads a number of any type, without its fraction.
     #[inline]
     pub(crate) fn integer(&mut self, name: &str) -> CommandResult<Option<i64>> {
         self.typed(name, "types '[long, int, decimal, double']", as_integer)
     }
 
-    /// A number that is not negative.
+    /// Reads a number that is not negative.
     #[inline]
     pub(crate) fn unsigned(&mut self, name: &str) -> CommandResult<Option<u64>> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
@@ -215,7 +216,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Options that are known and not supported: they may be absent, null or `false`.
+    /// Refuses options that are known and not supported, unless they are null or `false`.
     pub(crate) fn unsupported(&mut self, names: &[&str]) -> CommandResult<()> {
         for name in names {
             match self.any(name)? {
@@ -229,7 +230,7 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    /// Options without a meaning here.
+    /// Accepts options that have no effect on this server.
     pub(crate) fn ignored(&mut self, names: &[&str]) -> CommandResult<()> {
         for name in names {
             self.any(name)?;
@@ -237,7 +238,7 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    /// The collation, which must be the simple one.
+    /// Refuses a collation other than the simple one.
     pub(crate) fn simple_collation(&mut self) -> CommandResult<()> {
         let Some(collation) = self.document("collation")? else { return Ok(()) };
         match collation.get("locale")? {
@@ -263,25 +264,25 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The bit of a place; none beyond the 64th.
+/// Returns the bit of a position, or 0 beyond the 64th.
 fn bit(place: usize) -> u64 {
     u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
 }
 
-/// One of 64 bits. Names that differ may have the same.
+/// Returns one of 64 bits for a name. Different names may have the same bit.
 #[inline]
 fn mark(name: &str) -> u64 {
     let first = name.as_bytes().first().copied().unwrap_or_default();
     1 << ((usize::from(first) + 7 * name.len()) % 64)
 }
 
-// The codes of single checks of MongoDB's command parser.
+// MongoDB has a code of its own for each check of its command parser.
 const DUPLICATE_FIELD: Code = Code(40_413);
 const MISSING_FIELD: Code = Code(40_414);
 const UNKNOWN_FIELD: Code = Code(40_415);
 const NEGATIVE_VALUE: Code = Code(51_024);
 
-/// A number of any type.
+/// Returns the value of a number of any type.
 pub(crate) fn as_number(value: RawBsonRef<'_>) -> Option<f64> {
     match value {
         RawBsonRef::Int32(number) => Some(f64::from(number)),
@@ -293,12 +294,12 @@ pub(crate) fn as_number(value: RawBsonRef<'_>) -> Option<f64> {
     }
 }
 
-/// A number of any type, cut to a whole one; what is out of range becomes the nearest bound, no number becomes 0.
+/// Returns a number of any type without its fraction. A number that is out of range becomes the nearest bound, NaN becomes 0.
 pub(crate) fn as_integer(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(number) => Some(i64::from(number)),
         RawBsonRef::Int64(number) => Some(number),
-        #[expect(clippy::cast_possible_truncation, reason = "saturates, and NaN gives 0: what is wanted")]
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates, and NaN becomes 0")]
         other => as_number(other).map(|number| number as i64),
     }
 }

@@ -1,8 +1,8 @@
-//! Copies of all that a server serves, made while it serves.
+//! Backups: copies of all data, made while the server runs.
 //!
-//! The server knows no backend and no files. Whoever starts it may give it a [`Backup`], which knows both; a client then says
-//! `{handfastBackup: "monday"}` and chooses nothing but the name. The command is Handfast's own: MongoDB copies files, and
-//! leaves it to tools.
+//! The server knows neither the backend nor its files. The program that starts it can pass a [`Backup`], which knows both. A client
+//! then requests a backup with `{handfastBackup: "monday"}` and chooses only its name. The command is Handfast's own: MongoDB leaves
+//! backups to other programs.
 
 use std::fmt::{self, Debug};
 
@@ -13,31 +13,31 @@ use handfast_store::{Error, Result};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a backup's name: a name in a file system has 255, and a copy that is being made has a longer one.
+/// The largest name of a backup in bytes. File systems allow 255, and a backup that is not complete has a suffix.
 pub const BACKUP_NAME_BYTES_MAX: usize = 200;
-/// The suffix of a copy that is not complete, as `EmbeddedStore::backup` names it.
+/// The suffix that `EmbeddedStore::backup` adds to the name of a backup that is not complete.
 const UNFINISHED: &str = ".unfinished";
 
 /// Copies all data that a server serves.
 #[async_trait]
 pub trait Backup: Debug + Send + Sync {
-    /// Makes a copy of this name of how everything is at one moment. What was acknowledged before the call is in it.
+    /// Copies all data as they are at one moment. Everything that was acknowledged before the call is in the copy.
     ///
     /// # Errors
-    /// `NamespaceExists` (48): there is something of that name; `ConflictingOperationInProgress` (117): another copy is
-    /// being made; those of the copy itself.
+    /// `NamespaceExists` (48) if something of that name exists; `ConflictingOperationInProgress` (117) during another backup; the
+    /// error of the store or of the file system if the copy fails.
     ///
     /// # Cancellation
-    /// A copy that has begun is finished.
+    /// A backup that has begun is completed.
     async fn back_up(&self, name: &BackupName) -> Result<BackedUp>;
 }
 
 /// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackedUp {
-    /// The path of the copy on the server.
+    /// The path of the backup on the server.
     pub path: String,
-    /// Documents, those that the server keeps for itself included.
+    /// Documents, including those of the server itself, such as users.
     pub documents: u64,
     /// Entries of indexes.
     pub entries: u64,
@@ -45,15 +45,15 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// The name of a copy: one plain name, which leads nowhere else.
+/// The name of a backup: a plain file name, which cannot lead to another directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupName(String);
 
 impl BackupName {
-    /// Letters and digits of any script, `-`, `_` and `.`, beginning with a letter or a digit.
+    /// Checks a name: letters and digits of any script, `-`, `_` and `.`, beginning with a letter or a digit.
     ///
     /// # Errors
-    /// `BadValue` (2): it is something else, too long, or ends as the names of copies end that are not whole yet.
+    /// `BadValue` (2) for other characters, for a name that is too long, and for one with the suffix of an incomplete backup.
     pub fn new(name: &str) -> Result<Self> {
         let refused = |why: &str| Err(Error::command(Code::BadValue, format!("the name of a backup {why}: '{name}'")));
         if name.len() > BACKUP_NAME_BYTES_MAX {
@@ -72,7 +72,7 @@ impl BackupName {
         Ok(BackupName(name.to_owned()))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! The results of a cursor, cut into replies.
+//! Divides the results of a cursor into the batches of replies.
 //!
 //! A batch ends after the number of documents that the client asked for, or before the document with which the reply
-//! would exceed 16 MiB; that document is kept for the next one. Memory for a large batch is reserved before its
-//! documents are fetched: the first page is small and free, what is beyond it waits for room.
+//! would exceed 16 MiB; that document is kept for the next batch. Memory for a large batch is reserved before its
+//! documents are fetched. The first page is small and needs no reservation; further pages wait for one.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::memory_budget::{FREE_BYTES, MemoryBudget, MemoryReservation};
 use crate::writer::{Writer, decimal};
 
-/// Documents in the first batch if the client names no number, as MongoDB has it.
+/// Documents in the first batch if the client names no number; MongoDB's default.
 pub(crate) const FIRST_BATCH: usize = 101;
 /// The largest size of an array element without its document: a type, a number, a zero byte.
 const ELEMENT_BYTES_MAX: usize = 12;
@@ -30,7 +30,7 @@ const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
 /// Documents that are fetched from the store at once, at most.
 const PAGE_DOCUMENTS_MAX: usize = 10_000;
 
-/// A cursor and what was fetched from it too early.
+/// A cursor, and the documents that were fetched from it and not yet written.
 pub(crate) struct Batches {
     cursor: Box<dyn Cursor>,
     stash: VecDeque<RawDocumentBuf>,
@@ -51,8 +51,7 @@ impl Batches {
     /// until the reply is sent.
     ///
     /// # Errors
-    /// The errors of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
-    /// take.
+    /// The cursor's errors; `BSONObjectTooLarge` (10334) if a pipeline has made a document that is too large for a reply.
     pub(crate) async fn fill(
         &mut self,
         writer: &mut Writer,
@@ -84,7 +83,7 @@ impl Batches {
             let bytes = if reserved.is_some() { left } else { FIRST_PAGE_BYTES.min(left) };
             let limit = BatchLimit { documents: (documents_max - count).min(PAGE_DOCUMENTS_MAX), bytes };
             let page = self.cursor.next_page(limit).await?;
-            // A cursor that gives nothing has nothing more to give, whatever it says.
+            // An empty page ends the cursor, even if its flag says that more may follow.
             self.exhausted = page.exhausted || page.documents.is_empty();
             let bytes: usize = page.documents.iter().map(|next| next.as_bytes().len() + ELEMENT_BYTES_MAX).sum();
             writer.reserve(bytes.min(left) + CLOSING_BYTES);
@@ -100,11 +99,13 @@ fn check_size(document: &RawDocument) -> CommandResult<()> {
     if size <= ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let text = format!("a document of the answer has {size} bytes, the limit is {ANSWER_BYTES_MAX} bytes");
+    let text = format!(
+        "a document of the result has {size} bytes, and the limit is {ANSWER_BYTES_MAX} bytes: select fewer fields"
+    );
     Err(CommandError::new(Code::BSONObjectTooLarge, text))
 }
 
-/// Documents that are there already, as a cursor.
+/// A cursor over documents in memory.
 pub(crate) struct ListCursor {
     documents: std::vec::IntoIter<RawDocumentBuf>,
 }

@@ -1,13 +1,13 @@
-//! The cluster time: what a replica set puts into each reply, and its clients carry from server to server.
+//! The cluster time, which a replica set puts into each reply, and which its clients send to the other servers.
 //!
 //! ```text
-//! operationTime: Timestamp(1763750000, 7)          when what the command saw or wrote was there
+//! operationTime: Timestamp(1763750000, 7)          the moment that the command read, or wrote at
 //! $clusterTime: {clusterTime: Timestamp(..), ..}   the newest moment that this server knows
 //! ```
 //!
-//! A client that reads its own writes asks for a state no older than such a moment. There is one copy of the data here,
-//! so each moment that anybody has heard of is over, and the two are the same. The time is a count that each write moves
-//! on by one, and that is set to the clock's second once a second: to take it costs a read no more than a load.
+//! A client that reads its own writes asks for a state that is not older than such a moment. There is one copy of the data here, so a
+//! read always sees all earlier writes, and the two times are equal. The time is a counter: each write increments it, and it is set to
+//! the clock's second once a second. So reading it is a single atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,18 +26,18 @@ impl ClusterTime {
         ClusterTime(AtomicU64::new(second(now)))
     }
 
-    /// A write has been carried out, or something else that needs a moment of its own: this one.
+    /// Increments the time, after a write or for a snapshot, and returns it.
     pub(crate) fn advance(&self) -> Timestamp {
         let [time, increment] = halves(self.0.fetch_add(1, Ordering::AcqRel) + 1);
         Timestamp { time, increment }
     }
 
-    /// It is now this late, at least.
+    /// Raises the time to the clock's second, if it is lower.
     pub(crate) fn reach(&self, now: DateTime) {
         self.0.fetch_max(second(now), Ordering::AcqRel);
     }
 
-    /// Writes the fields of a reply.
+    /// Writes `operationTime` and `$clusterTime`.
     pub(crate) fn put(&self, writer: &mut Writer) {
         let now = self.0.load(Ordering::Acquire).to_le_bytes();
         let mut fields = FIELDS;
@@ -50,19 +50,19 @@ impl ClusterTime {
     }
 }
 
-/// The two numbers of a timestamp.
+/// Returns the seconds and the increment of a timestamp.
 fn halves(bits: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
     [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
 }
 
-/// The first moment of the clock's second.
+/// Returns the first moment of the clock's second.
 fn second(now: DateTime) -> u64 {
     let seconds = u64::try_from(now.timestamp_millis() / 1_000).unwrap_or(0);
     (seconds << SECOND_SHIFT) | 1
 }
 
-/// The fields with empty timestamps. The server does not sign them: hash and key are zero, as MongoDB has them without logins.
+/// The fields with empty timestamps. The server does not sign them, so hash and key are zero, as in MongoDB without logins.
 const FIELDS: [u8; 125] = *b"\
     \x11operationTime\0\0\0\0\0\0\0\0\0\
     \x03$clusterTime\0\x58\0\0\0\
@@ -80,6 +80,8 @@ mod tests {
     use bson::{Binary, rawdoc};
 
     use super::*;
+    use crate::options::{Options, Topology};
+    use crate::testing::TestServer;
 
     fn fields(time: &ClusterTime) -> bson::RawDocumentBuf {
         let mut writer = Writer::new();
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back() {
+    fn the_time_never_decreases() {
         let time = ClusterTime::new(DateTime::from_millis(5_000));
         let now = |time: &ClusterTime| fields(time).get_timestamp("operationTime").unwrap();
         for _ in 0..3 {
@@ -111,5 +113,38 @@ mod tests {
         assert_eq!(now(&time), Timestamp { time: 5, increment: 4 });
         time.reach(DateTime::from_millis(6_000));
         assert_eq!(now(&time), Timestamp { time: 6, increment: 1 });
+    }
+
+    /// Each reply of a replica set has the cluster time; a standalone server has none.
+    #[tokio::test]
+    async fn the_cluster_time_advances_with_each_write() {
+        let mut server = TestServer::transactional();
+        let mut client = server.connect();
+        let mut latest = (0, 0);
+        for (command, writes) in [
+            (rawdoc! { "hello": 1 }, false),
+            (rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }, true),
+            (rawdoc! { "find": "c" }, false),
+            (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } } }] }, true),
+            (rawdoc! { "find": "c", "nonsense": 1 }, false),
+            (
+                rawdoc! { "find": "c", "readConcern": { "level": "majority", "afterClusterTime": bson::Timestamp { time: u32::MAX, increment: 1 } } },
+                false,
+            ),
+        ] {
+            client.send(handfast_wire::Flags::default(), "d", command.clone(), &[]).await;
+            let (.., reply) = client.receive_all().await.unwrap();
+            let now = reply.get_timestamp("operationTime").unwrap();
+            let gossip = reply.get_document("$clusterTime").unwrap().get_timestamp("clusterTime").unwrap();
+            assert_eq!(gossip, now);
+            let now = (now.time, now.increment);
+            assert!(if writes { now > latest } else { now >= latest }, "{command:?}: {now:?} after {latest:?}");
+            latest = now;
+        }
+        assert_eq!(client.refused("d", rawdoc! { "find": "c", "readConcern": { "afterClusterTime": 1 } }).await.0, 14);
+        let mut server = TestServer::in_memory(Options { topology: Topology::Standalone, ..Options::default() });
+        let mut client = server.connect();
+        client.send(handfast_wire::Flags::default(), "d", rawdoc! { "ping": 1 }, &[]).await;
+        assert_eq!(client.receive_all().await.unwrap().2, rawdoc! { "ok": 1.0 });
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last: a message, its answer, the next message.
+//! Serves one connection: reads a message, sends its reply, reads the next message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::frame::{FrameReader, ReadError};
 use crate::options::{ConnectionLimits, Options};
 use crate::state::{Client, Shared, shutdown_begun};
 
-/// A message of a client that has not logged in. A handshake with a login in it takes less than 2 KiB.
+/// The largest message of a client that has not logged in. A handshake with a login in it takes less than 2 KiB.
 const UNAUTHENTICATED_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// The idle timeout of a client that has not logged in, after its first message. Drivers watch the server through
 /// connections that never log in, with a `hello` every ten seconds, or less often if they are set up so.
@@ -24,16 +24,15 @@ const UNAUTHENTICATED_IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct OpenConnection(Arc<Shared>);
 
 impl OpenConnection {
-    /// Counts the connection as open, and as one without a login where a login is needed. The error is the text for the client if
-    /// there are too many.
+    /// Counts the connection as open, and as unauthenticated if a login is needed. If there are too many, the error is the message
+    /// for the client.
     pub(crate) fn new(shared: &Arc<Shared>, client: &Client) -> Result<Self, String> {
         let max = shared.options.connections.open_max;
-        let full = || format!("the server has {max} connections, which is all that it is set up for");
+        let full = || format!("the server has {max} open connections, which is its limit (--max-connections)");
         let open = take(&shared.connections, max).then(|| OpenConnection(Arc::clone(shared))).ok_or_else(full)?;
         if shared.options.authentication {
             let max = shared.options.connections.unauthenticated_max();
-            let full =
-                || format!("the server has {max} connections that have not logged in, which is all that it bears");
+            let full = || format!("the server has {max} connections that have not logged in, which is its limit");
             let connection = take(&shared.unauthenticated, max)
                 .then(|| UnauthenticatedConnection(Arc::clone(shared)))
                 .ok_or_else(full)?;
@@ -48,7 +47,7 @@ fn take(places: &AtomicUsize, max: usize) -> bool {
     places.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
 }
 
-/// Counts a connection as one that has not logged in until it is dropped.
+/// Counts a connection as unauthenticated until it is dropped.
 pub(crate) struct UnauthenticatedConnection(Arc<Shared>);
 
 impl Drop for UnauthenticatedConnection {
@@ -80,7 +79,7 @@ where
             warn!(connection = client.id, client = client.remote, %error, "connection closed");
         }
     }
-    // The client may be gone: the error of the shutdown is of no use.
+    // The client may be gone, so an error of the shutdown tells nothing.
     let _ = tokio::time::timeout(shared.options.connections.stall_timeout, writer.shutdown()).await;
 }
 
@@ -91,7 +90,7 @@ where
 {
     let mut reader = FrameReader::new(reader, shared.options.limits, shared.options.connections);
     let mut shutdown = shared.subscribe_to_shutdown();
-    // One wait for all messages: each of its own would cost more than most answers.
+    // One future for all messages: a new one for each message would cost more than most replies.
     let shutting_down = shutdown_begun(&mut shutdown);
     tokio::pin!(shutting_down);
     let mut silent = true;
@@ -107,7 +106,7 @@ where
                 if reader.is_idle() {
                     return Ok(());
                 }
-                // A message has begun: it is read to its end and refused with an error.
+                // A message has begun. It is read to its end and refused with an error.
                 reader.next(&shared.requests).await?
             }
         };
@@ -120,7 +119,7 @@ where
     }
 }
 
-/// The bounds of a connection: narrow until its client has logged in.
+/// Returns the bounds of a connection, which are narrow until its client has logged in.
 fn bounds(shared: &Shared, client: &Client, silent: bool) -> (Limits, ConnectionLimits) {
     let Options { limits, connections: times, .. } = &shared.options;
     if client.login.is_logged_in() {

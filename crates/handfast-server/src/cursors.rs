@@ -1,8 +1,8 @@
-//! The cursors that clients have open: results that did not fit into the first reply.
+//! The open cursors of clients, which hold the results that did not fit into the first reply.
 //!
 //! A cursor is taken out of the table while a `getMore` works on it ([`Cursors::take`]) and put back after it; a second
-//! `getMore` meanwhile is refused. What is killed while it is out is dropped when it comes back. One that nobody asks
-//! for in ten minutes is closed, unless its client asked for no time-out: then it ends with its session.
+//! `getMore` meanwhile is refused. A cursor that is killed meanwhile is dropped instead of being put back. A cursor without a
+//! `getMore` for ten minutes is closed, unless its client asked for no time-out; then it ends with its session.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,9 @@ use crate::request::SessionId;
 pub struct CursorLimits {
     /// A cursor without a `getMore` for this long is closed (MongoDB: ten minutes).
     pub idle_timeout: Duration,
-    /// Cursors open at once: each may hold a snapshot.
+    /// The number of cursors that may be open at once. Each may hold a snapshot.
     pub open_max: usize,
-    /// Cursors that one connection may have opened and not closed.
+    /// The number of cursors that one connection may have open.
     pub per_connection_max: usize,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Description {
     pub(crate) connection: u64,
     /// The user who opened it.
     pub(crate) user: Option<UserId>,
-    /// Its client asked for no time-out.
+    /// Whether its client asked for no time-out.
     pub(crate) no_timeout: bool,
     /// The rest of the `maxTimeMS` of the command that opened it.
     pub(crate) time_left: Option<Duration>,
 }
 
 enum State {
-    /// In the table, since then.
+    /// The cursor is in the table since this moment.
     Idle(Batches, Duration),
     /// A `getMore` works on it.
     Taken,
@@ -74,7 +74,7 @@ pub(crate) struct TakenCursor {
     guard: Guard,
 }
 
-/// Removes the entry of a cursor that does not come back: its command failed or was dropped.
+/// Removes the entry of a cursor that is not put back, because its command failed or was dropped.
 struct Guard {
     id: i64,
     table: Arc<Table>,
@@ -135,7 +135,7 @@ impl Cursors {
             return Err(too_many(text));
         }
         let id = loop {
-            // Positive, as some clients print it; chance keeps a client from guessing the cursor of another one.
+            // The id is positive, as some clients print it, and random, so that no client can guess the cursor of another one.
             let id = i64::try_from(self.random.next_u64() >> 1).unwrap_or_default();
             if id != 0 && !entries.contains_key(&id) {
                 break id;
@@ -179,7 +179,7 @@ impl Cursors {
         }
     }
 
-    /// Puts a cursor back; one that was killed meanwhile is dropped. Returns whether it is still open.
+    /// Puts a cursor back, or drops it if it was killed meanwhile. Returns whether it is still open.
     pub(crate) fn put_back(&self, mut taken: TakenCursor, now: Duration) -> bool {
         taken.guard.armed = false;
         match lock(&self.table.entries).get_mut(&taken.id) {
@@ -192,7 +192,7 @@ impl Cursors {
         }
     }
 
-    /// Closes a cursor; `false` if the user has none of that id and namespace.
+    /// Closes a cursor. Returns `false` if the user has none of that id and namespace.
     pub(crate) fn kill(&self, id: i64, namespace: &str, user: Option<UserId>) -> bool {
         let mut entries = lock(&self.table.entries);
         let known = entries
@@ -245,14 +245,14 @@ impl Cursors {
 }
 
 fn too_many(text: String) -> CommandError {
-    CommandError::new(Code::OperationFailed, format!("{text}, close some or read them to their end"))
+    CommandError::new(Code::OperationFailed, format!("{text}: close some or read them to their end"))
 }
 
 pub(crate) fn not_found(id: i64) -> CommandError {
     CommandError::new(Code::CursorNotFound, format!("cursor id {id} not found"))
 }
 
-/// A cursor is its session's alone.
+/// Refuses a request of another session than the one that opened the cursor.
 fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) -> CommandResult<()> {
     let (code, text) = match (owner, session) {
         (None, None) => return Ok(()),
@@ -264,7 +264,7 @@ fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) 
     Err(CommandError::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")))
 }
 
-/// A cursor is its transaction's alone.
+/// Refuses a request of another transaction than the one that opened the cursor.
 fn check_transaction(id: i64, owner: Option<i64>, transaction: Option<i64>) -> CommandResult<()> {
     let (code, text) = match (owner, transaction) {
         (None, None) => return Ok(()),

@@ -1,4 +1,4 @@
-//! From a request to its reply: finds the command, notes that it runs, bounds its time, counts it.
+//! Runs a request: finds its command, checks it, lists it as running, bounds its time, counts it and returns the reply.
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,7 +26,7 @@ use crate::writer::Writer;
 pub(crate) struct CommandReply {
     pub(crate) document: RawDocumentBuf,
     pub(crate) more: bool,
-    /// Room for the document, until it is sent.
+    /// The memory reservation, which is held until the document is sent.
     pub(crate) _reserved: Option<MemoryReservation>,
 }
 
@@ -36,7 +36,7 @@ impl From<&CommandError> for CommandReply {
     }
 }
 
-/// Runs a command; none if the connection is to be closed without a reply.
+/// Runs a command. Returns `None` if the connection is to be closed without a reply.
 pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<CommandReply> {
     match &shared.fail_points {
         None => Some(execute(shared, client, request).await),
@@ -53,9 +53,9 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     };
     let began = shared.now();
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
-    // Pinned where it is made: it is large, and all that goes around it would move it.
+    // Pinned here so that the large future is not moved by the futures around it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
-    // A client that watches for changes waits on purpose.
+    // The time of a client that waits for changes of the topology says nothing about the command.
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began) };
     count(shared, client, request, command, took, outcome.is_err());
@@ -74,13 +74,13 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
         }
         Err(mut error) => {
             if is_step || !request.access.writes() {
-                // What was lost on the way of a read is lost, and no more; a transaction ends by it, and has no effect.
+                // A read changes nothing. A failed statement of a transaction ends it without effect.
                 error.applied = Applied::No;
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
             let labels = labels::of_error(request.numbering, command.properties.in_transaction, &error);
             let mut writer = labelled_failure(&error, &labels);
-            // It may have written something before it failed.
+            // The command may have written something before it failed.
             note_written(shared, request, &mut writer);
             let document = timed(writer, shared.cluster_time.as_ref());
             CommandReply { document, more: false, _reserved: None }
@@ -93,7 +93,7 @@ fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
     request.command.or_else(for_tests)
 }
 
-/// After a command that writes, time goes on, and the reply says if that is not all that its client asked for.
+/// Advances the cluster time after a command that writes, and adds the error of a write concern that cannot be satisfied.
 fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
     if !request.access.writes() {
         return;
@@ -109,7 +109,7 @@ fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
 }
 
 /// Writes the token that a client sends back at the end of its transaction, so that another router could find the outcome. There is
-/// no other one, but drivers know a router by it.
+/// no other router, but drivers expect the token from one.
 fn put_recovery_token(writer: &mut Writer) {
     writer.begin_document("recoveryToken").put("recoveryShardId", "handfast").end();
 }
@@ -128,37 +128,45 @@ async fn run_known(
         shared.sessions.touch(session, began)?;
     }
     let operation = shared.operations.begin(client, request, command, began);
-    let bound = match command.properties.time_limit {
+    let limit = match command.properties.time_limit {
         TimeLimit::OfRequest => request.max_time,
         TimeLimit::OfCursor => None,
     };
+    let time = CommandTime { began, limit };
     let work = async {
         tokio::select! {
             biased;
-            answer = run_in_context(shared, client, request, command, &operation, (began, bound)) => answer,
+            answer = run_in_context(shared, client, request, command, &operation, time) => answer,
             () = operation.killed() => {
                 Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
             }
         }
     };
-    within(bound, pin!(work)).await
+    within(time.limit, pin!(work)).await
 }
 
-/// Runs a command where it belongs: by itself, or in a transaction, which ends if the command fails or is broken off.
+/// The time at which a command began, and its limit.
+#[derive(Clone, Copy)]
+struct CommandTime {
+    began: Duration,
+    limit: Option<Duration>,
+}
+
+/// Runs a command in its context. If it is part of a transaction and fails or is cancelled, the transaction ends.
 async fn run_in_context(
     shared: &Shared,
     client: &Client,
     request: &Request<'_>,
     command: &'static Command,
     operation: &Operation<'_>,
-    (began, bound): (Duration, Option<Duration>),
+    time: CommandTime,
 ) -> CommandResult<Answer> {
     let context = transactions::enter(shared, request, command).await?;
     let mut leave = LeaveGuard { shared, context: &context, failed: true };
     let call = Call { shared, client, request, operation, context: &context };
     let answer = (command.run)(&call).await?;
-    // A read that was too long is of no use; a write that was done is reported.
-    let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
+    // A read that took too long has timed out. A write that was applied is reported.
+    let late = time.limit.is_some_and(|limit| shared.now().saturating_sub(time.began) > limit);
     if late && request.access == Access::Read {
         return Err(time_is_over());
     }
@@ -194,7 +202,7 @@ fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> C
     Ok(())
 }
 
-/// Stops work that takes longer than allowed: if it writes, it may have written.
+/// Stops work that exceeds its time limit. The error says that its writes may have been applied.
 pub(crate) async fn within<T>(
     bound: Option<Duration>,
     work: impl Future<Output = CommandResult<T>>,
@@ -227,7 +235,7 @@ fn count(
     }
     if request.access != Access::Server {
         let write = request.access == Access::Write;
-        client.count(&shared.metrics, (request.database, collection(request)), write, took);
+        client.count(&shared.metrics, request.database, collection(request), write, took);
     }
 }
 
@@ -239,7 +247,7 @@ pub(crate) fn namespace(request: &Request<'_>) -> String {
 fn collection<'a>(request: &Request<'a>) -> &'a str {
     match request.subject {
         RawBsonRef::String(collection) => collection,
-        // A getMore has the id of its cursor there.
+        // The subject of a getMore is the id of its cursor.
         _ => request.body.get_str("collection").unwrap_or("$cmd"),
     }
 }

@@ -10,31 +10,31 @@ use handfast_store::Applied;
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a server does not start or go on.
+/// The error of a server that cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken, not of this machine, or not allowed.
+    /// The address is in use, does not belong to this machine, or is not allowed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// As given.
+        /// The address from the configuration.
         address: String,
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Something that is no abandoned socket of ours is where the Unix socket should be.
+    /// The path of the Unix socket is occupied by a running server, or by a file that is no socket.
     #[error("cannot listen on {path}: {why}")]
     SocketPath {
-        /// As given.
+        /// The path from the configuration.
         path: PathBuf,
         /// The reason.
         why: &'static str,
     },
-    /// No address to listen on was given.
+    /// The list of addresses is empty.
     #[error("no address to listen on was given")]
     NoAddress,
 }
 
-/// Why a command was refused, as the client gets it: code, code name, text, and the fields beside them.
+/// The error of a command: the code, the message and the details that the client receives.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct CommandError {
@@ -44,7 +44,7 @@ pub(crate) struct CommandError {
     pub(crate) details: Option<RawDocumentBuf>,
     /// Whether the changes of the command may have been applied.
     pub(crate) applied: Applied,
-    /// Something was written before the step that failed.
+    /// Whether something was written before the step that failed.
     pub(crate) partly: bool,
 }
 
@@ -56,13 +56,13 @@ impl CommandError {
         CommandError { code, message: message.into(), details: None, applied: Applied::No, partly: false }
     }
 
-    /// The error of a write that was given up before the store answered.
+    /// Marks the error of a write that was given up before the store returned its result.
     #[must_use]
     pub(crate) fn maybe_applied(self) -> Self {
         CommandError { applied: Applied::Maybe, ..self }
     }
 
-    /// Returns the message, which says first if the outcome is unknown.
+    /// Returns the message, which begins with "the outcome is unknown" if the command may have been applied.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         text(self.applied, &self.message)
     }
@@ -84,7 +84,7 @@ impl From<handfast_store::Error> for CommandError {
     }
 }
 
-/// The text of an error, which says first whether anything may have happened.
+/// Returns the message of an error. It begins with "the outcome is unknown" if the command may have been applied.
 pub(crate) fn text(applied: Applied, message: &str) -> Cow<'_, str> {
     match applied {
         Applied::No => Cow::Borrowed(message),

@@ -1,4 +1,4 @@
-//! One message and what is sent back for it: nothing, one reply, or a stream of them.
+//! Handles one message, and sends no reply, one reply, or a stream of replies.
 
 use std::pin::pin;
 
@@ -18,13 +18,13 @@ use crate::reply::failure;
 use crate::request::Request;
 use crate::state::{Client, Shared};
 
-/// Inflating more than this is left to a thread that may block.
+/// A message that inflates to more than this is inflated on a thread that may block.
 const INFLATE_INLINE_BYTES: usize = 1024 * 1024;
 
-/// A stored document of the greatest depth inside a command: `{bulkWrite: 1, ops: [{document: ..}]}` adds three levels.
+/// The depth of a command: that of the deepest document that can be stored, and the levels around it.
 const NESTING_MAX: usize = depth::NESTING_MAX + LEVELS_AROUND;
 
-/// Levels for what stands around a document in a command.
+/// The levels around a document in a command; `{bulkWrite: 1, ops: [{document: ..}]}` has three.
 const LEVELS_AROUND: usize = 8;
 
 /// Whether the connection stays open after a message.
@@ -34,7 +34,7 @@ pub(crate) enum NextStep {
     Close,
 }
 
-/// The two halves of a connection, and what they belong to.
+/// The two halves of a connection, its client and its server.
 pub(crate) struct Exchange<'a, R, W> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
@@ -46,7 +46,7 @@ pub(crate) struct Exchange<'a, R, W> {
 struct PlainMessage {
     bytes: BytesMut,
     compressor: Option<Compressor>,
-    /// Room for the inflated message.
+    /// The reservation for the inflated message.
     _reserved: Option<MemoryReservation>,
 }
 
@@ -88,7 +88,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         if header.op_code != OpCode::Compressed {
             return Ok(PlainMessage { bytes, compressor: None, _reserved: None });
         }
-        // What it inflates to is bounded by what this client may send at all.
+        // The inflated message has the same bound as a message that this client sends without compression.
         let limits = self.reader.limits();
         let (compressor, plain_bytes) = {
             let compressed = compressed::Compressed::decode(&bytes, &limits)?;
@@ -109,7 +109,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         Ok(PlainMessage { bytes, compressor: Some(compressor), _reserved: Some(reserved) })
     }
 
-    /// Answers a message that cannot be read, as far as that is possible.
+    /// Replies to a message that cannot be read, if its header allows a reply.
     async fn refuse(
         &mut self,
         header: &Header,
@@ -137,7 +137,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         }) {
             Ok(request) => request.of_user(self.client.user_id()),
             Err(error) if form.flags.more_to_come => {
-                warn!(connection = self.client.id, %error, "a command that wants no reply was refused");
+                warn!(connection = self.client.id, %error, "a command that requests no reply was refused");
                 return Ok(NextStep::Continue);
             }
             Err(error) => {
@@ -153,19 +153,19 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
             }
             let more = replied.more && request.exhaust;
             let sent = self.send(form, &replied.document, more).await?;
-            // The room that was reserved for the reply is free again once it is sent.
+            // The reservation of the reply ends once it is sent.
             drop(replied);
             if !more {
                 return Ok(NextStep::Continue);
             }
-            // Each further reply answers the one before it.
+            // In a stream of replies, each names the one before it as its request.
             form.response_to = sent;
         }
     }
 
-    /// Runs a command; none if the client went away while it only read, or is to get no reply.
+    /// Runs a command. Returns `None` if the client has closed the connection during a read, or must get no reply.
     async fn run(&mut self, request: &Request<'_>) -> Option<CommandReply> {
-        // Pinned where it is made: it is large.
+        // Pinned here so that the large future is not moved.
         let mut run = pin!(dispatch::run(self.shared, self.client, request));
         if request.access.writes() {
             return run.await;
@@ -177,7 +177,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         }
     }
 
-    /// The legacy handshake. Drivers open with it until they know better; nothing else is answered in this form.
+    /// Replies to the legacy handshake, the only OP_QUERY that is supported. Drivers send it as long as they do not know the server.
     async fn answer_query(&mut self, header: &Header, query: &Query<'_>) -> Result<NextStep, ReadError> {
         let document = match self.legacy_reply(query).await {
             Ok(Some(document)) => document,
@@ -191,7 +191,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     async fn legacy_reply(&mut self, query: &Query<'_>) -> CommandResult<Option<RawDocumentBuf>> {
         check_document(query.query)?;
         let database = query.collection.strip_suffix(".$cmd").unwrap_or_default();
-        // {$query: .., $readPreference: ..} is what a driver sends to a mongos.
+        // A driver wraps the command in {$query: .., $readPreference: ..} for a mongos.
         let command = match query.query.get("$query")? {
             Some(bson::RawBsonRef::Document(command)) => command,
             _ => query.query,
@@ -208,12 +208,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     /// Sends a reply and returns its id.
     async fn send(&mut self, form: ReplyForm, document: &RawDocument, more: bool) -> Result<i32, ReadError> {
         let id = self.shared.request_id();
-        // What is compressed carries no checksum: the compressed bytes have their own.
+        // A compressed message has no checksum, because the compressed bytes have their own.
         let checksum = form.flags.checksum && form.compressor.is_none();
         let flags = Flags { checksum, more_to_come: more, exhaust_allowed: false };
         let msg = OpMsg::new(flags, document);
         if !checksum && form.compressor.is_none() {
-            // The document, which may be large, is sent from where it is.
+            // The document may be large, so it is not copied behind the head.
             let head = msg.head(id, form.response_to);
             self.write(head.as_slice().chain(document.as_bytes())).await?;
             return Ok(id);
@@ -244,7 +244,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
 
 const UNSUPPORTED_OP_QUERY: Code = Code(352);
 
-/// Looks at every document, to any depth, before anything recursive does.
+/// Checks the depth of every document, before any recursive function reads it.
 fn check(msg: &OpMsg<'_>) -> CommandResult<()> {
     check_document(msg.body)?;
     for sequence in &msg.sequences {
@@ -260,8 +260,8 @@ fn check_document(document: &RawDocument) -> CommandResult<()> {
     depth::check(document.as_bytes(), limits).map_err(|error| match error.code() {
         Code::Overflow => {
             let text = format!(
-                "the command is nested more than {NESTING_MAX} levels deep: a document that is stored may have {}, and \
-                 what stands around it {LEVELS_AROUND}",
+                "the command is nested more than {NESTING_MAX} levels deep: a stored document may have {} levels, and the \
+                 command around it {LEVELS_AROUND}",
                 depth::NESTING_MAX
             );
             CommandError::new(Code::Overflow, text)

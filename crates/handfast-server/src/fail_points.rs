@@ -1,17 +1,17 @@
-//! Fail points: what tests of drivers tell the server to do wrong. There are none without `--test-commands`.
+//! Fail points: failures that tests of drivers request from the server. They need the flag `--test-commands`.
 //!
 //! ```text
 //! {configureFailPoint: "failCommand", mode: {times: 2}, data: {failCommands: ["insert"], errorCode: 91}}
-//!     insert    91, with the labels of a real one    entered once
-//!     find      as ever
-//!     insert    91                                   entered twice
-//!     insert    as ever
+//!     insert    fails with 91 and its labels         entered once
+//!     find      succeeds
+//!     insert    fails with 91                        entered twice
+//!     insert    succeeds
 //! ```
 //!
-//! `failCommand` ([`command`]) stands before a command, or puts a write concern error into its reply.
-//! `onPrimaryTransactionalWrite` ([`mod@write`]) stands between a retryable write and its commit, or between its commit and
-//! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`. `pauseBeforeCommit` ([`commit`]) lets a commit
-//! wait that has begun.
+//! `failCommand` ([`command`]) is entered before a command, or puts a write concern error into its reply.
+//! `onPrimaryTransactionalWrite` ([`mod@write`]) is entered between a retryable write and its commit, or between its commit and
+//! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`. `pauseBeforeCommit` ([`commit`]) delays a commit
+//! that has begun.
 //!
 //! Source: the test plans of the drivers' specifications for transactions and retryable writes.
 
@@ -41,7 +41,7 @@ pub(crate) struct FailPoints {
     time: Point<()>,
 }
 
-/// The fail point by which every command with a `maxTimeMS` takes too long.
+/// The fail point that lets every command with a `maxTimeMS` time out.
 const TIME: &str = "maxTimeAlwaysTimeOut";
 
 /// The condition under which a fail point is entered.
@@ -50,9 +50,9 @@ pub(crate) enum Mode {
     #[default]
     Off,
     AlwaysOn,
-    /// So many times more, at least once.
+    /// It is entered so many times more, at least once.
     Times(u64),
-    /// After it would have been entered so many times.
+    /// It is passed so many times before it is entered.
     Skip(u64),
 }
 
@@ -91,10 +91,10 @@ impl Mode {
     }
 }
 
-/// One fail point; `D` is what it does.
+/// A fail point; `D` is its data, which say what it does.
 pub(crate) struct Point<D> {
     set: Mutex<(Mode, Arc<D>)>,
-    /// The number of times that it was entered since the server was started.
+    /// How often it was entered since the server was started.
     entered: watch::Sender<u64>,
 }
 
@@ -105,7 +105,7 @@ impl<D: Default> Default for Point<D> {
 }
 
 impl<D> Point<D> {
-    /// Sets it anew; says how often it was entered before.
+    /// Sets mode and data, and returns how often it was entered before.
     fn set(&self, mode: Mode, data: D) -> u64 {
         *lock(&self.set) = (mode, Arc::new(data));
         *self.entered.borrow()
@@ -129,10 +129,10 @@ impl<D> Point<D> {
 }
 
 impl FailPoints {
-    /// Sets the fail point of this name; says how often it was entered before.
+    /// Sets the fail point of this name, and returns how often it was entered before.
     ///
     /// # Errors
-    /// `FailPointSetFailed` (266) for an unknown name; those of reading `data`.
+    /// `FailPointSetFailed` (266) for an unknown name; the parser's errors for invalid `data`.
     pub(crate) fn configure(&self, name: &str, mode: Mode, data: &RawDocument) -> CommandResult<u64> {
         match name {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
@@ -168,49 +168,8 @@ impl FailPoints {
 
 fn unknown(name: &str) -> CommandError {
     let known = [FailCommand::NAME, FailWrite::NAME, PauseBeforeCommit::NAME, TIME].join(", ");
-    CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}', only {known}"))
+    CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}'; the fail points are {known}"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_say_when_it_is_entered() {
-        fn entered(mut mode: Mode) -> Vec<bool> {
-            let step = |_| {
-                let (entered, next) = mode.step();
-                mode = next;
-                entered
-            };
-            (0..4).map(step).collect()
-        }
-        assert_eq!(entered(Mode::Off), [false; 4]);
-        assert_eq!(entered(Mode::AlwaysOn), [true; 4]);
-        assert_eq!(entered(Mode::Times(2)), [true, true, false, false]);
-        assert_eq!(entered(Mode::Skip(3)), [false, false, false, true]);
-        assert_eq!(entered(Mode::Skip(0)), [true; 4]);
-    }
-
-    #[test]
-    fn a_mode_is_one_of_four() {
-        use bson::rawdoc;
-        let read = |value: &RawDocument| Mode::read(value.get("mode").unwrap().unwrap());
-        let check = |value: &RawDocument, expected| assert_eq!(read(value).unwrap(), expected);
-        check(&rawdoc! { "mode": "off" }, Mode::Off);
-        check(&rawdoc! { "mode": "alwaysOn" }, Mode::AlwaysOn);
-        check(&rawdoc! { "mode": { "times": 2 } }, Mode::Times(2));
-        check(&rawdoc! { "mode": { "times": 0 } }, Mode::Off);
-        check(&rawdoc! { "mode": { "skip": 2.0 } }, Mode::Skip(2));
-        for (value, code) in [
-            (rawdoc! { "mode": "on" }, 2),
-            (rawdoc! { "mode": 1 }, 14),
-            (rawdoc! { "mode": {} }, 2),
-            (rawdoc! { "mode": { "times": 1, "skip": 1 } }, 2),
-            (rawdoc! { "mode": { "times": -1 } }, 51_024),
-            (rawdoc! { "mode": { "activationProbability": 0.5 } }, 40_415),
-        ] {
-            assert_eq!(read(&value).unwrap_err().code.0, code, "{value:?}");
-        }
-    }
-}
+mod tests;

@@ -1,9 +1,8 @@
-//! Whole frames from a stream of bytes, and back.
+//! Reads frames, the bytes of whole messages, from a stream of bytes, and writes messages to it.
 //!
-//! What a client announces is not what it gets memory for: the buffer grows with the bytes that arrive. Up to 64 KiB a
-//! message costs nothing but that; one that is announced larger has to send 64 KiB before room is reserved for it.
-//! Time-outs tell three silences apart: no message for long (idle), a message that stopped (stall), a message that
-//! trickles (too slow as a whole).
+//! The buffer grows with the bytes that arrive, and not with the length that a client announces. A message of up to 64 KiB needs no
+//! reservation; for a larger one memory is reserved once its first 64 KiB have arrived. There are three time-outs: for a connection
+//! without a message (idle), for a message of which no more bytes arrive (stall), and for a message that takes too long as a whole.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -22,10 +21,10 @@ use crate::tls;
 
 /// The buffer grows by at least this much.
 const READ_BYTES: usize = 8 * 1024;
-/// A buffer that grew larger is given back once its message is answered.
+/// A buffer that has grown larger is freed after its message.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// A message is sent from two places: its head, and the document.
+/// A message is sent from two buffers: its head, and the document.
 const MESSAGE_PLACES: usize = 2;
 
 /// A whole message.
@@ -35,7 +34,7 @@ pub(crate) struct Frame {
     pub(crate) reserved: Option<MemoryReservation>,
 }
 
-/// Why there is no next frame.
+/// The reason why no further frame is read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("the connection failed: {0}")]
@@ -57,7 +56,7 @@ pub(crate) enum ReadError {
     TooSlow(Duration),
 }
 
-/// Cuts frames off a stream. Every method can be dropped while it waits: what has arrived stays in the buffer.
+/// Reads frames from a stream. Every method can be cancelled: the bytes that have arrived stay in the buffer.
 pub(crate) struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
@@ -66,7 +65,7 @@ pub(crate) struct FrameReader<R> {
     ended: bool,
     /// The time at which the reader began to wait for the rest of the message in the buffer.
     begun: Option<Instant>,
-    /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
+    /// Fires at the deadline or before it. It is not reset for every read, because that would cost more than the read.
     timer: Pin<Box<Sleep>>,
     reserved: Option<MemoryReservation>,
 }
@@ -85,22 +84,22 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Changes the bounds on what comes from now on.
+    /// Changes the bounds on the messages and waits that follow.
     pub(crate) fn set_bounds(&mut self, limits: Limits, times: ConnectionLimits) {
         (self.limits, self.times) = (limits, times);
     }
 
-    /// The bounds on messages.
+    /// Returns the bounds on messages.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// No part of a message is here.
+    /// Returns whether no part of a message has arrived.
     pub(crate) fn is_idle(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// The next frame; none if the client closed the connection between two.
+    /// Returns the next frame, or `None` if the client closed the connection between two messages.
     pub(crate) async fn next(&mut self, budget: &MemoryBudget) -> Result<Option<Frame>, ReadError> {
         loop {
             let mut missing = HEADER_BYTES.saturating_sub(self.buffer.len());
@@ -132,12 +131,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     fn cut(&mut self, header: Header, length: usize) -> Frame {
         let bytes =
             if self.buffer.len() == length { std::mem::take(&mut self.buffer) } else { self.buffer.split_to(length) };
-        // What follows belongs to a message of its own, which begins when it is asked for.
+        // The bytes behind it belong to the next message, whose time begins when it is requested.
         self.begun = None;
         Frame { header, bytes, reserved: self.reserved.take() }
     }
 
-    /// Takes back the buffer of a frame that is done with, so that the next message finds it.
+    /// Keeps the buffer of a frame that is no longer needed for the next message.
     pub(crate) fn recycle(&mut self, mut bytes: BytesMut) {
         if self.buffer.is_empty() && bytes.capacity() <= KEPT_BYTES && bytes.capacity() > self.buffer.capacity() {
             bytes.clear();
@@ -152,7 +151,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         } else {
             self.times.deadline(*self.begun.get_or_insert_with(timer_now))
         };
-        // Doubling keeps the copies few; the announced rest bounds it.
+        // The buffer doubles, so that it is copied rarely, up to the announced length.
         let room = missing.min(self.buffer.len()).max(READ_BYTES);
         self.buffer.reserve(room);
         let count = tokio::select! {
@@ -190,12 +189,12 @@ async fn reached(timer: &mut Pin<Box<Sleep>>, deadline: Instant) {
         if timer.deadline() >= deadline {
             return;
         }
-        // It was set for an earlier message.
+        // The timer was set for an earlier message.
         timer.as_mut().reset(deadline);
     }
 }
 
-/// Writes all bytes. A client that takes none for the time of a stall, or not all in that of a message, is given up.
+/// Writes all bytes. The write fails if the client takes none within the stall time-out, or not all within the message time-out.
 pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
     writer: &mut W,
     mut bytes: impl Buf,
@@ -203,7 +202,7 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
 ) -> Result<(), ReadError> {
     let mut begun = None;
     while bytes.has_remaining() {
-        // Most clients have room for the reply: the clock is not read unless a write waits.
+        // The buffers of most connections have room for the reply, so the clock is read only if a write has to wait.
         let written = match at_once(writer, &bytes).await {
             Some(written) => written?,
             None => {
@@ -220,7 +219,7 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Writes what can be written without waiting; none if that is nothing.
+/// Writes the bytes that can be written without waiting, or returns `None` if there are none.
 async fn at_once<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &impl Buf) -> Option<io::Result<usize>> {
     poll_fn(|context| match poll_write(writer, context, bytes) {
         Poll::Ready(written) => Poll::Ready(Some(written)),
@@ -229,7 +228,7 @@ async fn at_once<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &impl Buf) -> Opt
     .await
 }
 
-/// Writes some bytes, from as many places as a message has.
+/// Writes some bytes from the buffers of a message.
 fn poll_write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     context: &mut Context<'_>,
@@ -240,7 +239,7 @@ fn poll_write<W: AsyncWrite + Unpin>(
     Pin::new(writer).poll_write_vectored(context, places.get(..count).unwrap_or_default())
 }
 
-/// The time of the runtime's timers, which tests move: for their deadlines and nothing else.
+/// Returns the time of the runtime's timers, which tests move. It is for deadlines only.
 #[expect(
     clippy::disallowed_methods,
     reason = "a timer fires by the runtime's clock, so its deadline is counted by that"
@@ -250,7 +249,7 @@ pub(crate) fn timer_now() -> Instant {
 }
 
 impl ConnectionLimits {
-    /// Until when the next bytes of a message that has begun have to move, and what it is called if they do not.
+    /// Returns the deadline for the next bytes of a message that has begun, and the error after it.
     fn deadline(&self, begun: Instant) -> (Instant, ReadError) {
         let stalled = timer_now() + self.stall_timeout;
         let too_slow = begun + self.message_timeout;

@@ -1,6 +1,6 @@
-//! The addresses of a server, taken before it is one: all or none, so that a busy port is known before anything is opened.
+//! Binds the addresses of a server before it runs, all or none, so that a busy port is reported before a store is opened.
 //!
-//! Whoever connects meanwhile waits until the server runs.
+//! A client that connects meanwhile waits until the server runs.
 
 use std::fs::Permissions;
 use std::io;
@@ -14,20 +14,20 @@ use tracing::warn;
 use crate::error::{Error, Result};
 use crate::options::Address;
 
-/// Only the user who runs the server may connect through a Unix socket.
+/// The permissions of a Unix socket: only the user who runs the server may connect.
 const SOCKET_MODE: u32 = 0o700;
 
-/// Addresses that are taken. Dropping them gives them back.
+/// Bound addresses, which are released when this is dropped.
 pub struct Listeners {
     all: Vec<Listener>,
     addresses: Vec<Address>,
 }
 
 impl Listeners {
-    /// Takes the addresses.
+    /// Binds the addresses.
     ///
     /// # Errors
-    /// An address is taken or not allowed, or none is given.
+    /// An address is in use or not allowed, or the list is empty.
     pub async fn bind(listen: &[Address]) -> Result<Self> {
         if listen.is_empty() {
             return Err(Error::NoAddress);
@@ -41,7 +41,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Returns the addresses, with the ports that port 0 was replaced by.
+    /// Returns the addresses; port 0 is replaced by the port that was chosen.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -53,7 +53,7 @@ impl Listeners {
 
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// The file goes when the listener does.
+    /// A Unix socket, whose file is removed with the listener.
     Unix(UnixListener, #[expect(dead_code, reason = "held until it is dropped")] SocketFile),
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Stream {
 }
 
 impl Listener {
-    /// Takes an address; returns it with the port that was free.
+    /// Binds an address, and returns it with the port that was chosen.
     async fn bind(address: &Address) -> Result<(Self, Address)> {
         let failed = |source| Error::Listen { address: address.to_string(), source };
         match address {
@@ -90,7 +90,7 @@ impl Listener {
     }
 }
 
-/// Removes the file of a Unix socket when the server is done with it.
+/// Removes the file of a Unix socket when it is dropped.
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -101,16 +101,16 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket without a listener; anything else at the path is an error.
+/// Removes a socket without a listener. Anything else at the path is an error.
 async fn remove_abandoned(path: &Path) -> Result<()> {
     let in_the_way = |why| Err(Error::SocketPath { path: path.to_owned(), why });
     let failed = |source| Error::Listen { address: path.display().to_string(), source };
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(failed(source)),
-        Ok(found) if !found.file_type().is_socket() => in_the_way("something that is no socket is there"),
+        Ok(found) if !found.file_type().is_socket() => in_the_way("a file that is no socket is in its place"),
         Ok(_) => match UnixStream::connect(path).await {
-            Ok(_) => in_the_way("a server listens there already"),
+            Ok(_) => in_the_way("another server listens there"),
             Err(_) => std::fs::remove_file(path).map_err(failed),
         },
     }

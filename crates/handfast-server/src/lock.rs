@@ -1,9 +1,9 @@
-//! Locks whose holders cannot leave a half-changed state behind.
+//! Locks a mutex, also a poisoned one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. No code in this crate panics while it holds one (the lints deny it), and if it did, every table here is whole
-/// after each single step: going on is right.
+/// Locks a mutex. The lints deny code that panics. If a thread panics with a lock all the same, the tables of this crate are
+/// consistent after each single step, so that a poisoned lock can be used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

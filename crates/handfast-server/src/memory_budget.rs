@@ -1,8 +1,8 @@
 //! A bound on the bytes that large messages hold in memory, over all connections.
 //!
-//! Small messages are free: their number is bounded by that of connections. A large one reserves its size before it is
-//! read (or built) and waits for its turn. Requests, what compressed ones inflate to, and replies have a reserve each:
-//! who holds room in one waits for the next one only, so that no two wait for each other.
+//! Small messages need no reservation, because their number is bounded by that of the connections. A large one reserves its size before
+//! it is read or built, and waits until so much is free. Requests, inflated requests and replies have a budget each, and are
+//! reserved in this order, so that no two messages wait for each other.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl MemoryBudget {
         MemoryBudget { units: Arc::new(Semaphore::new(count)), units_max }
     }
 
-    /// Waits until so many bytes are free. A message that is larger than the whole reserve takes all of it.
+    /// Waits until so many bytes are free. A message that is larger than the whole budget takes all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> MemoryReservation {
         if bytes <= FREE_BYTES {
             return MemoryReservation { _permit: None };
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_messages_wait_for_room() {
+    async fn a_large_message_waits_until_enough_bytes_are_free() {
         let budget = MemoryBudget::new(1024 * 1024);
         let first = budget.reserve(800 * 1024).await;
         assert!(waits(&budget, 300 * 1024).await);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_larger_than_the_reserve_gets_all_of_it() {
+    async fn a_message_that_is_larger_than_the_budget_gets_all_of_it() {
         let budget = MemoryBudget::new(1024 * 1024);
         let all = budget.reserve(48_000_000).await;
         assert!(waits(&budget, 100 * 1024).await);

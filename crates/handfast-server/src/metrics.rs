@@ -9,7 +9,7 @@ use bson::DateTime;
 
 use crate::lock::lock;
 
-/// Collections that `top` keeps apart; what comes later is counted under no name.
+/// The number of collections that `top` counts. Further ones are not counted.
 const NAMESPACES_MAX: usize = 10_000;
 
 /// A number that only grows.
@@ -27,7 +27,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The number of events.
+    /// Returns the number of events.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -63,12 +63,12 @@ impl Timed {
         self.nanos.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn get(&self) -> (u64, Duration) {
-        (self.count.get(), Duration::from_nanos(self.nanos.get()))
+    fn get(&self) -> CountAndTime {
+        CountAndTime { count: self.count.get(), time: Duration::from_nanos(self.nanos.get()) }
     }
 }
 
-/// Searches for outcomes of transactions and results of retryable writes whose time is over (MongoDB: the transaction reaper).
+/// The runs that remove old outcomes of transactions and old results of retryable writes (MongoDB: the transaction reaper).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReaperJobs {
     /// The runs that were completed.
@@ -79,14 +79,14 @@ pub(crate) struct ReaperJobs {
     pub(crate) last_removed: u64,
 }
 
-/// One command while it is counted.
+/// The counters of a command, which requests increment.
 #[derive(Debug, Default)]
 struct CommandCounters {
     all: Timed,
     failed: Counter,
 }
 
-/// One collection while it is counted. A connection keeps that of the collection which it used last.
+/// The counters of a collection, which requests increment. A connection keeps those of the collection that it used last.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceCounters {
     reads: Timed,
@@ -99,7 +99,7 @@ impl NamespaceCounters {
     }
 }
 
-/// One command's counters.
+/// The counters of a command at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandCount {
     /// The number of requests.
@@ -110,13 +110,22 @@ pub struct CommandCount {
     pub time: Duration,
 }
 
-/// The counters of a collection.
+/// A number of events, and their total duration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountAndTime {
+    /// The number of events.
+    pub count: u64,
+    /// Their total duration.
+    pub time: Duration,
+}
+
+/// The counters of a collection at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NamespaceUse {
-    /// Reads, and the time they took.
-    pub reads: (u64, Duration),
-    /// Writes, and the time they took.
-    pub writes: (u64, Duration),
+    /// The reads of the collection.
+    pub reads: CountAndTime,
+    /// The writes to the collection.
+    pub writes: CountAndTime,
 }
 
 /// The server's counters.
@@ -128,21 +137,21 @@ pub struct Metrics {
     pub connections_refused: Counter,
     /// Connections closed for a message that could not be read, or a time-out in the middle of one.
     pub connections_broken: Counter,
-    /// Bytes of requests, as they came over the network.
+    /// Bytes of requests as received, compressed or not.
     pub bytes_in: Counter,
     /// Bytes of replies.
     pub bytes_out: Counter,
     /// Requests.
     pub requests: Counter,
-    /// Retryable writes that had been done before, at least in part.
+    /// Retryable writes that had been applied before, at least in part.
     pub retried_commands: Counter,
-    /// Their statements that had been done before.
+    /// Statements of retryable writes that had been applied before.
     pub retried_statements: Counter,
-    /// Searches for outcomes and results whose time is over.
+    /// The runs that remove old outcomes and results.
     pub(crate) reaper: Mutex<ReaperJobs>,
-    /// By kind.
+    /// Operations by kind.
     pub operations: OperationCounters,
-    /// All that there are, by name.
+    /// The counters of all commands, by name.
     commands: BTreeMap<&'static str, CommandCounters>,
     unknown_commands: Counter,
     namespaces: Mutex<HashMap<String, Arc<NamespaceCounters>>>,
@@ -178,7 +187,7 @@ impl Metrics {
         self.unknown_commands.increment();
     }
 
-    /// The counters of a collection; none if there are too many to count one more.
+    /// Returns the counters of a collection, or `None` if the limit of counted collections is reached.
     pub(crate) fn namespace(&self, namespace: &str) -> Option<Arc<NamespaceCounters>> {
         let mut namespaces = lock(&self.namespaces);
         if let Some(counters) = namespaces.get(namespace) {
@@ -190,10 +199,10 @@ impl Metrics {
         Some(Arc::clone(namespaces.entry(namespace.to_owned()).or_default()))
     }
 
-    /// Each command that came at least once.
+    /// Returns the counters of each command that was requested at least once.
     pub fn commands(&self) -> Vec<(&'static str, CommandCount)> {
         let counted = self.commands.iter().map(|(name, counters)| {
-            let (total, time) = counters.all.get();
+            let CountAndTime { count: total, time } = counters.all.get();
             (*name, CommandCount { total, failed: counters.failed.get(), time })
         });
         counted.filter(|(_, count)| count.total > 0).collect()
@@ -204,7 +213,7 @@ impl Metrics {
         self.unknown_commands.get()
     }
 
-    /// Each collection that was read or written.
+    /// Returns the counters of each collection that was read or written.
     pub fn namespaces(&self) -> Vec<(String, NamespaceUse)> {
         let used =
             |counters: &NamespaceCounters| NamespaceUse { reads: counters.reads.get(), writes: counters.writes.get() };

@@ -1,7 +1,7 @@
 //! The running commands, for `currentOp`, `killOp` and the end of a session.
 //!
-//! A connection runs one command at a time, and keeps it in a slot of its own: no command waits for one of another
-//! connection. Listing and stopping commands goes through all connections.
+//! A connection runs one command at a time, and each connection has its own slot for it, so that no command waits for one of another
+//! connection. `currentOp` and `killOp` visit the slots of all connections.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -16,7 +16,7 @@ use crate::lock::lock;
 use crate::request::{Request, SessionId};
 use crate::state::Client;
 
-/// The command's document is shown by `currentOp` up to this many bytes.
+/// `currentOp` shows a command's document up to this size.
 const SHOWN_BYTES_MAX: usize = 1_000;
 
 /// A command that runs.
@@ -32,7 +32,7 @@ pub(crate) struct Running {
     pub(crate) transaction: Option<i64>,
     /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
-    /// A client has killed it.
+    /// Whether a client has killed it.
     killed: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct CommandSlot {
 }
 
 impl CommandSlot {
-    /// Kills the command of this slot if it matches; returns `false` otherwise.
+    /// Kills the command of this slot if it matches, and returns whether it did.
     fn kill_if(&self, is_meant: impl Fn(&Running) -> bool) -> bool {
         match lock(&self.running).as_mut().filter(|running| is_meant(running)) {
             Some(running) => {
@@ -68,7 +68,7 @@ pub(crate) struct Operations {
     next_id: AtomicI32,
 }
 
-/// Lists the commands of a connection until it is dropped.
+/// Keeps a connection in the list until it is dropped.
 pub(crate) struct Registration<'a> {
     operations: &'a Operations,
     id: u64,
@@ -120,7 +120,7 @@ impl Operations {
         Operations { clients: Mutex::default(), next_id: AtomicI32::new(1) }
     }
 
-    /// Lists the commands of a connection from now on.
+    /// Adds a connection to the list.
     pub(crate) fn register(&self, client: &Arc<Client>) -> Registration<'_> {
         lock(&self.clients).insert(client.id, Arc::clone(client));
         Registration { operations: self, id: client.id }
@@ -149,7 +149,7 @@ impl Operations {
         Operation { slot: &client.command_slot, id, since }
     }
 
-    /// The commands that run, the oldest first.
+    /// Returns the running commands, the oldest first.
     pub(crate) fn list(&self) -> Vec<(Arc<Client>, Running)> {
         let running = |client: &Arc<Client>| {
             let running = lock(&client.command_slot.running).clone()?;
@@ -160,7 +160,7 @@ impl Operations {
         list
     }
 
-    /// Kills a command; returns `false` if there is none of that id.
+    /// Kills a command. Returns `false` if there is none of that id.
     pub(crate) fn kill(&self, id: i32) -> bool {
         lock(&self.clients).values().any(|client| client.command_slot.kill_if(|running| running.id == id))
     }

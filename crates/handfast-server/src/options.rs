@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! The options of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::tls::Tls;
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP port; port 0 takes a free one.
+    /// A TCP port; port 0 lets the operating system choose one.
     Tcp(SocketAddr),
     /// A Unix socket. An abandoned one is replaced.
     Unix(PathBuf),
@@ -38,51 +38,51 @@ impl std::fmt::Display for Address {
 /// is applied once, and only there do they begin transactions. So a replica set is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// A server on its own: without transactions and retryable writes.
+    /// A single server, without transactions and retryable writes.
     Standalone,
     /// The primary and only member of a replica set.
     ReplicaSet {
         /// Its name, as in the `replicaSet` of a connection string.
         name: String,
-        /// `host:port` as clients reach it; none: the address that the client dialled.
+        /// The `host:port` at which clients reach it; `None` for the address to which the client connected.
         advertise: Option<String>,
     },
-    /// A router: clients compare no host names with it, which suits proxies.
+    /// A router. Drivers do not compare its host names with their own list, which suits proxies.
     Mongos,
 }
 
 impl Default for Topology {
-    /// The primary of a replica set, at the address that the client dialled.
+    /// Returns the primary of a replica set, at the address to which the client connected.
     fn default() -> Self {
         Topology::ReplicaSet { name: REPLICA_SET.to_owned(), advertise: None }
     }
 }
 
-/// The name of the replica set, unless another one is given.
+/// The default name of the replica set.
 pub const REPLICA_SET: &str = "handfast";
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at once; one more gets an error and is closed.
+    /// The number of open connections. A further one gets an error and is closed.
     pub open_max: usize,
     /// A connection without a message for this long is closed. Drivers keep connections in pools and open new ones
     /// when they need them.
     pub idle_timeout: Duration,
-    /// A message, once begun, has to come on with each of these.
+    /// The time within which more bytes of a message have to arrive, once it has begun.
     pub stall_timeout: Duration,
-    /// A message, once begun, has to be whole within this; a reply has to be taken within it.
+    /// The time within which a whole message has to arrive, once it has begun, and a reply has to be received.
     pub message_timeout: Duration,
-    /// Bytes of large requests (over 64 KiB) in memory at once, over all connections. Further ones wait unread. What
-    /// compressed ones inflate to is bounded by the same number once more.
+    /// Bytes of large requests (over 64 KiB) in memory at once, over all connections. Further requests are not read meanwhile.
+    /// Inflated requests have a bound of the same size.
     pub request_bytes_max: usize,
     /// Bytes of large replies in memory at once, over all connections. Further ones wait.
     pub reply_bytes_max: usize,
 }
 
 impl ConnectionLimits {
-    /// Connections at once that have not logged in, where a login is needed, so that they cannot take all connections. Each
-    /// driver watches the server through one or two such connections.
+    /// Returns how many open connections may not have logged in, if a login is needed, so that they cannot use up all connections.
+    /// Each driver watches the server through one or two such connections.
     pub(crate) fn unauthenticated_max(&self) -> usize {
         self.open_max.div_ceil(2)
     }
@@ -108,12 +108,12 @@ pub struct Options {
     pub topology: Topology,
     /// Whether a client has to log in, and may do what its roles allow.
     pub authentication: bool,
-    /// Speak TLS, and nothing else, over TCP. A Unix socket stays as it is.
+    /// The TLS settings, with which every TCP connection has to use TLS. A Unix socket does not use it.
     pub tls: Option<Tls>,
     /// The compressors that a client may use.
     pub compressors: Vec<Compressor>,
-    /// When a write is acknowledged that does not ask for `j: true` or `w: "majority"`. `Journaled`: always synced,
-    /// also with `j: false`. `Memory`: not synced unless asked for.
+    /// The durability of a write without `j: true` and `w: "majority"`. `Journaled` syncs each write, even with `j: false`;
+    /// `Memory` syncs only the writes that ask for it.
     pub durability: Durability,
     /// Bounds on messages.
     pub limits: Limits,
@@ -124,10 +124,10 @@ pub struct Options {
     /// The time that a transaction may be open.
     pub transaction_lifetime: Duration,
     /// The bytes that all open transactions together may have written. Beyond that, writes in them get
-    /// `WriteConflict` (112), and may find room when they are run again.
+    /// `WriteConflict` (112), and may succeed when they are run again.
     pub transaction_bytes_max: usize,
-    /// The time that outcomes of commits and results of retryable writes are kept for clients that ask again. Drivers
-    /// ask again within seconds, and a session ends after half an hour without a command.
+    /// How long outcomes of commits and results of retryable writes are kept for repeated requests. Drivers repeat within seconds,
+    /// and a session ends after half an hour without a command.
     pub outcome_retention: Duration,
     /// The time that a shutdown waits for running commands.
     pub shutdown_grace: Duration,

@@ -1,4 +1,4 @@
-//! Refuses connections beyond the limit: answers the first message with an error.
+//! Refuses connections beyond the limit: the reply to the first message is an error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::state::Shared;
 
 /// Connections that are refused with an error at the same time.
 const REFUSALS_MAX: usize = 16;
-/// The time in which a client has to send its first message and to receive the answer.
+/// The time in which a client has to send its first message and to receive the error.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A permit to refuse one connection with an error.
@@ -34,7 +34,7 @@ impl Drop for RefusalPermit {
     }
 }
 
-/// Answers the first message with the error, and closes.
+/// Replies to the first message with the error, and closes the connection.
 pub(crate) async fn refuse<R, W>(shared: &Shared, error: CommandError, reader: R, mut writer: W)
 where
     R: AsyncRead + Unpin,
@@ -54,6 +54,6 @@ where
         writer.shutdown().await?;
         Ok(())
     };
-    // A client that sends no message in time gets no answer.
+    // A client that sends no message in time gets no error.
     let _ = tokio::time::timeout(REFUSAL_TIMEOUT, answer).await;
 }

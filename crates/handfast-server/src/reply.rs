@@ -12,11 +12,11 @@ use crate::writer::Writer;
 /// The reply of a command, without `ok`.
 pub(crate) struct Answer {
     pub(crate) writer: Writer,
-    /// The command has further replies: for a client that takes several replies it is run again.
+    /// Whether the command has further replies. For a client that accepts several replies it is run again.
     pub(crate) more: bool,
-    /// Room for the answer, until it is sent.
+    /// The memory reservation, which is held until the reply is sent.
     pub(crate) reserved: Option<MemoryReservation>,
-    /// A statement was refused: the reply says which, and a transaction ends by it.
+    /// Whether a statement was refused. The reply says which one, and the transaction ends.
     pub(crate) refused: bool,
 }
 
@@ -27,24 +27,24 @@ impl From<Writer> for Answer {
 }
 
 impl Answer {
-    /// `{ok: 1}`.
+    /// Returns `{ok: 1}`.
     pub(crate) fn done() -> Self {
         Writer::new().into()
     }
 }
 
-/// The reply to a command that succeeded.
+/// Returns the reply to a command that succeeded.
 pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
     writer.put("ok", 1.0);
     timed(writer, time)
 }
 
-/// The reply to a message that is refused before it is a command.
+/// Returns the reply to a message that cannot be read as a command.
 pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
     labelled_failure(error, &labels::of_outcome(error)).finish()
 }
 
-/// The reply to a command that failed, with its error labels.
+/// Returns the reply to a command that failed, with its error labels.
 pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> Writer {
     let mut writer = Writer::new();
     writer.put("ok", 0.0);
@@ -53,7 +53,7 @@ pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> Writer 
     writer
 }
 
-/// The reply, with the time that a replica set puts into each.
+/// Adds the cluster time of a replica set, and returns the finished reply.
 pub(crate) fn timed(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
     if let Some(time) = time {
         time.put(&mut writer);
@@ -61,7 +61,7 @@ pub(crate) fn timed(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocume
     writer.finish()
 }
 
-/// Writes that what a command wrote is not on as many members as the client asks for.
+/// Writes the error of a write that was applied, but not on as many members as its write concern asks for.
 pub(crate) fn put_unsatisfied(writer: &mut Writer, code: Code, concern: &RawDocument) {
     writer.begin_document("writeConcernError").put("code", code.0).put("codeName", &*code.name());
     match concern.get_str("w") {
@@ -80,7 +80,7 @@ pub(crate) fn put_labels(writer: &mut Writer, labels: &[&str]) {
     }
 }
 
-/// Writes `errmsg`, `code`, `codeName` and what is beside them.
+/// Writes `errmsg`, `code`, `codeName` and the details.
 fn put_error(writer: &mut Writer, error: &CommandError) {
     writer.put("errmsg", &*error.text()).put("code", error.code.0).put("codeName", &*error.name());
     if let Some(details) = &error.details {

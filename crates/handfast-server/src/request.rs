@@ -1,4 +1,4 @@
-//! A command as it arrived: its name, its database, its fields, and what every command may carry.
+//! A request: the name of its command, its database, its own fields, and the fields that every command may have.
 
 mod numbering;
 
@@ -18,7 +18,7 @@ use crate::auth::user::UserId;
 use crate::commands::{self, Access, Command, Properties};
 use crate::error::{CommandError, CommandResult};
 
-/// The id that a client made up for a session, and the user of the session: no user reaches the session of another one.
+/// The id of a session, which its client has chosen, and the user of the session. No user can use the session of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SessionId {
     pub(crate) id: [u8; 16],
@@ -31,14 +31,14 @@ impl SessionId {
         SessionId { id, user: None }
     }
 
-    /// Returns the same id for this user.
+    /// Returns the id with this user.
     pub(crate) fn of_user(self, user: Option<UserId>) -> Self {
         SessionId { user, ..self }
     }
 }
 
 impl std::fmt::Display for SessionId {
-    /// As a UUID.
+    /// Writes the id as a UUID.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (place, byte) in self.id.iter().enumerate() {
             if matches!(place, 4 | 6 | 8 | 10) {
@@ -60,7 +60,7 @@ impl std::fmt::Debug for SessionId {
 pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> CommandResult<SessionId> {
     let mut arguments = Arguments::of_document(path, document)?;
     let id = arguments.any("id")?;
-    // A digest of the user, which the server knows better.
+    // `uid` is a digest of the user, which the server knows from the login.
     arguments.ignored(&["uid", "txnNumber", "txnUUID"])?;
     arguments.finish()?;
     match id {
@@ -78,11 +78,11 @@ pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> CommandR
 /// The write concern of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteConcern {
-    /// `w: 0`: never.
+    /// Whether the client wants a reply: `false` for `w: 0`.
     pub(crate) acknowledged: bool,
-    /// `j: true` or `w: "majority"`: synced, whatever the server's default is.
+    /// Whether the write must be synced, whatever the server's default is: `j: true` or `w: "majority"`.
     pub(crate) synced: bool,
-    /// It asks for members that are not there: the error with which the write is acknowledged.
+    /// The error with which the write is acknowledged if the concern asks for members that the replica set does not have.
     pub(crate) unsatisfied: Option<Code>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct WriteConcern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadConcern<'a> {
     pub(crate) level: Option<&'a str>,
-    /// The time of the snapshot to read, from an earlier reply.
+    /// The `atClusterTime` of the snapshot to read, from an earlier reply.
     pub(crate) at: Option<Timestamp>,
 }
 
@@ -104,19 +104,19 @@ pub(crate) struct Request<'a> {
     /// The entry of the command table; `None` if the name is unknown or that of a test command.
     pub(crate) command: Option<&'static Command>,
     pub(crate) access: Access,
-    /// The fields of the command itself: all but its name and those that every command may carry.
+    /// The fields of the command itself, without its name and those that every command may have.
     fields: Vec<Field<'a>>,
     pub(crate) sequences: &'a [Sequence<'a>],
     pub(crate) session: Option<SessionId>,
     pub(crate) numbering: Numbering,
     pub(crate) max_time: Option<Duration>,
     pub(crate) write_concern: WriteConcern,
-    /// There is a `writeConcern`.
+    /// Whether there is a `writeConcern`.
     pub(crate) has_write_concern: bool,
     /// The `readConcern`, if there is one.
     pub(crate) read_concern: Option<ReadConcern<'a>>,
     pub(crate) api_strict: bool,
-    /// The client can take several replies.
+    /// Whether the client accepts several replies.
     pub(crate) exhaust: bool,
 }
 
@@ -129,7 +129,7 @@ struct Generic<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads what every command may carry.
+    /// Reads the command's name and the fields that every command may have.
     pub(crate) fn new(
         body: &'a RawDocument,
         sequences: &'a [Sequence<'a>],
@@ -181,7 +181,7 @@ impl<'a> Request<'a> {
                 return Err(CommandError::new(Code::TypeMismatch, "the $db argument must be a string"));
             }
         };
-        // Logins may name it, to hear that no mechanism is enabled there.
+        // Logins may name this database. They get the error that no mechanism is enabled there.
         if !(request.database == EXTERNAL && request.properties().external_database) {
             check_database_name(request.database)?;
         }
@@ -199,12 +199,12 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// The properties of its command; those of an ordinary one if the server knows none of that name.
+    /// Returns the properties of its command, or the default ones if the command is unknown.
     pub(crate) fn properties(&self) -> &'static Properties {
         self.command.map_or(&Properties::DEFAULT, |command| &command.properties)
     }
 
-    /// The request of this user: its session is the user's.
+    /// Returns the request with its session belonging to this user.
     pub(crate) fn of_user(mut self, user: Option<UserId>) -> Self {
         self.session = self.session.map(|session| session.of_user(user));
         self
@@ -244,22 +244,22 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// The command's own fields.
+    /// Returns the command's own fields.
     pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'_> {
         Arguments::of_command(path, &self.fields, self.sequences)
     }
 
-    /// The collection that the command is about, which it creates, fills or changes.
+    /// Returns the collection that the command creates or writes to.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73) for a name of the system.
+    /// `InvalidNamespace` (73) for a system collection.
     pub(crate) fn written_namespace(&self) -> CommandResult<Namespace> {
         let namespace = self.namespace()?;
         check_written(&namespace)?;
         Ok(namespace)
     }
 
-    /// The collection that the command is about.
+    /// Returns the collection that the command names.
     pub(crate) fn namespace(&self) -> CommandResult<Namespace> {
         match self.subject {
             RawBsonRef::String(collection) => Ok(Namespace::new(self.database, collection)?),
@@ -273,8 +273,8 @@ impl<'a> Request<'a> {
 
     /// Returns the durability that the store has to reach before it acknowledges, given the server's default.
     ///
-    /// A client can ask for more than the default, never for less: with `Journaled` as default, `j: false` and `w: 0`
-    /// are synced as well (what costs is the first writer's wait, not the others').
+    /// A client can ask for more than the default and not for less. With `Journaled` as the default, writes with `j: false` and `w: 0`
+    /// are synced as well, which costs little: they share the sync of other writes.
     pub(crate) fn durability(&self, default: Durability) -> Durability {
         match default {
             Durability::Memory if !self.write_concern.synced => Durability::Memory,
@@ -283,15 +283,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Refuses to write to collections of the system, as MongoDB does. They can be read, and what an earlier version has left there
-/// can be dropped.
+/// Refuses writes to system collections, as MongoDB does. They can be read and dropped.
 ///
 /// # Errors
 /// `InvalidNamespace` (73).
 pub(crate) fn check_written(namespace: &Namespace) -> CommandResult<()> {
     let collection = namespace.collection();
     let is_open = match namespace.database() {
-        // Who may, the roles say.
+        // The roles decide who may write to these.
         "admin" => matches!(collection, "system.users" | "system.roles" | "system.version" | "system.keys"),
         _ => false,
     };
@@ -317,7 +316,7 @@ fn mismatch(name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
     )
 }
 
-/// 0 means without a bound.
+/// Reads `maxTimeMS`, of which 0 means no limit.
 fn max_time(value: RawBsonRef<'_>) -> CommandResult<Option<Duration>> {
     let Some(millis) = as_integer(value) else {
         return Err(mismatch("maxTimeMS", value, "types '[long, int, decimal, double']"));
@@ -356,20 +355,20 @@ fn write_concern(document: &RawDocument) -> CommandResult<WriteConcern> {
             None => return Err(CommandError::new(Code::FailedToParse, "w has to be a number or a string")),
         },
     }
-    // As MongoDB documents it: j prevails over w: 0.
+    // As MongoDB documents, j: true takes precedence over w: 0.
     concern.acknowledged |= concern.synced;
     arguments.finish()?;
     Ok(concern)
 }
 
-/// The read concern level of a read that sees one moment, and can name it.
+/// The read concern level of a read of a snapshot, whose time the reply names.
 pub(crate) const SNAPSHOT: &str = "snapshot";
 
-/// The database of users whose passwords are somewhere else: there are none.
+/// MongoDB's database of users whose passwords are kept elsewhere. This server has no such users.
 pub(crate) const EXTERNAL: &str = "$external";
 
-/// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
-/// client has heard of (`afterClusterTime`).
+/// Reads the read concern. There is one copy of the data, and reads see committed writes only, so every level is fulfilled, and so is
+/// every `afterClusterTime` that a client has received.
 fn read_concern(document: &RawDocument) -> CommandResult<ReadConcern<'_>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;

@@ -1,9 +1,9 @@
-//! Accepts connections, and ends.
+//! Accepts connections until the shutdown.
 //!
 //! ```text
-//! run       accepts until shutdown; one task a connection
-//! shutdown  no new connections; idle ones are closed, running commands get their answer, further ones code 91;
-//!           what still runs after the grace period is cut off
+//! run       accepts connections; each is served by a task
+//! shutdown  accepts no more and closes idle connections; running commands are finished, further ones fail with code 91;
+//!           commands that run after the grace period are aborted
 //! ```
 
 use std::io;
@@ -28,29 +28,28 @@ use crate::refusal;
 use crate::state::{Client, Shared, shutdown_begun};
 use crate::tls;
 
-/// The interval at which the cluster time is set and expired transactions are rolled back: they hold their resources that much longer
-/// at most.
+/// The interval at which the cluster time is set and expired transactions are rolled back.
 const SECOND: Duration = Duration::from_secs(1);
 /// The interval at which old outcomes are removed, by a scan of all of them.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The interval at which expired cursors and sessions are removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
-/// After a failed accept (no file descriptors left), so long until the next one.
+/// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A silent client is asked whether it is still there after this, and then each [`KEEPALIVE_INTERVAL`].
+/// The time after which TCP probes an idle connection; it repeats the probe each [`KEEPALIVE_INTERVAL`].
 const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time limit of the TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// A server that has its addresses and does not serve yet.
+/// A server with bound addresses, which does not accept connections yet.
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Listeners,
 }
 
-/// Ends a running server. The handle keeps neither the server nor its store alive.
+/// Shuts a running server down. The handle keeps neither the server nor its store alive.
 #[derive(Clone)]
 pub struct ShutdownHandle {
     shared: Weak<Shared>,
@@ -59,7 +58,7 @@ pub struct ShutdownHandle {
 impl ShutdownHandle {
     /// Begins the shutdown; [`Server::run`] returns when it is complete.
     pub fn shutdown(&self) {
-        // A server that was dropped has ended.
+        // A server that was dropped has shut down.
         if let Some(shared) = self.shared.upgrade() {
             shared.shut_down();
         }
@@ -67,12 +66,12 @@ impl ShutdownHandle {
 }
 
 impl Server {
-    /// A server of a database at addresses that are taken already.
+    /// Creates a server of a database at bound addresses.
     pub fn new(listeners: Listeners, options: Options, database: Database) -> Self {
         Server { shared: Arc::new(Shared::new(database, options)), listeners }
     }
 
-    /// Returns the addresses at which it listens, with the ports that port 0 was replaced by.
+    /// Returns the addresses at which it listens; port 0 is replaced by the port that was chosen.
     pub fn addresses(&self) -> &[Address] {
         self.listeners.addresses()
     }
@@ -82,7 +81,7 @@ impl Server {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Returns a handle that ends the server.
+    /// Returns a handle that shuts the server down.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { shared: Arc::downgrade(&self.shared) }
     }
@@ -90,7 +89,7 @@ impl Server {
     /// Serves until the shutdown is complete.
     ///
     /// # Cancellation
-    /// If it is dropped, connections are cut off; commands in flight may or may not have happened.
+    /// Dropping it closes all connections; running commands may or may not be applied.
     pub async fn run(self) {
         let Server { shared, listeners } = self;
         let mut accepting = JoinSet::new();
@@ -121,7 +120,7 @@ impl Server {
     }
 }
 
-/// Forgets old outcomes from time to time, beside everything else.
+/// Removes old outcomes at intervals.
 async fn forget(shared: Arc<Shared>) {
     let mut pause = tokio::time::interval(FORGET_INTERVAL);
     loop {
@@ -152,7 +151,7 @@ async fn accept(shared: Arc<Shared>, listener: Listener) {
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(shared.options.shutdown_grace, all).await.is_err() {
-        warn!(connections = connections.len(), "commands still run after the grace period: they are cut off");
+        warn!(connections = connections.len(), "commands still run after the grace period and are aborted");
         connections.shutdown().await;
     }
 }
@@ -206,7 +205,7 @@ where
         Err(text) => {
             shared.metrics.connections_refused.increment();
             warn!(client = client.remote, "a connection is refused: {text}");
-            // Few connections are refused with an error at a time; further ones are closed without one.
+            // The number of connections that are refused with an error at once is bounded; others are closed without one.
             if let Some(permit) = refusal::RefusalPermit::take(&shared) {
                 let error = CommandError::new(Code::OperationFailed, text);
                 connections.spawn(async move {
@@ -218,7 +217,7 @@ where
     }
 }
 
-/// A connection counts as open during its handshake, which bounds the number of handshakes.
+/// Starts a TLS handshake. The connection counts as open during it, which bounds the number of handshakes.
 fn spawn_tls(
     shared: &Arc<Shared>,
     client: Arc<Client>,

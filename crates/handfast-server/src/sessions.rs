@@ -1,15 +1,14 @@
 //! The sessions of clients.
 //!
-//! A session is an id that a client makes up and names in its commands. The server remembers when it was named last,
-//! forgets it after half an hour without a command, and closes what belongs to it when it ends: cursors, and the open
-//! transaction.
+//! A session is an id that a client chooses and sends with its commands. The server records the time of its last command, and ends the
+//! session after half an hour without one. The end of a session closes its cursors and rolls its open transaction back.
 //!
-//! A client counts what it does in a session: retryable writes and transactions share one series of numbers. Of these
-//! the newest counts: a higher one ends what was before it, a lower one is refused ([`LatestNumber`]).
+//! The client numbers its retryable writes and transactions in a session in one series. The server remembers the newest number
+//! ([`LatestNumber`]). A request with a higher number ends the transaction before it; one with a lower number is refused.
 //!
 //! ```text
 //! number     none ── Recorded (from before a restart) ── Writes ── Open ── Committing ── Committed
-//!                                                                   │           ├─ InDoubt ── Committing, once more
+//!                                                                   │           ├─ InDoubt ── Committing again
 //!                                                                   └───────────┴─ Aborted
 //! ```
 
@@ -28,8 +27,7 @@ use crate::transactions::snapshot::SnapshotRead;
 /// The value of `logicalSessionTimeoutMinutes`.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Sessions remembered at once, as in MongoDB's `maxSessions`: some 90 bytes each with the table's slack, and some 100 more once it
-/// has a number.
+/// The number of sessions at once, as in MongoDB's `maxSessions`. Each takes about 90 bytes, and about 100 more once it has a number.
 pub(crate) const SESSIONS_MAX: usize = 1_000_000;
 
 /// The sessions.
@@ -45,20 +43,20 @@ struct Session {
     /// The snapshot that it reads outside of transactions.
     snapshot: Option<Arc<SnapshotRead>>,
     turn: Option<Arc<tokio::sync::Mutex<()>>>,
-    /// A client asked to end it while a commit was under way. It stays until the commit has ended: a client that asked for the outcome of
-    /// the transaction would otherwise get the error for an unknown transaction, and run it again.
+    /// Whether a client has asked to end it during a commit. It stays until the commit has finished; otherwise a client that asks for the
+    /// outcome would get the error for an unknown transaction, and run the transaction again.
     is_ending: bool,
 }
 
 impl Session {
     /// Returns whether it can end now; if not, it ends with its commit. A session whose commit is in doubt can end, because its client
-    /// may never ask again; if it does, the store has the outcome.
+    /// may never repeat the commit; if it does, it gets the outcome from the store.
     fn can_end_now(&mut self) -> bool {
         self.is_ending = matches!(self.latest.as_deref(), Some(LatestNumber { state: NumberState::Committing(_), .. }));
         !self.is_ending
     }
 
-    /// Rolls back what is open in it.
+    /// Rolls back its open transaction.
     fn close(self) {
         abort(self.latest);
         release(self.snapshot);
@@ -75,16 +73,15 @@ pub(crate) struct LatestNumber {
 /// The use of a session's number.
 #[derive(Clone)]
 pub(crate) enum NumberState {
-    /// The store has a record of it from before this server was started.
+    /// The store has a record of the number from before this server was started.
     Recorded,
     /// Retryable writes.
     Writes,
     /// A transaction that takes requests.
     Open(Arc<OpenTransaction>),
-    /// A transaction whose commit is under way.
+    /// A transaction that is being committed.
     Committing(Arc<OpenTransaction>),
-    /// A transaction whose commit has ended in a way that does not tell whether it has happened. Nothing is under way: the
-    /// client's next commit, or the store, may tell.
+    /// A transaction whose commit has failed with an unknown outcome. The client's next commit may find the outcome in the store.
     InDoubt(Arc<OpenTransaction>),
     /// A transaction that was committed.
     Committed,
@@ -97,7 +94,7 @@ pub(crate) struct OpenTransaction {
     pub(crate) session: SessionId,
     pub(crate) number: i64,
     pub(crate) transaction: Transaction,
-    /// One request at a time works in it.
+    /// The lock that a request of the transaction holds while it runs.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
@@ -110,7 +107,7 @@ impl Sessions {
         Sessions { table: Mutex::new(HashMap::new()), max }
     }
 
-    /// Notes that a session was named; it begins with that.
+    /// Records a command of a session, which begins with its first command.
     pub(crate) fn touch(&self, id: SessionId, now: Duration) -> CommandResult<()> {
         let mut table = lock(&self.table);
         if let Some(session) = table.get_mut(&id) {
@@ -129,20 +126,20 @@ impl Sessions {
         Ok(())
     }
 
-    /// The newest number of a session, and what it was used for.
+    /// Returns the newest number of a session, and its use.
     pub(crate) fn latest(&self, id: SessionId) -> Option<LatestNumber> {
         lock(&self.table).get(&id)?.latest.as_deref().cloned()
     }
 
-    /// The turn of a session's writes: a request that is to be done once has it for as long as it runs, so that the rest of
-    /// an earlier one does not come after a later one.
+    /// Returns the lock of a session's retryable writes. Each holds it while it runs, so that no statement of an earlier one is applied
+    /// after a later one.
     pub(crate) fn turn(&self, id: SessionId) -> CommandResult<Arc<tokio::sync::Mutex<()>>> {
         let mut table = lock(&self.table);
         let session = table.get_mut(&id).ok_or_else(|| ended_session(id))?;
         Ok(Arc::clone(session.turn.get_or_insert_default()))
     }
 
-    /// Goes on to what `next` says of the newest number; to nothing new if it says none. What was open is rolled back, and
+    /// Replaces the newest number by the result of `next`, unless that is `None`. The transaction that was open is rolled back and
     /// returned.
     pub(crate) fn advance(
         &self,
@@ -155,17 +152,16 @@ impl Sessions {
         let before = session.latest.replace(Box::new(next));
         session.is_ending = false;
         drop(table);
-        // Outside of the lock: a snapshot may be freed here.
+        // This is outside of the lock because it may free a snapshot.
         Ok(abort(before))
     }
 
-    /// The snapshot that a session reads.
+    /// Returns the snapshot that a session reads.
     pub(crate) fn snapshot(&self, id: SessionId) -> Option<Arc<SnapshotRead>> {
         lock(&self.table).get(&id)?.snapshot.clone()
     }
 
-    /// Lets a session read this snapshot from now on, and begin to read no other. Cursors that are open on the one before
-    /// read on.
+    /// Replaces the snapshot that a session reads. Open cursors on the previous one continue to read it.
     pub(crate) fn keep_snapshot(&self, id: SessionId, read: Arc<SnapshotRead>) -> CommandResult<()> {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&id) else {
@@ -175,13 +171,13 @@ impl Sessions {
         };
         let before = session.snapshot.replace(read);
         drop(table);
-        // It ends with its last cursor.
+        // The previous snapshot ends with its last cursor.
         drop(before);
         Ok(())
     }
 
-    /// Notes that a commit begins. If the transaction is not open, nor its commit in doubt, it must not: then this is
-    /// the session's newest number, if there is the session.
+    /// Marks a transaction as being committed. If it is neither open nor in doubt, the commit must not begin, and the error is the
+    /// session's newest number, or `None` if the session has ended.
     pub(crate) fn begin_commit(&self, transaction: &Arc<OpenTransaction>) -> Result<(), Option<LatestNumber>> {
         let mut table = lock(&self.table);
         let latest = table.get_mut(&transaction.session).and_then(|session| session.latest.as_deref_mut());
@@ -194,7 +190,7 @@ impl Sessions {
         }
     }
 
-    /// Changes the state of a transaction, if the session has not gone on to another one; ends a session that waited for that.
+    /// Changes the state of a transaction, unless the session has a newer one. Ends the session if it waited for this.
     pub(crate) fn set_state(&self, transaction: &Arc<OpenTransaction>, state: NumberState) {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&transaction.session) else { return };
@@ -207,7 +203,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a session and rolls back what is open in it; `false` if there was none.
+    /// Ends a session and rolls back its open transaction. Returns `false` if there was no such session.
     pub(crate) fn end(&self, id: SessionId) -> bool {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&id) else { return false };
@@ -227,7 +223,7 @@ impl Sessions {
         self.end_those(|_, _| true)
     }
 
-    /// Forgets those that have not been named for too long, and returns them.
+    /// Ends the sessions without a command for the time-out, and returns them.
     pub(crate) fn expire(&self, now: Duration) -> Vec<SessionId> {
         self.end_those(|_, session| now.saturating_sub(session.last_use) >= SESSION_TIMEOUT)
     }
@@ -245,7 +241,7 @@ impl Sessions {
         ids
     }
 
-    /// Rolls back transactions whose time is over, and returns them.
+    /// Rolls back the transactions that have exceeded their lifetime, and returns them.
     pub(crate) fn expire_transactions(&self) -> Vec<Arc<OpenTransaction>> {
         let mut expired = Vec::new();
         let mut snapshots = Vec::new();
@@ -266,7 +262,7 @@ impl Sessions {
         expired
     }
 
-    /// The transactions that are open, or are not known to have ended.
+    /// Returns the transactions that are open, being committed or in doubt.
     pub(crate) fn transactions(&self) -> Vec<Arc<OpenTransaction>> {
         let table = lock(&self.table);
         let open = table.values().filter_map(|session| match &session.latest.as_deref()?.state {
@@ -299,7 +295,7 @@ fn release(read: Option<Arc<SnapshotRead>>) {
     }
 }
 
-/// Rolls back the transaction, if it is open, and returns it.
+/// Rolls back the transaction of a number, if it is open, and returns it.
 fn abort(latest: Option<Box<LatestNumber>>) -> Option<Arc<OpenTransaction>> {
     let Some(NumberState::Open(open)) = latest.map(|latest| latest.state) else { return None };
     open.transaction.clone().abort();

@@ -37,8 +37,8 @@ pub(crate) struct Shared {
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) requests: MemoryBudget,
-    /// The budget of inflated requests. It is not that of the requests themselves: a request waits for this budget
-    /// while it holds its own.
+    /// The memory budget of inflated requests. It is separate from that of the requests, because a request waits for this one while it
+    /// holds a reservation of its own.
     pub(crate) inflated: MemoryBudget,
     pub(crate) replies: MemoryBudget,
     /// Connections that are open.
@@ -47,11 +47,11 @@ pub(crate) struct Shared {
     pub(crate) unauthenticated: AtomicUsize,
     /// Connections that are being refused because there are too many.
     pub(crate) refusals: AtomicUsize,
-    /// Set once, when the server begins to shut down: for those who wait for it.
+    /// Becomes `true` when the shutdown begins; connections wait for it.
     shutdown: watch::Sender<bool>,
-    /// The same flag for each command to read: reading the channel takes a lock.
+    /// A copy of `shutdown` that each command reads, because reading the channel takes a lock.
     shutting_down: AtomicBool,
-    /// Tells this run of the server from every other, in `topologyVersion`.
+    /// The id of this run of the server in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
     /// `None` for a standalone server.
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Time since some fixed moment.
+    /// Returns the time since the clock's start.
     pub(crate) fn now(&self) -> Duration {
         self.sources.clock.elapsed()
     }
@@ -100,7 +100,7 @@ impl Shared {
         self.now().saturating_sub(self.started)
     }
 
-    /// The id of the next message that the server sends.
+    /// Returns the id of the next message that the server sends.
     pub(crate) fn request_id(&self) -> i32 {
         self.next_request_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -132,14 +132,14 @@ impl Shared {
         }
     }
 
-    /// Rolls back transactions whose time is over, and gives up snapshots.
+    /// Rolls back the transactions that have exceeded their lifetime, and releases old snapshots.
     pub(crate) fn expire_transactions(&self) {
         let counts = self.database.counts();
         if counts.open() == 0 && counts.snapshots == 0 {
             return;
         }
         for open in self.sessions.expire_transactions() {
-            info!(session = %open.session, number = open.number, "a transaction was open for too long: rolled back");
+            info!(session = %open.session, number = open.number, "a transaction exceeded its lifetime and was rolled back");
             self.cursors.kill_of_transaction(open.session, open.number);
         }
     }
@@ -152,14 +152,14 @@ impl Shared {
                 let (count, last) = (jobs.count + 1, Some(self.sources.clock.now()));
                 *jobs = ReaperJobs { count, last, last_removed: records };
                 if records > 0 {
-                    info!(records, "old outcomes of transactions and retryable writes were forgotten");
+                    info!(records, "old outcomes of transactions and retryable writes were removed");
                 }
             }
-            Err(error) => warn!(%error, "old outcomes of transactions and retryable writes cannot be forgotten"),
+            Err(error) => warn!(%error, "old outcomes of transactions and retryable writes cannot be removed"),
         }
     }
 
-    /// Forgets cursors and sessions whose time is over.
+    /// Closes the cursors and ends the sessions that have timed out.
     pub(crate) fn expire(&self) {
         self.expire_transactions();
         let now = self.now();
@@ -173,13 +173,13 @@ impl Shared {
 
 /// Returns once the shutdown has begun.
 pub(crate) async fn shutdown_begun(shutdown: &mut watch::Receiver<bool>) {
-    // The sender lives in what all connections share, and they hold it: no error while we wait.
+    // The sender lives as long as the connections, so an error means that no shutdown can come.
     if shutdown.wait_for(|begun| *begun).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// A collection that a connection has used, and where that is counted.
+/// A collection that a connection has used, and its counters.
 struct UsedNamespace {
     /// `database.collection`.
     name: String,
@@ -187,7 +187,7 @@ struct UsedNamespace {
 }
 
 impl UsedNamespace {
-    fn is(&self, (database, collection): (&str, &str)) -> bool {
+    fn is(&self, database: &str, collection: &str) -> bool {
         let rest = self.name.strip_prefix(database).and_then(|rest| rest.strip_prefix('.'));
         rest.is_some_and(|rest| rest == collection)
     }
@@ -195,13 +195,13 @@ impl UsedNamespace {
 
 /// The state of one connection.
 pub(crate) struct Client {
-    /// As `hello` shows it, from 1.
+    /// The number of the connection, from 1; `hello` shows it.
     pub(crate) id: u64,
     /// The address of the client.
     pub(crate) remote: String,
     /// The address at which it was accepted.
     local: String,
-    /// The name that the client dialled, with the port where it arrived: over TLS most say it.
+    /// The host name to which the client connected, as most clients send it over TLS, with the server's port.
     dialled: OnceLock<String>,
     /// The metadata of the driver in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
@@ -229,33 +229,33 @@ impl Client {
         }
     }
 
-    /// Keeps the name that the client dialled, as its TLS handshake says it (SNI, which never is an IP address). A client that
-    /// checks certificates can reach the server by no other.
+    /// Keeps the host name of the TLS handshake (SNI, which is never an IP address). A client that checks certificates cannot use
+    /// another name of the server.
     pub(crate) fn dialled(&self, name: &str) {
         let port = self.local.rsplit_once(':').map_or("", |(_, port)| port);
         self.dialled.get_or_init(|| format!("{name}:{port}"));
     }
 
-    /// Returns the address that the client dialled, as far as the server can see it.
+    /// Returns the address to which the client connected, as far as the server knows it.
     pub(crate) fn address(&self) -> &str {
         self.dialled.get().unwrap_or(&self.local)
     }
 
-    /// Counts that it used a collection. Most use the same one again, which is then not looked up.
-    pub(crate) fn count(&self, metrics: &Metrics, namespace: (&str, &str), write: bool, time: Duration) {
+    /// Counts a use of a collection. Most connections use the same one again, whose counters are then not looked up.
+    pub(crate) fn count(&self, metrics: &Metrics, database: &str, collection: &str, write: bool, time: Duration) {
         let mut used_last = lock(&self.used_last);
-        if let Some(used) = used_last.as_ref().filter(|used| used.is(namespace)) {
+        if let Some(used) = used_last.as_ref().filter(|used| used.is(database, collection)) {
             used.counters.count(write, time);
             return;
         }
-        let name = [namespace.0, ".", namespace.1].concat();
+        let name = [database, ".", collection].concat();
         if let Some(counters) = metrics.namespace(&name) {
             counters.count(write, time);
             *used_last = Some(UsedNamespace { name, counters });
         }
     }
 
-    /// Keeps what the driver says of itself, the first time it does.
+    /// Keeps the first metadata that the driver sends.
     pub(crate) fn introduce(&self, metadata: &RawDocument) {
         lock(&self.metadata).get_or_insert_with(|| Arc::new(metadata.to_owned()));
     }
@@ -264,7 +264,7 @@ impl Client {
         lock(&self.metadata).clone()
     }
 
-    /// Gives it no reply any more: a fail point says so.
+    /// Lets its connection close without a reply; a fail point does this.
     pub(crate) fn hang_up(&self) {
         self.hung_up.store(true, Ordering::Relaxed);
     }
@@ -278,7 +278,7 @@ impl Client {
         self.login.user().map(|user| user.user.id)
     }
 
-    /// `application.name` of what the driver said.
+    /// Returns the `application.name` of the driver's metadata.
     pub(crate) fn app_name(&self) -> Option<String> {
         let metadata = self.metadata()?;
         match metadata.get_document("application").ok()?.get("name") {

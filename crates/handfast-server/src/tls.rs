@@ -1,6 +1,6 @@
 //! TLS of the connections over TCP, by rustls: versions 1.2 and 1.3.
 //!
-//! The files are read once, at the start. A handshake that does not end in time, or goes wrong, ends its connection.
+//! The files are read once, at the start. A handshake that fails or does not finish in time ends its connection.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{InvalidMessage, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// One of the files that TLS needs.
+/// The files of the TLS settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     /// The certificate chain of the server.
@@ -24,15 +24,15 @@ pub enum TlsFile {
     ClientCa,
 }
 
-/// Why TLS cannot be set up.
+/// The error of a file of the TLS settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct TlsError {
-    /// The file that is wrong.
+    /// The file that cannot be used.
     pub file: TlsFile,
     /// The path of the file.
     pub path: PathBuf,
-    /// The operating system did not let the server read it.
+    /// Whether the operating system could not read it.
     pub is_unreadable: bool,
     why: String,
 }
@@ -53,7 +53,7 @@ impl TlsError {
     }
 }
 
-/// A certificate, its key, and whose clients may connect.
+/// A server certificate with its key, and the authorities that sign certificates of clients.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
@@ -67,7 +67,7 @@ impl Tls {
     /// Reads the files, which are PEM. With `client_ca` a client needs a certificate that one of its authorities signed.
     ///
     /// # Errors
-    /// A file that cannot be read, or does not hold what it should; a key that does not belong to the certificate.
+    /// A file cannot be read or parsed, or the key does not belong to the certificate.
     pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(TlsFile::Certificate, certificate)?;
@@ -116,8 +116,8 @@ fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static
     Ok(read)
 }
 
-/// Whether this is how a TLS handshake begins, and no message: a record of a handshake, of version 3 of SSL or later, that
-/// is a `ClientHello`. A message of such a length has an operation that there is.
+/// Returns whether these bytes begin a TLS handshake and not a message: they are a `ClientHello` of SSL 3 or later, and a message
+/// with these bytes as its length would have an unknown operation code.
 pub(crate) fn is_hello(bytes: &[u8; HEADER_BYTES]) -> bool {
     let is_hello = matches!(bytes, [0x16, 3, _, _, _, 1, ..]);
     is_hello && matches!(Header::decode(bytes).op_code, OpCode::Other(_))
@@ -128,7 +128,7 @@ pub(crate) fn why(error: &io::Error) -> Option<&'static str> {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     match cause {
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-            Some("what came is no TLS; a MongoDB client needs tls=true in its connection string")
+            Some("the client does not use TLS; a MongoDB client needs tls=true in its connection string")
         }
         _ => None,
     }

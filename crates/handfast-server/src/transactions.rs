@@ -1,13 +1,13 @@
 //! Transactions and retryable writes: finds the context in which a numbered request runs.
 //!
 //! ```text
-//! request    rules      may it carry what it carries, here and now?
-//!            enter      Once(7):            a ticket, which the store honours
-//!                       Within{7, starts}:  begins the transaction
-//!                       Within{7}:          the session's open transaction, when it is this request's turn
-//!            leave      a request that failed ends its transaction
-//!            end        commit and abort, which can be repeated
-//!            labels     what an error tells the driver to do
+//! rules      refuses fields that the command may not have in this context
+//! enter      RetryableWrite(7)              a ticket, under which the store applies the write once
+//!            Transaction {7, starts: true}  begins the transaction
+//!            Transaction {7}                waits for the other requests of the session's open transaction
+//! leave      ends the transaction of a request that failed
+//! end        commits and aborts; both can be repeated
+//! labels     tell the driver whether to send the request or run the transaction again
 //! ```
 //!
 //! The commit carries the ticket (session, number), so that its outcome is known after a restart as well.
@@ -38,17 +38,17 @@ use crate::state::Shared;
 pub(crate) enum RequestContext {
     /// Neither a transaction nor a retryable write.
     Plain,
-    /// Its writes are done once, in the turn of the session's writes.
+    /// A retryable write, which holds the lock of the session's writes.
     RetryableWrite {
         /// The store remembers the results of the writes under this ticket.
         ticket: Ticket,
-        /// The number is not new: the writes may have been done.
+        /// Whether the number was used before, so that the writes may have been applied.
         again: bool,
         _turn: OwnedMutexGuard<()>,
     },
-    /// A snapshot outside of a transaction.
+    /// A read of a snapshot outside of a transaction.
     Snapshot(Arc<SnapshotRead>),
-    /// A transaction, whose turn it has.
+    /// A request of a transaction, which holds its lock.
     Transaction { open: Arc<OpenTransaction>, _turn: OwnedMutexGuard<()> },
 }
 
@@ -62,7 +62,7 @@ impl RequestContext {
     }
 }
 
-/// The name of a session's request, as transactions and tickets have it: what the store keeps knows whose it is, too.
+/// Returns the id of a session's request for transactions and tickets. It depends on the user, so that the records in the store do too.
 pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
     let Some(user) = session.user else { return TransactionId { session: session.id, number } };
     let digest = Sha256::new().chain_update(user).chain_update(session.id).finalize();
@@ -70,17 +70,17 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
     for (to, from) in key.iter_mut().zip(digest) {
         *to = from;
     }
-    // A UUID made of a digest (version 5), so that it is not taken for one that the library made.
+    // The version of the UUID is 5 (made of a digest), so that it differs from the ids that the library makes.
     key[6] = key[6] & 0x0f | 0x50;
     key[8] = key[8] & 0x3f | 0x80;
     TransactionId { session: key, number }
 }
 
-/// Finds what a request runs in, and waits until it may.
+/// Returns the context of a request, after the requests that it has to wait for.
 pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<RequestContext> {
     let Some(session) = request.session else { return Ok(RequestContext::Plain) };
     match request.numbering {
-        // The cursor of a snapshot reads on in it.
+        // A getMore reads the snapshot of its cursor.
         Numbering::None if command.properties.snapshots == SnapshotSupport::OfCursor => Ok(RequestContext::Plain),
         Numbering::None => match (request.read_concern, &shared.cluster_time) {
             (Some(ReadConcern { level: Some(SNAPSHOT), at }), Some(time)) => {
@@ -89,15 +89,15 @@ pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Comm
             _ => Ok(RequestContext::Plain),
         },
         Numbering::RetryableWrite(number) => enter_retryable_write(shared, session, number).await,
-        // These look for themselves: they can be repeated when the transaction is long gone.
+        // Commit and abort find their transaction themselves, because they can be repeated after it has ended.
         Numbering::Transaction { .. } if command.properties.in_transaction.is_end() => Ok(RequestContext::Plain),
         Numbering::Transaction { number, starts: true } => begin_transaction(shared, request, session, number).await,
         Numbering::Transaction { number, starts: false } => join_transaction(shared, session, number).await,
     }
 }
 
-/// A request leaves its transaction, which is rolled back if the request has failed. If it has ended meanwhile, beside the
-/// request, what the request has opened goes too.
+/// Ends the request's part in its transaction. The transaction is rolled back if the request has failed. If the transaction has ended
+/// during the request, the cursors that the request has opened are closed.
 pub(crate) fn leave(shared: &Shared, context: &RequestContext, failed: bool) {
     if let RequestContext::Transaction { open, .. } = context
         && (failed || !open.transaction.is_open())
@@ -112,7 +112,7 @@ fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
     shared.cursors.kill_of_transaction(open.session, open.number);
 }
 
-/// Goes on to the next number, and closes the cursors of what was open before.
+/// Replaces the session's newest number, and closes the cursors of the transaction before it.
 pub(super) fn advance(
     shared: &Shared,
     session: SessionId,
@@ -135,7 +135,7 @@ async fn enter_retryable_write(shared: &Shared, session: SessionId, number: i64)
         again = latest.number == number;
         match latest.state {
             NumberState::Writes if again => Ok(None),
-            // The store's record says what it was used for; if not for writes, the number stays what it was.
+            // The store's record shows the use of the number. If it was a transaction, the write is refused there.
             NumberState::Recorded if again => Ok(None),
             NumberState::Open(_)
             | NumberState::Committing(_)
@@ -159,7 +159,7 @@ async fn begin_transaction(
     session: SessionId,
     number: i64,
 ) -> CommandResult<RequestContext> {
-    // What the session wrote before is in the snapshot.
+    // The snapshot has to include the session's earlier writes.
     let _turn = shared.sessions.turn(session)?.lock_owned().await;
     load_recorded_number(shared, session).await?;
     let check = |latest: Option<&LatestNumber>| match latest {
@@ -193,7 +193,7 @@ async fn begin_transaction(
     Ok(RequestContext::Transaction { open, _turn: own_turn })
 }
 
-/// Learns from the store what the session's newest number was before this server was started, unless it has a newer one.
+/// Loads the session's newest number from before the start of this server, unless the session has a newer one.
 async fn load_recorded_number(shared: &Shared, session: SessionId) -> CommandResult<()> {
     if shared.sessions.latest(session).is_some() {
         return Ok(());
@@ -202,7 +202,7 @@ async fn load_recorded_number(shared: &Shared, session: SessionId) -> CommandRes
     let record = shared.database.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket.record_id() }).await?;
     let Some(record) = record else { return Ok(()) };
     let number = record.get_i64("number").map_err(|error| {
-        let text = format!("the record of session {session} is not what a store wrote: {error}");
+        let text = format!("the record of session {session} cannot be read: {error}");
         CommandError::new(Code::InternalError, text)
     })?;
     advance(shared, session, |latest| {
@@ -214,14 +214,14 @@ async fn load_recorded_number(shared: &Shared, session: SessionId) -> CommandRes
 async fn join_transaction(shared: &Shared, session: SessionId, number: i64) -> CommandResult<RequestContext> {
     let (open, _) = current(shared, session, number)?;
     let turn = Arc::clone(&open.turn).lock_owned().await;
-    // Whoever had the turn before may have ended it.
+    // The request before this one may have ended the transaction.
     match current(shared, session, number)? {
         (open, false) => Ok(RequestContext::Transaction { open, _turn: turn }),
         (_, true) => Err(being_committed(number)),
     }
 }
 
-/// The session's transaction of this number, which must not have ended, and whether its commit has begun.
+/// Returns the session's transaction of this number, which must not have ended, and whether its commit has begun.
 fn current(shared: &Shared, session: SessionId, number: i64) -> CommandResult<(Arc<OpenTransaction>, bool)> {
     let Some(latest) = shared.sessions.latest(session) else { return Err(not_in_progress(number, None)) };
     check_age(session, number, &latest)?;
@@ -237,7 +237,7 @@ fn current(shared: &Shared, session: SessionId, number: i64) -> CommandResult<(A
     }
 }
 
-/// A session does not go back.
+/// Refuses a number that is lower than the session's newest one.
 fn check_age(session: SessionId, number: i64, latest: &LatestNumber) -> CommandResult<()> {
     if number >= latest.number {
         return Ok(());

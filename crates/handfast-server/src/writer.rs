@@ -1,16 +1,15 @@
-//! Builds BSON from the front to the back in one buffer.
+//! Writes BSON in one buffer, from the front to the back.
 //!
-//! A reply is up to 16 MiB of documents inside an array inside a document inside the reply. Built from values, each
-//! level copies what is below it; written in order, each byte is written once and a level's length is filled in when
-//! it is closed.
+//! A reply holds up to 16 MiB of documents in an array in a document. If it were built from values, each level would copy the levels
+//! below it. Here each byte is written once, and the length of a level is filled in when the level is closed.
 
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use bson::{DateTime, RawArrayBuf, Timestamp, oid::ObjectId};
 
-/// Most replies fit into this many bytes, those with one small document too. It is given back with the reply.
+/// The initial capacity, which is enough for most replies, including those with one small document.
 const SMALL_BYTES: usize = 2048;
-/// Levels that most replies have.
+/// The number of levels that most replies do not exceed.
 const SMALL_DEPTH: usize = 4;
 
 /// A document that is being written.
@@ -28,7 +27,7 @@ pub(crate) trait Put {
 }
 
 impl Writer {
-    /// An empty document.
+    /// Begins an empty document.
     pub(crate) fn new() -> Self {
         let mut writer = Writer { bytes: Vec::with_capacity(SMALL_BYTES), open: Vec::with_capacity(SMALL_DEPTH) };
         writer.bytes.extend_from_slice(&[0; 4]);
@@ -36,12 +35,12 @@ impl Writer {
         writer
     }
 
-    /// Makes room for what comes next, so that it is not moved while it grows.
+    /// Reserves capacity for the bytes that follow.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -49,7 +48,7 @@ impl Writer {
     fn key(&mut self, kind: ElementType, key: &str) {
         self.bytes.push(kind as u8);
         if key.as_bytes().contains(&0) {
-            // A zero byte would end the name early and make the rest of it a value.
+            // A zero byte would end the name, and the rest of it would be read as a value.
             self.bytes.extend(key.bytes().filter(|&byte| byte != 0));
         } else {
             self.bytes.extend_from_slice(key.as_bytes());
@@ -94,18 +93,18 @@ impl Writer {
         self
     }
 
-    /// Writes fields that are BSON already, as they stand between a document's length and its end.
+    /// Writes encoded fields, which are the bytes between a document's length and its final zero.
     pub(crate) fn put_fields(&mut self, fields: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(fields);
         self
     }
 
-    /// Opens a document within.
+    /// Opens an embedded document.
     pub(crate) fn begin_document(&mut self, key: &str) -> &mut Self {
         self.begin(ElementType::EmbeddedDocument, key)
     }
 
-    /// Opens an array within. Its keys are the caller's: [`Writer::array`] counts them.
+    /// Opens an array. The caller writes its keys, which [`Writer::array`] does by itself.
     pub(crate) fn begin_array(&mut self, key: &str) -> &mut Self {
         self.begin(ElementType::Array, key)
     }
@@ -117,7 +116,7 @@ impl Writer {
         self
     }
 
-    /// Closes what was opened last; the outermost document is closed by [`Writer::finish`].
+    /// Closes the innermost open document or array. [`Writer::finish`] closes the outermost one.
     pub(crate) fn end(&mut self) -> &mut Self {
         if self.open.len() > 1 {
             self.close();
@@ -144,17 +143,17 @@ impl Writer {
         self.end()
     }
 
-    /// Closes everything that is open.
+    /// Closes all that is open, and returns the document.
     pub(crate) fn finish(mut self) -> RawDocumentBuf {
         while !self.open.is_empty() {
             self.close();
         }
-        // The bytes begin with their length and end in zero: they cannot be refused.
+        // The bytes begin with their length and end with a zero, so this does not fail.
         RawDocumentBuf::from_bytes(self.bytes).unwrap_or_default()
     }
 }
 
-/// A number in decimal, without an allocation.
+/// Formats a number in decimal without an allocation.
 pub(crate) fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
     let mut start = digits.len();
     loop {
@@ -211,7 +210,7 @@ put! {
     () = Null, |_value, _bytes| {};
 }
 
-/// A count, as the smallest integer type that holds it: how MongoDB's replies show counts.
+/// Writes a count in the smallest integer type that holds it, as MongoDB does.
 pub(crate) fn put_count(writer: &mut Writer, key: &str, count: u64) {
     match i32::try_from(count) {
         Ok(small) => writer.put(key, small),
@@ -219,7 +218,7 @@ pub(crate) fn put_count(writer: &mut Writer, key: &str, count: u64) {
     };
 }
 
-/// A UUID: binary of subtype 4.
+/// A UUID, which is binary data of subtype 4.
 pub(crate) struct Uuid(pub(crate) [u8; 16]);
 
 impl Put for Uuid {

@@ -25,7 +25,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// The compression of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compressor {
-    /// No compression, for tests of drivers; it need not be negotiated.
+    /// A compressor that does nothing, for tests of drivers. It need not be negotiated.
     Noop,
     /// Snappy in its raw block format.
     Snappy,

@@ -17,7 +17,7 @@ use handfast::patterns::{
 };
 use handfast::prelude::{Database, DocumentStore, Namespace, StoreExt, doc, rawdoc};
 
-/// Where the data goes, and what makes ids and dates of it.
+/// The open store of the data, with the sources of ids and dates.
 struct World {
     store: Arc<dyn DocumentStore>,
     sources: Sources,
@@ -60,7 +60,7 @@ async fn jobs(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One that is done, one whose process has died when A had paid, and one that nobody has begun.
+/// Creates a finished transaction, one whose process died after A had paid, and one that no process has begun.
 async fn transactions(world: &World) -> anyhow::Result<()> {
     let accounts = place("accounts")?;
     for id in ["A", "B"] {

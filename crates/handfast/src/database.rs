@@ -42,7 +42,7 @@ impl Database {
     /// Returns the system's clock and random numbers.
     pub(crate) fn system_sources() -> Result<Sources> {
         let sources = Sources::system().map_err(|error| {
-            let text = format!("the operating system gives no randomness: {error}");
+            let text = format!("the operating system provides no random numbers: {error}");
             StoreError::command(Code::InternalError, text)
         });
         Ok(sources?)

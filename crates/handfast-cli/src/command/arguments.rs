@@ -1,6 +1,6 @@
 //! The command line: what `handfast --help` shows.
 //!
-//! Settings have no defaults here: whoever is silent leaves the word to the next source (see
+//! The flags of settings have no defaults here: a flag that is not given leaves the value to the next source (see
 //! [`configuration`]). A flag's field name is its key there.
 
 #[cfg(test)]
@@ -29,13 +29,13 @@ use super::user::arguments::UserArguments;
 use super::versions::arguments::VersionsArguments;
 use crate::configuration;
 
-/// A MongoDB-compatible server over an embedded store or another server, and what belongs to it
+/// A MongoDB-compatible server over an embedded store or another server, with its tools
 #[derive(Debug, Parser)]
 #[command(
     name = "handfast",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 good, 1 the operation failed, 2 usage, 3 a guarantee did not hold.\n\n\
+    after_help = "Exit codes: 0 success, 1 the operation failed, 2 usage error, 3 a guarantee did not hold.\n\n\
                   Example:\n  handfast serve --data /srv/handfast"
 )]
 pub(crate) struct Arguments {
@@ -43,8 +43,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// The definition of the command line with the defaults and the environment variables of all settings in the help texts,
-/// where people look for them.
+/// Returns the definition of the command line. The help texts show the default and the environment variable of each setting.
 pub(crate) fn definition() -> clap::Command {
     let defaults: BTreeMap<String, String> = configuration::defaults().collect();
     Arguments::command().mut_subcommands(|command| {
@@ -60,26 +59,29 @@ pub(crate) fn definition() -> clap::Command {
     })
 }
 
-/// Commands on a directory, which nobody uses meanwhile.
+/// The settings that `-h` shows; `--help` shows all.
+const SHORT_HELP: [&str; 7] = ["data", "store", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
+
+/// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
-/// What does nothing for them: it is taken, as in a configuration file, and not shown.
+/// Settings that have no effect on these commands. They are accepted, as in a configuration file, and not shown.
 const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sort-bytes", "stage-bytes-total"];
 
 /// Commands of `jobs` that do not ask whether a worker is silent.
 const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
 
-/// The same without these flags in its help, and in that of the commands in it.
+/// Hides these flags in the help of a command and of its subcommands.
 fn without(command: clap::Command, flags: &[&str]) -> clap::Command {
     let is_idle = |argument: &clap::Arg| argument.get_long().is_some_and(|long| flags.contains(&long));
     let command = command.mut_args(|argument| if is_idle(&argument) { argument.hide(true) } else { argument });
     command.mut_subcommands(|command| without(command, flags))
 }
 
-/// The short form of a setting, which stands among them.
+/// The short form of the setting `listen`, which is shown among the settings.
 const SHORT_FORM: &str = "port";
 
-/// A command with the sources of settings, and the commands in it. What a command takes itself would stand under the heading of
-/// the settings that come before it in its definition: it gets none.
+/// Adds the default and the variable of each setting to the help of a command and of its subcommands. Other flags lose their
+/// heading: clap would show them under that of the settings before them.
 fn with_sources(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
     let keys = configuration::keys();
     let command = command.mut_args(|argument| {
@@ -94,7 +96,8 @@ fn with_sources(command: clap::Command, defaults: &BTreeMap<String, String>) -> 
             None => String::new(),
         };
         let help = format!("{help}{default} [env: {}]", configuration::variable(key));
-        argument.help(help)
+        let is_rare = !SHORT_HELP.contains(&key);
+        argument.help(help).hide_short_help(is_rare)
     });
     command.mut_subcommands(|command| with_sources(command, defaults))
 }
@@ -103,7 +106,7 @@ fn is_one_of(key: &str, keys: &[String]) -> bool {
     keys.iter().any(|known| known == key)
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve MongoDB drivers over the embedded store, or over another server
@@ -115,7 +118,7 @@ pub(crate) enum Command {
         handfast serve --store main=mongodb://a --store orders=mongodb://b \\\n    --route '*=main' --route shop.orders=orders")]
     Serve(Box<ServeArguments>),
 
-    /// Check that every record of a data directory is whole and every index agrees with its documents
+    /// Check that every record of a data directory is intact and every index agrees with its documents
     #[command(after_help = "Examples:\n  \
         handfast check --data /srv/handfast\n  \
         handfast check --data /srv/handfast --repair --json\n  \
@@ -129,16 +132,16 @@ pub(crate) enum Command {
         handfast dump --data /srv/damaged --to rest --skip-damaged")]
     Dump(Box<DumpArguments>),
 
-    /// Read files that dump wrote into a data directory
+    /// Load a dump into a data directory
     #[command(after_help = "Examples:\n  \
         handfast restore --data /srv/other --from dump\n  \
         handfast restore --data /srv/other --from dump --drop --database shop")]
     Restore(Box<RestoreArguments>),
 
-    /// Show the guarantee: workers move money while things go wrong, then everything is counted and judged
+    /// Demonstrate the guarantees: workers move money during crashes and lost answers, then everything is checked
     #[command(
-        after_help = "At the end: money in = money out, nothing half done, the recorded history judged by two judges.\n\
-        Exit code 3 if a guarantee did not hold. A seed repeats the choices of a run.\n\n\
+        after_help = "At the end the sum of all accounts must be the initial sum, no transfer may be half done, and two\n\
+        independent checkers examine the recorded history. Exit code 3 if a guarantee did not hold.\n\n\
         Examples:\n  \
         handfast bank\n  \
         handfast bank --crash 10 --workers 16\n  \
@@ -150,10 +153,10 @@ pub(crate) enum Command {
     )]
     Bank(Box<BankArguments>),
 
-    /// Apply the transfers of a file, each exactly once, however often this is killed and run again
+    /// Apply the transfers of a file, each exactly once, even if the command is killed and repeated
     #[command(
-        after_help = "Amounts are whole numbers of the smallest unit of the currency. A row that is rejected changes nothing; \
-        exit code 1 if there is one.\n\n\
+        after_help = "Amounts are whole numbers of the smallest unit of the currency. A rejected row changes nothing, \
+        and makes the exit code 1.\n\n\
         Examples:\n  \
         handfast transfer march.csv --data /srv/handfast --database bank\n  \
         handfast transfer march.csv --batch march --rejects rejected.jsonl \\\n    --data /srv/handfast --database bank\n  \
@@ -162,7 +165,7 @@ pub(crate) enum Command {
     )]
     Transfer(Box<TransferArguments>),
 
-    /// Look at a queue of jobs, and put right what went wrong in it
+    /// Inspect a job queue, and repeat or remove failed jobs
     #[command(
         subcommand,
         after_help = "Examples:\n  \
@@ -172,7 +175,7 @@ pub(crate) enum Command {
     )]
     Jobs(JobsArguments),
 
-    /// Look at a ledger, count its books again, and put right what went wrong in it
+    /// Inspect a ledger, verify its books and repair them
     #[command(
         subcommand,
         after_help = "Examples:\n  \
@@ -181,7 +184,7 @@ pub(crate) enum Command {
     )]
     Ledger(LedgerArguments),
 
-    /// Look at two-phase transactions, and bring to their end what was left behind
+    /// Inspect two-phase transactions, and finish interrupted ones
     #[command(
         subcommand,
         name = "twophase",
@@ -191,7 +194,7 @@ pub(crate) enum Command {
     )]
     TwoPhase(TwoPhaseArguments),
 
-    /// Look at fields that are copied into other documents, and bring them up to date
+    /// Inspect fields that are copied into other documents, and update the copies
     #[command(
         subcommand,
         after_help = "Example:\n  handfast sync verify --data /srv/handfast --database site --collection users \\\n    \
@@ -199,7 +202,7 @@ pub(crate) enum Command {
     )]
     Sync(SyncArguments),
 
-    /// Look at trees of documents that change as a whole, and remove what was left behind
+    /// Inspect trees of documents that change as a whole, and remove old and abandoned versions
     #[command(
         subcommand,
         after_help = "Example:\n  \
@@ -207,7 +210,7 @@ pub(crate) enum Command {
     )]
     Versions(VersionsArguments),
 
-    /// Look at transactions over a server's documents, and finish what dead processes have left
+    /// Inspect transactions on a server (--store), and finish those of dead processes
     #[command(
         subcommand,
         after_help = "Examples:\n  \
@@ -225,8 +228,8 @@ pub(crate) enum Command {
     )]
     Bench(BenchArguments),
 
-    /// Copy all data, as it is at one moment: of a data directory, or of a server while it runs
-    #[command(after_help = "A running server makes the backup itself, under NAME in its --backup-directory.\n\n\
+    /// Copy all data of a data directory, or of a running server, as of one moment
+    #[command(after_help = "A running server writes the backup itself, to NAME in its --backup-directory.\n\n\
         Examples:\n  \
         handfast backup --data /srv/handfast --to /backup/handfast-monday\n  \
         HANDFAST_URI=mongodb://admin:PASSWORD@db.example.org/ handfast backup monday")]
@@ -235,8 +238,8 @@ pub(crate) enum Command {
     /// Add, change, remove and list the users of a data directory
     #[command(
         subcommand,
-        after_help = "The password is asked for, or read from standard input or a file: never from the command line,\n\
-        which others can see.\n\n\
+        after_help = "The command asks for the password, or reads it from standard input or a file, but never from\n\
+        the command line, which other users can see.\n\n\
         Examples:\n  \
         handfast user add admin --data /srv/handfast --role root\n  \
         handfast user add ann --data /srv/handfast --role readWrite@shop --password-file ann.txt\n  \
@@ -244,7 +247,7 @@ pub(crate) enum Command {
     )]
     User(UserArguments),
 
-    /// Print the configuration in force, and where each value is from
+    /// Print the settings in force, and the source of each value
     #[command(after_help = "Examples:\n  \
         handfast config\n  \
         handfast config --config /etc/handfast.toml --json\n  \
@@ -256,14 +259,14 @@ pub(crate) enum Command {
         after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  handfast completions bash \\\n    > ~/.local/share/bash-completion/completions/handfast"
     )]
     Completions {
-        /// For which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
 
     /// Write the manual pages into a directory
     #[command(after_help = "Example:\n  handfast man ~/.local/share/man/man1")]
     Man {
-        /// Where to; made if it is not there
+        /// Directory to write to; created if it is missing
         directory: PathBuf,
     },
 }

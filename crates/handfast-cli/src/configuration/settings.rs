@@ -139,7 +139,7 @@ fn number(value: usize) -> u32 {
 
 /// Checks the form of an address to listen at, without resolving the host.
 pub(super) fn check_listen(listen: &str) -> Result<(), String> {
-    let wrong = |advice: String| Err(format!("'{listen}' is no address (HOST:PORT){advice}"));
+    let wrong = |advice: String| Err(format!("'{listen}' is not an address (HOST:PORT){advice}"));
     match listen.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
         Some(("", port)) => wrong(format!("; for all addresses of this machine, 0.0.0.0:{port}")),
@@ -159,11 +159,11 @@ fn is_host_and_port(text: &str) -> bool {
 impl Settings {
     /// Checks each value by itself; it is called with one value over the defaults.
     pub(super) fn check(&self) -> Result<(), String> {
-        /// With less, the engine would spend its time on flushing.
+        /// The engine would spend its time on flushing with less.
         const ENGINE_BYTES_MIN: Bytes = Bytes(1 << 20);
         /// A sort of some small documents must be possible.
         const SORT_BYTES_MIN: Bytes = Bytes(64 << 10);
-        /// One message of the largest size must fit.
+        /// A message of the largest size must fit.
         const MESSAGE_BYTES_MIN: Bytes = Bytes(48 << 20);
 
         for (value, least) in [
@@ -179,14 +179,14 @@ impl Settings {
             (self.transaction_bytes, MESSAGE_BYTES_MIN),
         ] {
             if value < least {
-                return Err(format!("at least {least} is needed, not {value}"));
+                return Err(format!("must be at least {least}, not {value}"));
             }
         }
         if self.outcome_retention.0 < OUTCOME_RETENTION_MIN {
-            return Err(format!("at least {} is needed", Span(OUTCOME_RETENTION_MIN)));
+            return Err(format!("must be at least {}", Span(OUTCOME_RETENTION_MIN)));
         }
         if self.snapshot_lease.0 < SNAPSHOT_LEASE_MIN {
-            return Err(format!("at least {} is needed", Span(SNAPSHOT_LEASE_MIN)));
+            return Err(format!("must be at least {}", Span(SNAPSHOT_LEASE_MIN)));
         }
         let spans = [
             self.store_timeout,
@@ -200,7 +200,7 @@ impl Settings {
             return Err("must be longer than zero".to_owned());
         }
         if [self.max_connections, self.max_cursors, self.max_cursors_per_connection].contains(&0) {
-            return Err("at least 1 is needed".to_owned());
+            return Err("must be at least 1".to_owned());
         }
         if let Some(store) = &self.store {
             store.check()?;
@@ -215,7 +215,7 @@ impl Settings {
         if let Some(advertise) = &self.advertise
             && !is_host_and_port(advertise)
         {
-            return Err(format!("HOST:PORT is needed, as clients reach it, not '{advertise}'"));
+            return Err(format!("must be a HOST:PORT that clients can connect to, not '{advertise}'"));
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Stores {
         self.0.iter().try_for_each(|store| store.uri.check())?;
         match self.0.iter().find(|store| store.name.is_none()) {
             Some(nameless) if self.0.len() > 1 => {
-                Err(format!("of several stores each needs a name: NAME={}", nameless.uri))
+                Err(format!("several stores need a name each: NAME={}", nameless.uri))
             }
             _ => Ok(()),
         }
@@ -99,7 +99,7 @@ impl fmt::Display for Stores {
     }
 }
 
-/// Which documents are in which of several stores.
+/// The assignment of collections to several stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Routes(pub(crate) Vec<Route>);
 
@@ -115,7 +115,7 @@ impl fmt::Display for Routes {
     }
 }
 
-/// One text with several parts, or a list of texts.
+/// A text with several parts, or a list of texts.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text is expected, or a list of texts")]
 enum Texts {

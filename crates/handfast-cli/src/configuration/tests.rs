@@ -139,21 +139,21 @@ fn mistakes_name_their_key_and_source() {
     };
     check("cache-bytes", "lots", "a size such as 256MiB or 1GB is expected, not 'lots'");
     check("cache-bytes", "-1", "a size");
-    check("cache-bytes", "1", "at least 1MiB is needed, not 1B");
-    check("request-bytes", "1MiB", "at least 48MiB is needed, not 1MiB");
+    check("cache-bytes", "1", "must be at least 1MiB, not 1B");
+    check("request-bytes", "1MiB", "must be at least 48MiB, not 1MiB");
     check("durability", "none", "unknown variant `none`, expected `journaled` or `memory`");
     check("topology", "cluster", "unknown variant `cluster`, expected one of `standalone`, `replica-set`, `mongos`");
     check("log-level", "loud", "unknown variant `loud`");
-    check("max-connections", "0", "at least 1 is needed");
+    check("max-connections", "0", "must be at least 1");
     check("max-connections", "-1", "invalid value: integer `-1`");
     check("max-connections", "many", "expected");
     check("auth", "maybe", "expected");
     check("cursor-timeout", "0s", "must be longer than zero");
     check("cursor-timeout", "soon", "a duration such as 10s, 30m or 1h is expected, not 'soon'");
     for value in ["nonsense", ":27017", "db:port", "db:0", "db:70000"] {
-        check("advertise", value, "HOST:PORT is needed, as clients reach it");
+        check("advertise", value, "must be a HOST:PORT that clients can connect to");
     }
-    check("outcome-retention", "1m", "at least 5m is needed");
+    check("outcome-retention", "1m", "must be at least 5m");
     for key in
         ["data", "listen", "replica-set", "advertise", "unix-socket", "tls-certificate", "tls-key", "tls-client-ca"]
     {

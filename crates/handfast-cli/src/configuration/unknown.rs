@@ -15,7 +15,7 @@ const PORT: &str = "PORT";
 /// Names that are less alike than this (Jaro-Winkler, 1 is the same) are not suggested.
 const ALIKE_MIN: f64 = 0.85;
 /// The advice where to find all settings.
-const ALL: &str = "`handfast config` prints all there are";
+const ALL: &str = "`handfast config` prints all settings";
 
 /// Returns a remark on each variable that looks like a setting. A variable is its name and its value.
 pub(super) fn remarks(variables: impl Iterator<Item = [String; 2]>) -> Vec<String> {
@@ -38,7 +38,7 @@ fn remark(name: &str, value: &str, known: &[String]) -> Option<String> {
         Some(meant) => format!("did you mean {meant}?"),
         None => ALL.to_owned(),
     };
-    Some(format!("the environment variable {name} is no setting and has no effect; {advice}"))
+    Some(format!("the environment variable {name} is not a setting, and has no effect; {advice}"))
 }
 
 /// Returns advice on an unknown key of a file.

@@ -139,13 +139,13 @@ impl fmt::Debug for ConnectionString {
     }
 }
 
-/// When a write is acknowledged that does not say itself.
+/// The point at which a write without a write concern of its own is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Durability {
-    /// Once it is synced to disk; concurrent writers share one sync
+    /// After it is synced to disk; concurrent writers share one sync
     Journaled,
-    /// Once it is applied; a crash may take back the last moments
+    /// After it is applied, before its sync; a crash may lose the last moments
     Memory,
 }
 
@@ -175,7 +175,7 @@ pub(crate) enum Topology {
     Standalone,
     /// The only member of a replica set
     ReplicaSet,
-    /// A router, which suits proxies: no client compares its address
+    /// A router, for servers behind a proxy: clients do not compare its address
     Mongos,
 }
 
@@ -183,9 +183,9 @@ pub(crate) enum Topology {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Plain text
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -193,15 +193,15 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
-    /// Nothing
+    /// No messages
     Off,
-    /// What failed
+    /// Failures
     Error,
-    /// What somebody should look at
+    /// Failures, and events that need attention
     Warn,
-    /// Start, stop and the like
+    /// In addition start, stop and similar events
     Info,
-    /// Each connection and command
+    /// In addition each connection and command
     Debug,
     /// Everything
     Trace,

@@ -9,13 +9,13 @@ use clap::Args;
 
 pub(crate) use self::settings::{LogFlags, RemoteFlags, SettingFlags, StoreFlags};
 
-/// How a command tells what it did.
+/// The flags for the output of a command.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct OutputFlags {
-    /// Report as JSON on standard output
+    /// Print the report as JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress and no report, only errors
+    /// Print no progress and no report, only errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) struct OutputFlags {
 /// The flags of every command that reads the configuration.
 #[derive(Args, Debug)]
 pub(crate) struct CommonFlags {
-    /// Configuration file (TOML) [default: handfast.toml, if it is there] [env: HANDFAST_CONFIG]
+    /// Configuration file (TOML) [default: handfast.toml, if it exists] [env: HANDFAST_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -63,24 +63,24 @@ pub(crate) struct AnyStoreFlags {
     pub(crate) remote: RemoteFlags,
     #[command(flatten)]
     pub(crate) log: LogFlags,
-    /// The database that the collections are in
+    /// Database of the collections
     #[arg(long, value_name = "NAME")]
     pub(crate) database: String,
-    /// A field that has another name than the one by default; may be given several times
-    #[arg(long = "field", value_name = "DEFAULT=NAME")]
+    /// Name of a field in the documents, if it is not the default name; may be repeated
+    #[arg(long = "field", value_name = "DEFAULT=NAME", hide_short_help = true)]
     pub(crate) fields: Vec<Renamed>,
 }
 
-/// How much of a list is shown.
+/// The flag for the length of a list.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitFlags {
-    /// Show so many at most
+    /// Maximum number of items to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
 }
 
 impl LimitFlags {
-    /// One more, to know whether there is.
+    /// Returns one more than the limit, so that the caller can tell whether there are more items.
     pub(crate) fn and_one(self) -> u32 {
         self.limit + 1
     }
@@ -101,7 +101,7 @@ impl FromStr for Renamed {
             Some((default, name)) if !default.is_empty() && !name.is_empty() && !name.starts_with('$') => {
                 Ok(Renamed { default: default.to_owned(), name: name.to_owned() })
             }
-            _ => Err(format!("a name and another one are expected, such as state=status, not '{text}'")),
+            _ => Err(format!("expected DEFAULT=NAME, such as state=status, not '{text}'")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The flags that are settings: each has its key, its variable and its place in the file, too.
+//! The flags that are settings. Each is also a key of the configuration file and an environment variable.
 
 use std::path::PathBuf;
 
@@ -12,55 +12,55 @@ use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, NamedStore, S
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreFlags {
-    /// The data directory; `serve`, `restore` and `user add` create it if it is not there
+    /// Data directory; `serve`, `restore` and `user add` create it if it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// When a write that does not say itself is acknowledged
+    /// Point at which a write is acknowledged, unless its write concern says otherwise
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Durability>,
-    /// Bound of the cache of data blocks
+    /// Maximum size of the cache of data blocks
     #[arg(long, value_name = "SIZE")]
     pub(crate) cache_bytes: Option<Bytes>,
-    /// A write buffer of this size goes to a data file; there are two, each with up to two full ones waiting
+    /// Size at which a write buffer is written to a data file; there are two buffers, and up to two full ones of each may wait
     #[arg(long, value_name = "SIZE")]
     pub(crate) write_buffer_bytes: Option<Bytes>,
-    /// Bound of all journal files; a store that was killed reads as much when it is opened
+    /// Maximum size of all journal files together; opening the store after a crash reads up to this much
     #[arg(long, value_name = "SIZE")]
     pub(crate) journal_bytes: Option<Bytes>,
-    /// Bound of the write buffers that cursors and snapshots in use keep in memory; beyond it the oldest ends
+    /// Maximum memory of the write buffers that open cursors and snapshots keep; beyond it the oldest snapshot ends
     #[arg(long, value_name = "SIZE")]
     pub(crate) snapshot_bytes: Option<Bytes>,
-    /// Bound of what one sort, group or other stage of a query holds in memory; more is refused
+    /// Maximum memory of one sort, group or other stage of a query; a query that needs more fails
     #[arg(long, value_name = "SIZE")]
     pub(crate) sort_bytes: Option<Bytes>,
-    /// Bound of what the stages of all queries hold in memory together, also for open cursors; more is refused
+    /// Maximum memory of the stages of all queries together, open cursors included; a query that needs more fails
     #[arg(long, value_name = "SIZE")]
     pub(crate) stage_bytes_total: Option<Bytes>,
-    /// How often documents that a TTL index lets expire are looked for
+    /// Interval at which documents that have expired by a TTL index are removed
     #[arg(long, value_name = "TIME")]
     pub(crate) expiry_interval: Option<Span>,
 }
 
-/// Another store than the embedded one.
+/// The settings of a store on other servers.
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Store on a server")]
 pub(crate) struct RemoteFlags {
-    /// Keep documents on this MongoDB-compatible server instead of in a directory (mongodb://..). Several share them out by
-    /// --route and have a name each: NAME=mongodb://... A password is safer in the variable or the file: others can see a
-    /// command line
+    /// Keep documents on this MongoDB-compatible server (mongodb://..) instead of in a directory. With several servers, each has
+    /// a name (NAME=mongodb://..), and --route assigns collections to them. A password is safer in the variable or the file,
+    /// because other users can see a command line
     #[arg(long, value_name = "URI")]
     pub(crate) store: Option<Vec<NamedStore>>,
-    /// Which of several stores has what: a collection (shop.orders=NAME), a database (shop=NAME), all the rest ('*=NAME')
+    /// Assign a collection (shop.orders=NAME), a database (shop=NAME) or all others ('*=NAME') to one of several stores
     #[arg(long, value_name = "NAMESPACE=NAME")]
     pub(crate) route: Option<Vec<String>>,
-    /// How long a server is looked for that was there and is out of reach; serverSelectionTimeoutMS in its URI comes first
+    /// Time to search for a server that has become unreachable; serverSelectionTimeoutMS in its URI overrides it
     #[arg(long, value_name = "TIME")]
     pub(crate) store_timeout: Option<Span>,
-    /// How long history is kept for old snapshots of a process that gives no sign of life: the same for all on a store
+    /// Time after which the old snapshots of a process without a sign of life end; the same for all processes on a store
     #[arg(long, value_name = "TIME")]
     pub(crate) snapshot_lease: Option<Span>,
-    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
+    /// Declare that no other process writes to that server; required where its updates are not atomic (FerretDB 1)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) sole_writer: Option<bool>,
@@ -71,83 +71,85 @@ pub(crate) struct RemoteFlags {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
-    /// Address and port; port 0 takes a free one. Other than loopback needs --auth or --insecure
+    /// Address and port to listen on; port 0 takes a free port. An address that other machines can reach needs --auth or
+    /// --insecure
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Ask clients to log in, and let each do what its roles allow. `handfast user` adds users
+    /// Require clients to log in, and allow each what its roles permit. `handfast user` adds users
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) auth: Option<bool>,
-    /// Speak TLS over TCP with this certificate, and those between it and an authority (PEM)
+    /// Encrypt TCP connections (TLS) with this certificate; the file may also hold intermediate certificates (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// The private key of --tls-certificate (PEM)
+    /// Private key of --tls-certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Let only clients connect whose certificate one of these authorities signed (PEM)
+    /// Accept only clients whose certificate one of these authorities has signed (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// Listen on addresses that others can reach although nobody has to log in
+    /// Listen on addresses that other machines can reach without requiring a login
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: Option<bool>,
-    /// Let clients with the role root make backups in this directory while the server runs (`handfast backup --uri`);
-    /// created if it is not there
+    /// Let clients with the role root make backups in this directory while the server runs (`handfast backup --uri`); created if
+    /// it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) backup_directory: Option<PathBuf>,
-    /// Listen on a Unix socket too
+    /// Listen on this Unix socket, too
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
-    /// What the server says it is. To a standalone server drivers send no transactions and no retryable writes
+    /// Kind of deployment that the server reports to drivers. With `standalone` they use no transactions and no retryable writes
     #[arg(long, value_name = "KIND")]
     pub(crate) topology: Option<Topology>,
     /// Name of the replica set
     #[arg(long, value_name = "NAME")]
     pub(crate) replica_set: Option<String>,
-    /// Address that a replica set gives its clients [default: the one they dialled]
+    /// Address that the server reports to clients as its own [default: the address that a client connected to]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
-    /// Connections at once; one more gets an error and is closed
+    /// Maximum number of connections; a further one gets an error and is closed
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<u32>,
-    /// Cursors open at once
+    /// Maximum number of open cursors
     #[arg(long, value_name = "N")]
     pub(crate) max_cursors: Option<u32>,
-    /// Cursors that one connection may have opened and not closed
+    /// Maximum number of open cursors of one connection
     #[arg(long, value_name = "N")]
     pub(crate) max_cursors_per_connection: Option<u32>,
-    /// Bound of large requests in memory at once, over all connections
+    /// Maximum memory of large requests, over all connections
     #[arg(long, value_name = "SIZE")]
     pub(crate) request_bytes: Option<Bytes>,
-    /// Bound of large replies in memory at once, over all connections
+    /// Maximum memory of large replies, over all connections
     #[arg(long, value_name = "SIZE")]
     pub(crate) reply_bytes: Option<Bytes>,
-    /// How long a connection may be silent before it is closed
+    /// Time after which an idle connection is closed
     #[arg(long, value_name = "TIME")]
     pub(crate) connection_timeout: Option<Span>,
-    /// How long a cursor may be idle before it is closed
+    /// Time after which an idle cursor is closed
     #[arg(long, value_name = "TIME")]
     pub(crate) cursor_timeout: Option<Span>,
-    /// How long a transaction may be open before it is rolled back
+    /// Time after which an open transaction is rolled back
     #[arg(long, value_name = "TIME")]
     pub(crate) transaction_lifetime: Option<Span>,
-    /// What all open transactions together may have written; beyond that writes in them are refused
+    /// Maximum size of the writes of all open transactions together; further writes in transactions fail
     #[arg(long, value_name = "SIZE")]
     pub(crate) transaction_bytes: Option<Bytes>,
-    /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again, 5m at least
+    /// Time for which the outcomes of transactions and the results of retryable writes are kept, so that a client that repeats
+    /// its request gets the same answer; at least 5m
     #[arg(long, value_name = "TIME")]
     pub(crate) outcome_retention: Option<Span>,
-    /// How long commands in progress may take to finish at a graceful stop
+    /// Time that commands in progress get to finish at a graceful stop
     #[arg(long, value_name = "TIME")]
     pub(crate) shutdown_timeout: Option<Span>,
-    /// Commands that take longer are logged
+    /// Log commands that take longer than this
     #[arg(long, value_name = "TIME")]
     pub(crate) slow_operation: Option<Span>,
-    /// Let clients make commands fail with configureFailPoint, as suites of tests do. Never for data that matters
+    /// Let clients make commands fail with configureFailPoint, as test suites do. Never use it with data that matters
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) test_commands: Option<bool>,
-    /// Serve a data directory that is one of several stores, to nobody but those who use all of them (--store)
+    /// Serve a data directory that is one of several stores, only to processes that use all of these stores (--store)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) part: Option<bool>,
@@ -158,10 +160,10 @@ pub(crate) struct ServerFlags {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Log")]
 pub(crate) struct LogFlags {
-    /// What a line looks like
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
-    /// From which level on
+    /// Lowest level that is logged
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 }
@@ -175,7 +177,7 @@ pub(crate) struct SettingFlags {
     pub(crate) remote: RemoteFlags,
     #[command(flatten)]
     pub(crate) server: ServerFlags,
-    /// Another port than the one of --listen, at the same host
+    /// Port to use instead of the one in --listen, at the same host
     #[arg(long, value_name = "N", conflicts_with = "listen", help_heading = "Server")]
     pub(crate) port: Option<u16>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use handfast_store::Clock;
 
-/// How long a repeated line is counted before it is written again.
+/// The time during which a repeated line is counted before it is written again.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Lines that are remembered; further ones are written as they come.
 const LINES_MAX: usize = 256;

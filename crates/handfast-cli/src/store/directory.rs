@@ -57,6 +57,6 @@ impl Directory {
     }
 
     fn is_no_directory(&self) -> String {
-        format!("{} is no directory; {ANOTHER_DIRECTORY}", self.path.display())
+        format!("{} is not a directory; {ANOTHER_DIRECTORY}", self.path.display())
     }
 }

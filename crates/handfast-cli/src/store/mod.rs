@@ -199,21 +199,21 @@ fn check(configuration: &Configuration) -> Result<(), Mistake> {
     let settings = &configuration.settings;
     if settings.store.is_none() {
         return match REMOTE.iter().find(|key| is_given(key)) {
-            Some(key) => Err(configuration.mistake(key, "it is about a server, which `store` names")),
+            Some(key) => Err(configuration.mistake(key, "it has no effect without `store`, which names a server")),
             None => Ok(()),
         };
     }
     check_routes(configuration)?;
     if let Some(key) = EMBEDDED.iter().find(|key| is_given(key)) {
         let text = format!(
-            "it is about a data directory: with `store` (from {}) there is none",
+            "it is for a data directory, and has no effect with `store` (from {})",
             configuration.origin("store")
         );
         return Err(configuration.mistake(key, text));
     }
     if settings.auth {
         // MongoDB keeps its own users where ours would be.
-        return Err(configuration.mistake("auth", "users are kept in a data directory: with `store` there is none"));
+        return Err(configuration.mistake("auth", "users need a data directory, and a server with `store` has none"));
     }
     Ok(())
 }
@@ -225,9 +225,11 @@ fn check_routes(configuration: &Configuration) -> Result<(), Mistake> {
     match (servers.stores.0.len(), servers.routes.as_slice()) {
         (1, []) => Ok(()),
         (1, _) if names.is_empty() => {
-            Err(configuration.mistake("route", "it is to a store with a name: NAME=mongodb://.."))
+            Err(configuration.mistake("route", "a route needs a store with a name: NAME=mongodb://.."))
         }
-        (_, []) => Err(configuration.mistake("store", "several stores need routes, which `route` gives")),
+        (_, []) => {
+            Err(configuration.mistake("store", "several stores need `route`, which assigns collections to them"))
+        }
         (_, routes) => {
             let routing = Routing::new(&names, routes);
             routing.map(drop).map_err(|error| configuration.mistake("route", error.message()))

@@ -20,9 +20,9 @@ pub(crate) struct Servers {
     pub(crate) stores: Stores,
     /// Empty if there is one server.
     pub(crate) routes: Vec<Route>,
-    /// No other process writes to the server.
+    /// Whether no other process writes to the server.
     pub(crate) sole_writer: bool,
-    /// How long a server that was reached before is looked for.
+    /// The time to search for a server that was reached before.
     pub(crate) timeout: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Servers {
     pub(crate) fn only(&self) -> anyhow::Result<&ConnectionString> {
         match self.stores.0.as_slice() {
             [only] => Ok(&only.uri),
-            _ => Err(anyhow!("this is not for several stores")),
+            _ => Err(anyhow!("only one store is possible here")),
         }
     }
 
@@ -107,7 +107,9 @@ impl Servers {
         let connected = handfast_mongodb::connect(named.uri.secret(), sources, options).await;
         let connection = connected.map_err(|error| {
             let advice = match error.code() {
-                Code::CommandNotSupported => Some("--sole-writer says so".to_owned()),
+                Code::CommandNotSupported => {
+                    Some("--sole-writer declares that this process is the only writer".to_owned())
+                }
                 _ => about_login(&error, &variable("store")),
             };
             let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
@@ -117,7 +119,7 @@ impl Servers {
         if !server.capabilities.has(Capability::AtomicUpdates) {
             let product = &server.product;
             warn!(
-                "{product} has no atomic updates: whatever else writes to it beside this process is lost, or undoes what this process writes"
+                "{product} has no atomic updates: writes of other processes get lost, or undo writes of this process"
             );
         }
         Ok((connection.store, server))
@@ -146,5 +148,5 @@ impl ConnectedServer {
 
 /// Returns the message that a Handfast in front of other servers cannot be one of several stores.
 fn not_with_others(front: &ConnectedServer) -> String {
-    format!("{} is a Handfast in front of another server: name it alone, without routes", front.text())
+    format!("{} is Handfast in front of another server: use it as the only store, without routes", front.text())
 }

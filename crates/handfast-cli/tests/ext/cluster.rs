@@ -38,7 +38,7 @@ fn run_bank(store: &str, name: &str, flags: &[&str]) -> Value {
     report
 }
 
-/// The same, by transactions of the library.
+/// Runs the bank with transactions of the library.
 fn bank(store: &str, name: &str, flags: &[&str]) -> Value {
     let report = run_bank(store, name, flags);
     assert_eq!(report["locks_left"], 0, "{report}");
@@ -133,7 +133,7 @@ fn ext_own_indexes_over_ferretdb() {
     });
 }
 
-/// Without the word that nobody else writes there, nothing begins.
+/// A server without atomic updates is refused unless --sole-writer is given.
 #[test]
 fn ext_ferretdb_asks_for_a_sole_writer() {
     let Some(server) = IndependentServer::ferretdb() else { return };

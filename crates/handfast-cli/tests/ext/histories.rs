@@ -23,9 +23,9 @@ use crate::independent::IndependentServer;
 const COMMITTED: u64 = 80;
 /// Clients, which use both processes by turns.
 const CLIENTS: u32 = 4;
-/// Of a thousand operations so many meet a fault.
+/// Faults in a thousand operations.
 const FAULTS_PER_THOUSAND: u16 = 4;
-/// How long a lock is respected: short, as each lost request may leave one that others wait for.
+/// The lifetime of a lock: short, because each lost request may leave a lock that others wait for.
 const LOCK_TTL: Duration = Duration::from_secs(1);
 const SEED: u64 = 1;
 

@@ -57,7 +57,7 @@ impl IndependentServer {
         self.port
     }
 
-    /// What clients connect to.
+    /// Returns the connection string for clients.
     pub(crate) fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}/", self.port)
     }

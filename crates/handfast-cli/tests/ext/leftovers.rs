@@ -1,24 +1,24 @@
-//! What clients leave behind on a server, by its own count.
+//! Leftovers of clients on a server, by its own count.
 //!
-//! Sessions come last: a client that goes without a word leaves its own to the server, which keeps them for half an hour. But each must
-//! be one that can end: so all are told to.
+//! Sessions come last. The server keeps the sessions of a client that leaves without ending them for half an hour, so the test
+//! ends all sessions.
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mongodb::run_admin_command;
 
 use crate::support::wait_until;
 
-/// How long what nobody ended may take until it ends by itself: the lifetime of a transaction or a snapshot is a minute, and
-/// some seconds until somebody looks.
+/// The time after which everything that clients left open has ended by itself: the lifetime of a transaction or a snapshot, which
+/// is a minute, and some seconds until the server looks.
 const SECONDS_MAX: u64 = 90;
 
-/// What is open on a server.
+/// The open transactions, cursors and sessions of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Leftovers {
     transactions: i64,
     snapshots: i64,
     cursors: i64,
-    /// That of the question is one of them.
+    /// The sessions, including that of the query itself.
     sessions: i64,
     /// Records of outcomes and of retryable writes stay for a day; those that are older are looked for at the start, and
     /// again each hour.

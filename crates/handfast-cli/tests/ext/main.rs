@@ -40,7 +40,7 @@ fn ext_pymongo_suite_standalone() {
     run_pymongo_suite("standalone", Handfast::standalone);
 }
 
-/// The same files against what the server is by default.
+/// Runs the same files against the default topology of the server.
 #[test]
 fn ext_pymongo_suite_replica_set() {
     run_pymongo_suite("replica-set", Handfast::for_tests);
@@ -52,7 +52,7 @@ fn ext_pymongo_suite_transactions() {
     run_pymongo_suite("transactions", Handfast::for_tests);
 }
 
-/// The same files against a server that says it is a router: drivers pin transactions to it and show it recovery tokens.
+/// Runs the same files against a server that reports to be a router: drivers pin transactions to it and send it recovery tokens.
 #[test]
 fn ext_pymongo_suite_mongos() {
     run_pymongo_suite("mongos", Handfast::router_for_tests);
@@ -133,7 +133,7 @@ fn ext_login() {
     log_in(Handfast::guarded(&[]));
 }
 
-/// The same over TLS, with a certificate made for the test.
+/// Runs the clients over TLS, with a certificate made for the test.
 #[test]
 fn ext_login_over_tls() {
     let certificate = Certificate::make();
@@ -177,7 +177,7 @@ fn ext_examples() {
     server.stop();
 }
 
-/// The same commands to every server, MongoDB's documented answers as the judge.
+/// Sends the same commands to every server, and compares the answers with those that MongoDB documents.
 #[test]
 fn ext_differential() {
     let Some(python) = Tool::Python.find() else { return };

@@ -20,13 +20,13 @@ use crate::stores::conform_in;
 
 /// Transactions that commit in a workload.
 const COMMITTED: u64 = 150;
-/// Of a thousand operations so many meet a fault.
+/// Faults in a thousand operations.
 const FAULTS_PER_THOUSAND: u16 = 20;
-/// How long a lock is respected: short, as each of many processes that die leaves some.
+/// The lifetime of a lock: short, because each of many processes that die leaves some.
 const LOCK_TTL: Duration = Duration::from_millis(400);
 /// Operations that a payment has at most.
 const OPERATIONS_MAX: u64 = 100;
-/// What Bob and Joe have together.
+/// The sum of the balances of Bob and Joe.
 const MONEY: i32 = 12;
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) fn named() -> Option<String> {
     named
 }
 
-/// What a test finds in its room.
+/// The server and the databases that a test may use.
 pub(crate) struct Guest {
     /// The room as a store.
     pub(crate) room: PrefixedStore,

@@ -33,7 +33,7 @@ fn ext_conformance_of_ferretdb() {
     assert_eq!(report.refused, REFUSED_BY_FERRETDB, "{report}");
 }
 
-/// What FerretDB 1 lacks, by the cases that need it.
+/// The cases that FerretDB 1 cannot pass, with the feature that it lacks.
 const REFUSED_BY_FERRETDB: [(&str, &str); 17] = [
     ("insert_keeps_every_type", "MinKey and MaxKey"),
     ("insert_keeps_every_type_as_id", "MinKey and MaxKey"),

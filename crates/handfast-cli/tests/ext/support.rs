@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use crate::leftovers;
 
-/// How long a server may take to answer after its start; generous, for machines under load.
+/// The time that a server gets to answer after its start; generous, for machines under load.
 pub(crate) const START_SECONDS_MAX: u64 = 30;
-/// How long one program may run; the longest takes about two minutes on two cores.
+/// The time that one program may run; the longest takes about two minutes on two cores.
 const PROGRAM_SECONDS_MAX: u64 = 900;
-/// How long a server may take to stop after SIGTERM.
+/// The time that a server gets to stop after SIGTERM.
 const STOP_SECONDS_MAX: u64 = 30;
-/// How often a condition is looked at while waiting for it.
+/// The interval at which an awaited condition is checked.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What `scripts/install-test-tools` puts in place.
+/// The tools that `scripts/install-test-tools` installs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tool {
     Python,
@@ -139,7 +139,7 @@ impl Drop for Turn {
     }
 }
 
-/// Of the user "boss" of a guarded server. It holds a character that SASLprep takes out, and one outside ASCII.
+/// The password of the user "boss" of a server with --auth. It has a character that SASLprep removes, and one outside ASCII.
 pub(crate) const BOSS_PASSWORD: &str = "I\u{ad}X p\u{e4}ss";
 
 /// A certificate for localhost and 127.0.0.1, and its key, in files that are removed with it.
@@ -163,7 +163,7 @@ impl Certificate {
         self.directory.join("certificate.pem").to_string_lossy().into_owned()
     }
 
-    /// What makes a server use it.
+    /// Returns the flags with which a server uses the certificate.
     pub(crate) fn flags(&self) -> [String; 4] {
         let key = self.directory.join("key.pem").to_string_lossy().into_owned();
         ["--tls-certificate".to_owned(), self.path(), "--tls-key".to_owned(), key]
@@ -192,7 +192,7 @@ impl Handfast {
         Self::start_with(&["--test-commands".to_owned()], |_| {})
     }
 
-    /// The same, but it says that it is a router.
+    /// Starts a server for tests that reports to be a router.
     pub(crate) fn router_for_tests() -> Self {
         Self::start_with(&["--test-commands", "--topology", "mongos"].map(str::to_owned), |_| {})
     }
@@ -281,12 +281,12 @@ impl Handfast {
         rest.split(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// What clients connect to.
+    /// Returns the connection string for clients.
     pub(crate) fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}/", self.port)
     }
 
-    /// The same for a client that may look at everything.
+    /// Returns the connection string of a user with all roles.
     fn uri_of_boss(&self) -> String {
         let mut user = String::new();
         if self.is_guarded {
@@ -340,7 +340,7 @@ impl Handfast {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it has said so far.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log.txt")).unwrap_or_default()
     }

@@ -18,13 +18,13 @@ const DOCUMENTS: i32 = 20;
 const WRITES: usize = 3 * DOCUMENTS as usize;
 /// Clients that write at the same time.
 const CLIENTS: i32 = 8;
-/// How long a system call may take to be written down.
+/// The time until `strace` has written a system call.
 const WRITTEN_DOWN_SECONDS_MAX: u64 = 10;
 
 /// Looks in a row that find as many calls as the one before, until all are taken to be written down.
 const SAME_LOOKS: usize = 10;
 
-/// What `strace` writes down.
+/// The output of `strace`.
 struct Trace {
     path: PathBuf,
 }

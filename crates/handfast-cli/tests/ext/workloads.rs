@@ -117,7 +117,7 @@ pub(crate) fn run_some(server: &Handfast, program: &str, what: &[&str], committe
     judge(path, committed)
 }
 
-/// Where a client is to record what it sees, and what it is told.
+/// Returns the plan of a client: the file of its history, and its instructions.
 fn plan(what: &[&str], committed: u64, lie: Option<&str>, name: &str) -> (PathBuf, Vec<String>) {
     let committed = committed.to_string();
     let seed = std::env::var("HANDFAST_SIM_SEED").unwrap_or_else(|_| "1".to_owned());
@@ -151,7 +151,7 @@ impl Judged {
         anomalies.iter().filter_map(|anomaly| anomaly["kind"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Nothing is wrong, and enough has happened.
+    /// Checks that the history has no anomaly and enough transactions.
     pub(crate) fn must_be_sound(self, what: &str) {
         let (committed, failed) = (self.count("committed"), self.count("failed"));
         let (reads, old) = (self.count("reads"), self.count("old_version_reads"));

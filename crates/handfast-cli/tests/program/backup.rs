@@ -183,9 +183,12 @@ fn with_logins_it_takes_root() -> Result<()> {
     for (login, expected) in [
         (
             "",
-            "requires authentication; the server asks for a login: USER:PASSWORD@ in the connection string (HANDFAST_URI)",
+            "requires authentication; the server requires a login: add USER:PASSWORD@ to the connection string (HANDFAST_URI)",
         ),
-        ("admin:wrong-secret@", "; wrong user or password, or the user is of another database (authSource)"),
+        (
+            "admin:wrong-secret@",
+            "; the user or the password is wrong, or the user belongs to another database (authSource)",
+        ),
         ("operator:secret@", "not authorized on admin"),
     ] {
         let output = handfast(&scratch, &["backup", "--uri", &uri(login)?, "monday"]).output()?;
@@ -193,7 +196,7 @@ fn with_logins_it_takes_root() -> Result<()> {
         assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "{output:?}");
     }
     for (login, expected) in
-        [("", "in the connection string (HANDFAST_STORE)"), ("admin:wrong@", "; wrong user or password")]
+        [("", "to the connection string (HANDFAST_STORE)"), ("admin:wrong@", "; the user or the password is wrong")]
     {
         let output = handfast(&scratch, &["txns", "status", "--store", &uri(login)?]).output()?;
         assert_one_line(&output, 1, expected);
@@ -209,14 +212,14 @@ fn what_does_not_fit_together_is_usage() -> Result<()> {
     let scratch = Scratch::new("backup-usage")?;
     for (arguments, expected) in [
         (&["backup"][..], "--to <DIR>|NAME"),
-        (&["backup", "monday"], "name it with --uri or HANDFAST_URI"),
+        (&["backup", "monday"], "name the server with --uri or HANDFAST_URI"),
         (&["backup", "monday", "--to", "t"], "cannot be used with"),
         (&["backup", "--uri", "mongodb://h/", "--to", "t"], "cannot be used with"),
         (&["backup", "--uri", "mongodb://h/", "monday", "--data", "d"], "cannot be used with"),
         (&["backup", "--uri", "http://h/", "monday"], "--uri: "),
         (
             &["serve", "--data", "d", "--backup-directory", "d/backups", "--listen", "127.0.0.1:0"],
-            "is in the data directory",
+            "is inside the data directory",
         ),
         (
             &["serve", "--store", "mongodb://h/", "--backup-directory", "b", "--listen", "127.0.0.1:0"],

@@ -69,7 +69,7 @@ fn all_the_money_is_there_after_kills() -> Result<()> {
     Ok(())
 }
 
-/// How many lost answers there were, how many commits after them the library settled, and how many a worker asked for.
+/// Returns the number of lost answers, of commits after them that the library settled, and of those that a worker asked for.
 fn doubts(report: &Value) -> Result<[u64; 3]> {
     let number = |name: &str| report[name].as_u64().with_context(|| format!("{name} in {report}"));
     assert_eq!(number("unknown")?, 0, "{report}");

@@ -12,7 +12,7 @@ use crate::support::{Scratch, Serve, handfast, now};
 /// Processor time that an idle server uses within [`WATCHED`], at most.
 const IDLE_MAX: Duration = Duration::from_millis(150);
 const WATCHED: Duration = Duration::from_millis(500);
-/// What another process does comes sooner, even on a busy machine.
+/// The time that another process gets to act, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Looks at a quiet moment until a test gives up: half a minute or so.
 const ATTEMPTS_MAX: usize = 100;

@@ -53,7 +53,7 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
     std::fs::write(scratch.path("under.toml"), "cache_bytes = '1GiB'\n")?;
     check(&["config", "--config", "port.toml"], ("A", ""), "unknown key 'port'; listen = \"HOST:PORT\" has the port")?;
     check(&["config", "--config", "under.toml"], ("A", ""), "did you mean 'cache-bytes'?")?;
-    check(&["config"], ("HANDFAST_LISTEN", "db"), "listen (from environment HANDFAST_LISTEN): 'db' is no address")?;
+    check(&["config"], ("HANDFAST_LISTEN", "db"), "listen (from environment HANDFAST_LISTEN): 'db' is not an address")?;
     check(&["config", "--listen", "27018"], ("A", ""), "; --port 27018 takes another port at the same host")?;
     check(&["config", "--config", "typo.toml"], ("A", ""), unknown)?;
     check(&["config"], ("HANDFAST_CONFIG", "typo.toml"), unknown)?;
@@ -69,7 +69,7 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
     check(&[], ("A", ""), "Usage: handfast")?;
     std::fs::create_dir(scratch.path("there"))?;
     for arguments in [&["check", "there"][..], &["dump", "there", "--to", "out"], &["user", "list", "there"]] {
-        check(arguments, ("A", ""), "handfast: a data directory is named with --data: --data there")?;
+        check(arguments, ("A", ""), "handfast: the data directory is named with --data: --data there")?;
     }
     Ok(())
 }
@@ -81,8 +81,8 @@ fn an_address_that_is_none_is_told_with_its_source() -> anyhow::Result<()> {
     std::fs::write(scratch.path("ca.toml"), "tls-client-ca = 'nowhere'\n")?;
     let serve = ["serve", "--log-level", "error"];
     for (key, configured, value, reason) in [
-        ("listen", "listen.toml", "nonsense", "'nonsense' is no address (HOST:PORT)"),
-        ("tls-client-ca", "ca.toml", "nowhere", "it needs tls-certificate and tls-key beside it"),
+        ("listen", "listen.toml", "nonsense", "'nonsense' is not an address (HOST:PORT)"),
+        ("tls-client-ca", "ca.toml", "nowhere", "it needs tls-certificate and tls-key, too"),
     ] {
         let variable = format!("HANDFAST_{}", key.replace('-', "_").to_uppercase());
         let flag = format!("--{key}");
@@ -157,7 +157,7 @@ fn completions_and_manual_pages_come_from_the_same_definitions() -> anyhow::Resu
 #[test]
 fn a_variable_that_is_no_setting_is_remarked_on() -> anyhow::Result<()> {
     let scratch = Scratch::new("unknown-variable")?;
-    let remark = "handfast: the environment variable HANDFAST_CACH_BYTES is no setting and has no effect; did you mean HANDFAST_CACHE_BYTES?";
+    let remark = "handfast: the environment variable HANDFAST_CACH_BYTES is not a setting, and has no effect; did you mean HANDFAST_CACHE_BYTES?";
     let bank = ["bank", "--accounts", "2", "--transfers", "1", "--workers", "1"];
     for (arguments, code) in [(&["config"][..], 0), (&["check", "--data", "nowhere"], 1), (&bank, 0)] {
         for (quiet, expected) in [(&[][..], 1), (&["--quiet"], 0)] {

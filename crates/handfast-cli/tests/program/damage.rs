@@ -54,7 +54,7 @@ fn damage(file: &Path, hundredths: usize) -> Result<()> {
     Ok(std::fs::write(file, bytes)?)
 }
 
-/// How many documents were dumped.
+/// Returns the number of dumped documents.
 fn dumped(scratch: &Scratch) -> Result<u64> {
     let dumped = std::fs::read(scratch.path("dump/shop/orders.bson"))?;
     let (mut documents, mut rest) = (0, &dumped[..]);
@@ -84,7 +84,7 @@ fn what_the_journal_has_of_a_damaged_collection_is_dumped_if_asked_to() -> Resul
     assert_one_line(&output, 3, &format!("tables/{name}: a block does not have the checksum"));
     assert_one_line(&output, 3, " of them were recovered from another data file or the journal");
     let said = String::from_utf8(output.stdout)?;
-    assert!(said.contains("; none is left out: what is damaged was found elsewhere too"), "{said}");
+    assert!(said.contains("; no document is left out: the damaged ones were found elsewhere, too"), "{said}");
     assert_eq!(dumped(&scratch)?, u64::try_from(DOCUMENTS)?);
     assert!(scratch.path("dump/shop/users.bson").exists(), "the collection behind it is there");
 
@@ -93,14 +93,14 @@ fn what_the_journal_has_of_a_damaged_collection_is_dumped_if_asked_to() -> Resul
     let said = String::from_utf8(check.stdout)?;
     assert!(said.contains("found: shop.orders: documents between _id"), "{said}");
     assert!(said.contains(&format!("{DOCUMENTS} of {DOCUMENTS} documents can be read")), "{said}");
-    assert!(said.contains("to do: restore a backup; what can be read"), "{said}");
+    assert!(said.contains("to do: restore a backup, or write the readable documents"), "{said}");
     let check = handfast(&scratch, &["check", "--data", "data", "--json"]).output()?;
     assert_eq!(check.status.code(), Some(3));
     let report: Value = serde_json::from_slice(&check.stdout)?;
     let finding = &report["findings"][0];
     assert_eq!(finding["remedy"], "none", "{report}");
     for (field, text) in
-        [("text", "shop.orders: documents between _id"), ("to_do", "restore a backup; what can be read")]
+        [("text", "shop.orders: documents between _id"), ("to_do", "restore a backup, or write the readable documents")]
     {
         assert!(finding[field].as_str().is_some_and(|said| said.starts_with(text)), "{report}");
     }
@@ -201,7 +201,7 @@ fn a_lost_witness_is_refused_and_a_repair_takes_what_is_there() -> Result<()> {
     let check = handfast(&scratch, &["check", "--data", "data"]).output()?;
     assert_eq!(check.status.code(), Some(3), "{check:?}");
     let said = String::from_utf8(check.stdout)?;
-    assert!(said.contains("to do: --repair takes what is there"), "{said}");
+    assert!(said.contains("to do: --repair accepts the present data"), "{said}");
     let check = handfast(&scratch, &["check", "--data", "data", "--json"]).output()?;
     let report: Value = serde_json::from_slice(&check.stdout)?;
     let finding = &report["findings"][0];
@@ -226,7 +226,7 @@ fn whoever_asks_about_a_lost_format_file_is_not_sent_in_a_circle() -> Result<()>
     let dump = handfast(&scratch, &["dump", "--data", "data", "--to", "dump"]).output()?;
     assert_one_line(&dump, 3, "the file FORMAT is missing; run `handfast check");
     let (code, said) = check(&[])?;
-    assert!(code == Some(3) && said.contains("to do: --repair writes FORMAT anew"), "{said}");
+    assert!(code == Some(3) && said.contains("to do: --repair writes FORMAT again"), "{said}");
     let (code, said) = check(&["--repair"])?;
     assert!(code == Some(3) && said.contains("repaired: wrote the file FORMAT anew"), "{said}");
     assert_eq!(check(&[])?.0, Some(0));
@@ -270,7 +270,7 @@ fn a_directory_that_cannot_be_written_to_is_one_line_that_says_what_to_do() -> R
     for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
         let output = read_only(&scratch, &[arguments, &["--data", "data"]].concat())?.output()?;
         assert_one_line(&output, 1, "the directory data cannot be written to (");
-        assert_one_line(&output, 1, "; copy it to where this user may write, and name the copy with --data");
+        assert_one_line(&output, 1, "; copy it to a place where this user may write, and name the copy with --data");
         assert!(!scratch.path("t").exists());
     }
     Ok(())

@@ -40,7 +40,7 @@ fn report(scratch: &Scratch, arguments: &[&str]) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What the server says of a directory: all documents and the indexes' names.
+/// Returns all documents and the names of all indexes of a directory, as a server shows them.
 fn content(scratch: &Scratch, data: &str) -> Result<Vec<Bson>> {
     let mut serve = serve(scratch, data)?;
     let mut all = Vec::new();
@@ -116,7 +116,7 @@ fn what_is_dumped_is_restored() -> Result<()> {
 
         // Once more: every document is there already.
         let output = handfast(&scratch, &["restore", "--data", &copy, "--from", &files]).output()?;
-        assert_one_line(&output, 1, "0 documents are in, 3 were refused; the first: shop.");
+        assert_one_line(&output, 1, "restored 0 documents, refused 3; the first: shop.");
         // And with --drop.
         report(&scratch, &["restore", "--data", &copy, "--from", &files, "--drop"])?;
         assert_eq!(content(&scratch, &copy)?, expected, "{format}");
@@ -225,7 +225,7 @@ fn a_directory_in_use_is_one_line() -> Result<()> {
     for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
         let output = handfast(&scratch, arguments).args(["--data", "data"]).output()?;
         assert_one_line(&output, 1, "is in use by");
-        assert_one_line(&output, 1, "of a server that runs, `backup --uri` makes a backup, mongodump a dump");
+        assert_one_line(&output, 1, "on a running server, `backup --uri` makes a backup, mongodump a dump");
     }
     Ok(())
 }
@@ -235,7 +235,7 @@ fn a_file_is_no_data_directory_and_a_full_directory_no_place_for_a_copy() -> Res
     let scratch = Scratch::new("no-directory")?;
     std::fs::write(scratch.path("file"), "")?;
     let output = handfast(&scratch, &["serve", "--port", "0", "--data", "file"]).output()?;
-    assert_one_line(&output, 1, "file is no directory; choose another directory with --data");
+    assert_one_line(&output, 1, "file is not a directory; choose another directory with --data");
     drop(serve(&scratch, "data")?);
     std::fs::create_dir(scratch.path("full"))?;
     std::fs::write(scratch.path("full/mine"), "")?;

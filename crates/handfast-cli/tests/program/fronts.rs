@@ -9,7 +9,7 @@ use bson::{Binary, Document, doc};
 
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, now, pause};
 
-/// What all accounts have together.
+/// The sum of all balances.
 const SUM: i64 = 5000;
 /// A document is written sooner, even on a busy machine.
 const WRITTEN_MAX: std::time::Duration = std::time::Duration::from_secs(60);
@@ -49,7 +49,7 @@ impl Front {
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 
-    /// What all accounts have together, as the front shows them.
+    /// Returns the sum of all balances, as the front shows them.
     fn sum(&self) -> Result<i64> {
         let accounts = self.front.find_all("accounts")?;
         accounts.iter().map(|account| Ok(account.as_document().context("a document")?.get_i64("balance")?)).sum()

@@ -13,11 +13,11 @@ use crate::support::{Scratch, Serve, assert_one_line, mounts_or_says_why_not};
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 const MIB: usize = 1024 * 1024;
 
-/// Where the directory `data` of a test is.
+/// The place of the directory `data` of a test.
 enum Disk {
-    /// On a file system of a few bytes, mounted in a namespace that this process holds.
+    /// A small file system, mounted in a namespace that this process holds.
     Small(Child),
-    /// On the one that the tests are on: no file of the program may be longer than so many bytes.
+    /// The file system of the tests, with this limit on the length of the program's files, in bytes.
     ShortFiles(usize),
 }
 

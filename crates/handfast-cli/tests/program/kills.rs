@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{FREE_PORT, Scratch, Serve, handfast};
 
-/// How long things are kept, for whoever looks after the last process is gone: nothing of them is on its way any more.
+/// The retention time for a check after the last process has ended: none of its requests is delayed any more.
 const KEPT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -68,12 +68,12 @@ async fn nothing_is_left_of_processes_that_were_killed() -> Result<()> {
     Ok(())
 }
 
-/// How much of what was is kept with a document.
+/// The old versions and records that a document holds.
 #[derive(Debug)]
 struct Kept {
-    /// Old versions that somebody may read.
+    /// Old versions that a reader may need.
     versions: usize,
-    /// Of others only that their transactions were decided here: somebody may ask.
+    /// Records that a transaction was decided here, without a version: another process may look for the outcome.
     decisions: usize,
     rollbacks: usize,
 }
@@ -96,7 +96,7 @@ impl Kept {
     }
 }
 
-/// What the engine keeps in each document of the bank.
+/// Returns the hidden field of the engine in each document of the bank.
 async fn hidden(store: &dyn DocumentStore) -> Result<Vec<RawDocumentBuf>> {
     let mut all = Vec::new();
     for collection in store.list_collections("handfast_bank").await? {

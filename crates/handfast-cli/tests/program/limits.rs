@@ -1,4 +1,4 @@
-//! What a client meets at the bounds of the server and of its store.
+//! The answers to clients at the limits of the server and of its store.
 
 use anyhow::Result;
 use bson::{Document, doc};

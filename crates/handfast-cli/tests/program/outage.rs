@@ -34,7 +34,7 @@ const SHORT_OUTAGES_MAX: u32 = 30;
 const SHORT_OUTAGE_SECONDS: u64 = 2;
 /// Transfers that are to succeed between two outages, all clients together.
 const TRANSFERS_BETWEEN: u64 = 60;
-/// How long it may take until they have, on a busy machine.
+/// The time that recovery may take on a busy machine.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// After a failure, until the next try.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -42,12 +42,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Money moved from an account to another one.
 type Moved = (i32, i32, i64);
 
-/// What a client knows at the end.
+/// The counts of a client.
 #[derive(Default)]
 struct Knowledge {
     done: Vec<Moved>,
     unknown: Vec<(TransactionId, Moved)>,
-    /// For certain not applied.
+    /// Transfers that were certainly not applied.
     refused: u64,
     /// Sums of all accounts that were read in one transaction.
     sums: u64,
@@ -204,7 +204,7 @@ fn book(balances: &mut BTreeMap<i32, i64>, (from, to, amount): Moved) {
     *balances.entry(to).or_default() += amount;
 }
 
-/// No lock, once those of what was interrupted count as abandoned and somebody has looked.
+/// Checks that no lock is left after the locks of interrupted transactions are abandoned and cleaned.
 async fn nothing_is_left(uri: &str, bank: &Bank) -> Result<()> {
     let sources = Sources::system()?;
     let store = connect(uri, sources.clone(), ConnectOptions::default()).await?.store;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
 
-/// Where a test is played: on a data directory, through a server over one, or through a server in front of that.
+/// The store of a test: a data directory, a server over one, or a server in front of that server.
 struct Ground {
     scratch: Scratch,
     server: Option<Serve>,
@@ -44,7 +44,7 @@ impl Ground {
         test(Ground { scratch, server, _behind: Some(behind) }).await.context("through a front")
     }
 
-    /// By which flag and value a command finds it.
+    /// Returns the flag and its value that name the store to a command.
     fn flag(&self) -> Result<[String; 2]> {
         Ok(match &self.server {
             None => ["--data".to_owned(), "data".to_owned()],
@@ -100,7 +100,7 @@ fn output(ground: &Ground, arguments: &[&str]) -> Result<Output> {
     Ok(handfast(&ground.scratch, arguments).args(ground.flag()?).args(["--database", "db"]).output()?)
 }
 
-/// What a command that ends well says to people.
+/// Returns the text that a successful command prints.
 fn text(ground: &Ground, arguments: &[&str]) -> Result<String> {
     let output = output(ground, arguments)?;
     ensure!(output.status.code() == Some(0), "{arguments:?}: {output:?}");

@@ -39,15 +39,14 @@ fn a_restore_that_breaks_off_says_how_far_it_came_and_how_to_go_on() -> Result<(
     fs::write(scratch.path("dump/shop/b.bson"), &torn)?;
     let restore = ["restore", "--data", "data", "--from", "dump"];
     let output = handfast(&scratch, &restore).output()?;
-    let far =
-        "broken off: restored are shop.a (3 documents); of shop.b 1000 documents are in; collections not begun: 1";
+    let far = "interrupted: restored are shop.a (3 documents); 1000 documents of shop.b are restored; collections not begun: 1";
     assert_one_line(&output, 1, far);
     assert_one_line(
         &output,
         1,
         "cannot restore shop.b: dump/shop/b.bson: document 1500: the file ends within a document",
     );
-    assert_one_line(&output, 1, "; run it again when that is mended: ");
+    assert_one_line(&output, 1, "; repeat the command when the cause is removed: ");
 
     // As it says.
     documents(&mut File::create(scratch.path("dump/shop/b.bson"))?, DOCUMENTS)?;
@@ -82,8 +81,9 @@ fn a_restore_that_is_stopped_says_how_far_it_came() -> Result<()> {
     restore.stderr.take().context("stderr")?.read_to_string(&mut said)?;
     assert_eq!(restore.wait()?.code(), Some(1), "{said}");
     assert!(writer.join().is_ok_and(|written| written.is_ok_and(|written| written > 10_000)), "{said}");
-    assert!(said.contains("broken off: restored are shop.a (3 documents); of shop.b "), "{said}");
-    assert!(said.contains("; collections not begun: 1; run it again to go on: "), "{said}");
+    assert!(said.contains("interrupted: restored are shop.a (3 documents); "), "{said}");
+    assert!(said.contains(" documents of shop.b are restored"), "{said}");
+    assert!(said.contains("; collections not begun: 1; repeat the command to continue: "), "{said}");
     assert!(said.contains("stopped before the end"), "{said}");
     Ok(())
 }
@@ -101,7 +101,7 @@ fn a_dump_makes_the_directories_above_and_removes_what_a_killed_one_left() -> Re
     fs::remove_dir_all(scratch.path("deep/er/out"))?;
     fs::create_dir_all(left.join("shop"))?;
     fs::write(left.join("shop/mine.txt"), "mine")?;
-    assert_one_line(&again()?, 1, "out.unfinished is no dump that was stopped");
+    assert_one_line(&again()?, 1, "out.unfinished is not an interrupted dump");
     fs::rename(left.join("shop/mine.txt"), left.join("shop/mine.bson"))?;
     let held = File::open(&left)?;
     held.lock()?;
@@ -120,7 +120,7 @@ fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
     for (more, code, expected) in [
         (&["--from", "dump", "--database", "shp"][..], 1, "there is no database 'shp'; there is shop"),
         (&["--from", "dump", "--database", "shop", "--collection", "b"], 1, "there is no 'b' in shop; there are a, c"),
-        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: in it is a directory for each database"),
+        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: a dump has a directory for each database"),
         (&["--from", "dump/shop/a.bson"], 2, "dump/shop/a.bson is a file: name the directory that `dump` wrote"),
     ] {
         assert_one_line(&restore(more)?, code, expected);
@@ -130,7 +130,7 @@ fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
     fs::remove_file(scratch.path("dump/shop/c.bson"))?;
     documents(&mut File::create(scratch.path("dump/shop/a.bson"))?, 5)?;
     let again = restore(&["--from", "dump", "--json"])?;
-    assert_one_line(&again, 1, "2 documents are in, 3 were refused; the first: shop.a: E11000");
+    assert_one_line(&again, 1, "restored 2 documents, refused 3; the first: shop.a: E11000");
     let report: serde_json::Value = serde_json::from_slice(&again.stdout)?;
     assert_eq!((&report["documents"], &report["refused"]), (&2.into(), &3.into()), "{report}");
     assert!(report["first"].as_str().is_some_and(|first| first.starts_with("shop.a: E11000")), "{report}");

@@ -109,7 +109,7 @@ fn a_port_alone_is_enough() -> Result<()> {
 fn an_address_that_others_reach_needs_a_word() -> Result<()> {
     let scratch = Scratch::new("insecure")?;
     let output = handfast(&scratch, &["serve", "--listen", "0.0.0.0:0"]).output()?;
-    assert_one_line(&output, 2, "--insecure allows it");
+    assert_one_line(&output, 2, "--insecure allows this");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     let mut serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0", "--insecure"]))?;
     serve.stop("TERM")?;
@@ -120,7 +120,7 @@ fn an_address_that_others_reach_needs_a_word() -> Result<()> {
 fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
     let scratch = Scratch::new("address")?;
     let output = handfast(&scratch, &["serve", "--listen", "nonsense"]).output()?;
-    assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is no address");
+    assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is not an address");
     Ok(())
 }
 
@@ -289,7 +289,7 @@ fn a_handfast_before_another_one_is_warned_of_and_one_behind_it_refused() -> Res
         assert_one_line(&handfast(&scratch, arguments).output()?, 1, expected);
     }
     let bank = ["bank", "--store", &store, "--accounts", "2", "--workers", "1", "--transfers", "1"];
-    assert_one_line(&handfast(&scratch, &bank).output()?, 0, "which --mechanism server-side uses");
+    assert_one_line(&handfast(&scratch, &bank).output()?, 0, "--mechanism server-side uses them");
     outer.signal("TERM")?;
     let (code, said) = outer.wait()?;
     assert_eq!(code, Some(0), "{said}");

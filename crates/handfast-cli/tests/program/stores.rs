@@ -28,12 +28,12 @@ struct Mortal<'s> {
 }
 
 impl<'s> Mortal<'s> {
-    /// One that others keep their documents on.
+    /// Starts a server that others use as a store.
     fn store(scratch: &'s Scratch, data: &str) -> Result<Self> {
         Mortal::start(scratch, &["--data", data, "--part"])
     }
 
-    /// One over both stores: the collection `shop.orders` is in the second.
+    /// Starts a server over both stores, with the collection `shop.orders` in the second.
     fn front(scratch: &'s Scratch, main: &Mortal<'_>, side: &Mortal<'_>, more: &[&str]) -> Result<Self> {
         let (main, side) = (format!("main={}", main.uri()), format!("side={}", side.uri()));
         let routes = ["--store", &main, "--store", &side, "--route", "*=main", "--route", "shop.orders=side"];
@@ -97,7 +97,7 @@ const ITEMS: i32 = 4;
 const EACH: i32 = 100;
 const STOCK: i32 = ITEMS * EACH;
 
-/// One item is sold: the stock in one store, the order in the other.
+/// Sells an item: changes the stock in one store, and inserts the order into the other.
 fn sell(address: &str, number: i32) -> Result<Document> {
     static SESSIONS: AtomicU32 = AtomicU32::new(1);
     let mut id = [7; 16];
@@ -120,7 +120,7 @@ fn sell(address: &str, number: i32) -> Result<Document> {
     exchange(&connection, &within(doc! { "commitTransaction": 1, "$db": "admin" }))
 }
 
-/// What is left, and how many orders there are: of one moment.
+/// Returns the stock and the number of orders of one snapshot.
 fn count(front: &Mortal<'_>) -> Result<(i32, usize)> {
     let lookup = doc! { "from": "orders", "pipeline": [], "as": "orders" };
     let group = doc! { "_id": null, "left": { "$sum": "$left" } };
@@ -338,7 +338,7 @@ fn the_bank_has_several_processes_on_one_store() -> Result<()> {
         event["process"].as_u64().map(|worker| worker / 10_000).filter(|process| *process > 0)
     });
     assert!(processes.collect::<BTreeSet<_>>().len() >= 2, "{report}");
-    assert_one_line(&bank(&["--workers", "2"])?, 2, "--processes: each needs a worker");
+    assert_one_line(&bank(&["--workers", "2"])?, 2, "--processes: each process needs a worker");
     Ok(())
 }
 
@@ -379,7 +379,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
         store.restart()?;
     }
 
-    check(&both, 2, "store (from flag --store): several stores need routes")?;
+    check(&both, 2, "store (from flag --store): several stores need `route`")?;
     check(
         &[&both[..], &["--route", "shop=side"]].concat(),
         2,
@@ -391,11 +391,15 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
         "the route shop=x names an unknown store; the stores are main, side",
     )?;
     check(&[&both[..], &["--route", "*=main", "--route", "shop"]].concat(), 2, "'shop' is not a route")?;
-    check(&["--store", &main.uri(), "--store", &b, "--route", "*=side"], 2, "of several stores each needs a name")?;
-    check(&["--route", "*=main"], 2, "route (from flag --route): it is about a server, which `store` names")?;
-    check(&["--store-timeout", "1s"], 2, "it is about a server, which `store` names")?;
+    check(&["--store", &main.uri(), "--store", &b, "--route", "*=side"], 2, "several stores need a name each")?;
+    check(
+        &["--route", "*=main"],
+        2,
+        "route (from flag --route): it has no effect without `store`, which names a server",
+    )?;
+    check(&["--store-timeout", "1s"], 2, "it has no effect without `store`, which names a server")?;
     let bank = handfast(&scratch, &["bank", "--mechanism", "two-phase", "--store", &a, "--store", &b]).output()?;
-    assert_one_line(&bank, 2, "--store: several stores are for --mechanism transaction");
+    assert_one_line(&bank, 2, "--store: several stores need --mechanism transaction");
 
     let config = handfast(&scratch, &["config", "--json", "--store", "a=mongodb://u:p@h", "--store", "b=mongodb://i"])
         .output()?;

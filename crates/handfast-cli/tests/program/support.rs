@@ -1,4 +1,4 @@
-//! What the tests of the real program share.
+//! Functions that the tests of the real program share.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
-/// No answer takes longer, even on a busy machine; a test that waits for more hangs.
+/// The time that an answer may take on a busy machine; a test that waits longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of one test, removed when the test is over.
@@ -119,7 +119,7 @@ impl Serve {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Where it listens, by the start line.
+    /// Returns the address in the start line.
     pub(crate) fn address(&self) -> Result<String> {
         let (_, rest) = self.start.split_once("listens on ").context("no address in the start line")?;
         Ok(rest.split([',', ' ']).next().unwrap_or_default().to_owned())
@@ -165,7 +165,7 @@ impl Serve {
     pub(crate) fn stop(&mut self, signal: &str) -> Result<()> {
         self.signal(signal)?;
         let said = [self.line()?, self.line()?];
-        ensure!(said == ["stopping; once more stops at once", "stopped"], "{said:?}");
+        ensure!(said == ["stopping; a second signal stops at once", "stopped"], "{said:?}");
         Ok(())
     }
 
@@ -202,7 +202,7 @@ pub(crate) fn connect(address: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// One OP_MSG there, one back, written out here so that the test does not trust the code it tests.
+/// Sends an OP_MSG and receives one. It is written out here so that the test does not trust the code that it tests.
 pub(crate) fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
     send(&mut stream, command)?;
     let mut head = [0; 21];

@@ -69,9 +69,9 @@ async fn what_dead_processes_left_is_shown_and_finished() -> Result<()> {
     let listed = output(&["txns", "list"])?;
     assert_eq!((listed.status.code(), listed.stdout.len()), (Some(0), 0), "{listed:?}");
     let remarks = String::from_utf8(listed.stderr)?;
-    assert!(remarks.contains("this server is a Handfast itself: its own transactions hold no locks here"), "{remarks}");
-    assert!(remarks.contains("no transactions of Handfast were ever made on this server"), "{remarks}");
-    assert_one_line(&output(&["txns", "show", "1", "--quiet"])?, 1, "no lock is held by a transaction that began at");
+    assert!(remarks.contains("this server is Handfast: its own transactions hold no locks here"), "{remarks}");
+    assert!(remarks.contains("Handfast has never made transactions on this server"), "{remarks}");
+    assert_one_line(&output(&["txns", "show", "1", "--quiet"])?, 1, "there is no lock of a transaction with the start");
     let databases = serve.command(doc! { "listDatabases": 1, "$db": "admin" })?;
     assert_eq!(databases.get_array("databases")?.len(), 0, "{databases}");
 
@@ -117,7 +117,7 @@ async fn abandoned_transactions_are_rolled_back_one_or_all() -> Result<()> {
     assert_eq!(report(&["txns", "resolve", &start])?["resolved"], 2);
     assert_eq!(report(&["txns", "status"])?["locks"], 0);
     let gone = handfast(&scratch, &["txns", "show", &start, "--store", &store, "--quiet"]).output()?;
-    assert_one_line(&gone, 1, "no lock is held by a transaction that began at");
+    assert_one_line(&gone, 1, "there is no lock of a transaction with the start");
 
     leave_two_locks(&store, Duration::from_millis(1)).await?;
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -158,7 +158,7 @@ async fn collections_with_other_names_in_the_store_are_listed() -> Result<()> {
 #[test]
 fn a_data_directory_has_no_locks() -> Result<()> {
     let scratch = Scratch::new("txns-data")?;
-    assert_one_line(&handfast(&scratch, &["txns", "status"]).output()?, 2, "--store: say on which server");
+    assert_one_line(&handfast(&scratch, &["txns", "status"]).output()?, 2, "--store is missing: name the server");
     let both = handfast(&scratch, &["txns", "resolve", "1", "--all", "--store", "mongodb://a"]).output()?;
     assert_eq!(both.status.code(), Some(2));
     Ok(())

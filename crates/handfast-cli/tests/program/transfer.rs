@@ -19,9 +19,9 @@ use crate::support::{Scratch, Serve, assert_one_line, handfast, signal};
 const KILLS_MAX: u32 = 150;
 
 const ACCOUNTS: i64 = 10;
-/// What a run has to say comes sooner, even on a busy machine.
+/// The time that a run gets to print a line, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What each account has at first.
+/// The first balance of each account.
 const BALANCE: i64 = 100_000;
 
 fn place(collection: &str) -> Result<Namespace> {
@@ -49,7 +49,7 @@ async fn bank(name: &str) -> Result<Scratch> {
     Ok(scratch)
 }
 
-/// The same as accounts of a ledger, whose money is from `cash`.
+/// Creates the same accounts in a ledger, with money from `cash`.
 async fn ledger(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, sources) = open(&scratch).await?;
@@ -78,7 +78,7 @@ fn write_rows(scratch: &Scratch, rows: i64) -> Result<()> {
     Ok(std::fs::write(scratch.path("rows.csv"), text)?)
 }
 
-/// What the accounts have when rows 0 to `rows` are applied once each.
+/// Returns the balances after rows 0 to `rows` are applied once each.
 fn expected(rows: i64) -> Vec<i64> {
     let mut balances = vec![BALANCE; ACCOUNTS as usize];
     for (from, to, amount) in (0..rows).map(transfer) {
@@ -225,12 +225,12 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (3, "it has 3 cells, the header has 4"),
         (4, "amount is -5, it must be from 1 to 1000000000000000"),
         (5, "there is no account nobody"),
-        (6, "account a0 has 99995, and 100001 are to be paid"),
+        (6, "account a0 has 99995, and needs 100001"),
         (7, "the line is not UTF-8, from byte 4 on"),
         (8, "the line is longer than 65536 bytes"),
-        (9, "a quote is not closed in its line"),
-        (10, "the id \"1\" was used by a transfer of something else"),
-        (11, "it has no id: give it one, or the whole file a name with --batch"),
+        (9, "a quoted cell does not end in its line"),
+        (10, "the id \"1\" belongs to another transfer"),
+        (11, "the row has no id: add one, or name the whole file with --batch"),
     ];
     for mechanism in ["transaction", "two-phase"] {
         // The second mechanism has names of its own.
@@ -315,10 +315,7 @@ async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
     assert_eq!(counts(&summary(&run(&scratch, &["--account-ids", "number", "--json"])?)?), [0, 1, 0].map(Some));
     // An account of another type is another account.
     let other = run(&scratch, &[])?;
-    assert!(
-        String::from_utf8_lossy(&other.stderr).contains("the id \"7\" was used by a transfer of something else"),
-        "{other:?}"
-    );
+    assert!(String::from_utf8_lossy(&other.stderr).contains("the id \"7\" belongs to another transfer"), "{other:?}");
     Ok(())
 }
 
@@ -326,7 +323,7 @@ async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
 async fn a_file_without_ids_needs_a_name() -> Result<()> {
     let scratch = bank("transfer-batch").await?;
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na0,a1,5\na0,a1,5\n")?;
-    assert_one_line(&run(&scratch, &[])?, 2, "--batch names the whole file");
+    assert_one_line(&run(&scratch, &[])?, 2, "or the whole file with --batch");
     assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [2, 0, 0].map(Some));
     // Killed and run again, with a line that came in between: what was applied is known by what it says.
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na2,a1,1\na0,a1,5\na0,a1,5\n")?;
@@ -348,11 +345,11 @@ async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result
         let input = std::fs::File::open(scratch.path("rows.jsonl"))?;
         Ok(handfast(&scratch, &[&fixed[..], more].concat()).stdin(input).output()?)
     };
-    assert_one_line(&run(&[])?, 2, "--mechanism has to be said with --store");
-    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl has to be said");
+    assert_one_line(&run(&[])?, 2, "--store needs --mechanism");
+    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl is missing");
     // The server's own clients would not see what locks such a transaction holds.
     let refused = run(&["--mechanism", "transaction", "--format", "jsonl"])?;
-    assert_one_line(&refused, 2, "whose own transactions know nothing of those of this command");
+    assert_one_line(&refused, 2, "that server has its own transactions");
     let accounts = serve.command(bson::doc! { "find": "accounts", "$db": "bank" })?;
     assert!(!accounts.to_string().contains("_hf"), "{accounts}");
     for outcome in [[1, 0, 1], [0, 1, 1]] {
@@ -401,10 +398,18 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     let refused = [
         (&["--mechanism", "ledger"][..], 1, "--accounts: there is no collection 'account' in bank"),
         (&["--accounts", "acounts"], 1, "--accounts: there is no collection 'acounts' in bank; there is accounts"),
-        (&["--workers", "4"], 2, "--workers is not for this mechanism"),
-        (&["--mechanism", "two-phase", "--asset", "EUR"], 2, "--asset is not for this mechanism"),
-        (&["--mechanism", "ledger", "--overdraft"], 2, "--overdraft is not for this mechanism"),
-        (&["--rejects", "rows.csv"], 2, "--rejects names the file of the transfers itself"),
+        (&["--workers", "4"], 2, "--workers does not apply to --mechanism transaction: it is for two-phase and ledger"),
+        (
+            &["--mechanism", "two-phase", "--asset", "EUR"],
+            2,
+            "--asset does not apply to --mechanism two-phase: it is for ledger",
+        ),
+        (
+            &["--mechanism", "ledger", "--overdraft"],
+            2,
+            "--overdraft does not apply to --mechanism ledger: it is for transaction and two-phase",
+        ),
+        (&["--rejects", "rows.csv"], 2, "--rejects names the same file as FILE: name another one"),
         (&["--column", "sum=x"], 2, "--column: there is no column 'sum'"),
         (&["--column", "amount=cent"], 1, "rows.csv, line 1: the header has no column 'cent'"),
     ];
@@ -413,11 +418,11 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     }
     // What is no file of transfers is that the next time, too.
     for (rows, expected) in [
-        ("", "rows.csv is empty: not even a header is there"),
-        ("\n\n", "rows.csv has nothing but empty lines"),
+        ("", "rows.csv is empty, without a header"),
+        ("\n\n", "rows.csv has only empty lines"),
         (
             "id;from;to;amount\n1;a0;a1;5\n",
-            "line 1: the header has no column 'from' but id;from;to;amount; cells are separated",
+            "line 1: the header has no column 'from', only id;from;to;amount; cells are separated",
         ),
     ] {
         std::fs::write(scratch.path("rows.csv"), rows)?;
@@ -427,7 +432,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     }
     std::fs::write(scratch.path("rows.jsonl"), "\n \n")?;
     let empty = handfast(&scratch, &["transfer", "rows.jsonl", "--data", "data", "--database", "bank"]).output()?;
-    assert_one_line(&empty, 1, "rows.jsonl has nothing but empty lines");
+    assert_one_line(&empty, 1, "rows.jsonl has only empty lines");
     let nowhere = handfast(&scratch, &["transfer", "nosuch.csv", "--data", "data", "--database", "bank"]).output()?;
     assert_one_line(&nowhere, 1, "cannot read nosuch.csv");
     assert_eq!(balances(&scratch).await?, vec![BALANCE; ACCOUNTS as usize]);
@@ -445,7 +450,7 @@ impl Drop for Running {
     }
 }
 
-/// What a run says on standard error, line by line as it comes.
+/// Returns the lines that a run prints to standard error, as they come.
 fn said(stderr: ChildStderr) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -486,7 +491,7 @@ async fn who_stops_it_is_told_how_far_it_came() -> Result<()> {
     drop(input);
     assert_eq!(run.0.wait()?.code(), Some(1), "{text}");
     let expected =
-        "broken off: at least 199 applied, 0 already applied, 1 rejected; the same command again, with the whole input";
+        "interrupted: at least 199 applied, 0 already applied, 1 rejected; the same command, with the whole input";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("stopped before the end"), "{text}");
     Ok(())

@@ -50,7 +50,7 @@ fn mistakes_are_one_line() -> Result<()> {
     assert_one_line(
         &add(&scratch, "ann", "rot")?,
         2,
-        "--role: Could not find role: rot@admin; there are read, readWrite",
+        "--role: Could not find role: rot@admin; the roles are read, readWrite",
     );
     assert_one_line(&add(&scratch, "ann", "root@shop")?, 2, "Could not find role: root@shop");
     assert_one_line(&add(&scratch, "", "root")?, 2, "must not be empty");
@@ -67,7 +67,7 @@ fn mistakes_are_one_line() -> Result<()> {
 fn a_server_with_auth_asks_for_a_login() -> Result<()> {
     let scratch = Scratch::new("auth")?;
     let open = ["serve", "--listen", "0.0.0.0:0", "--log-level", "error"];
-    assert_one_line(&handfast(&scratch, &open).output()?, 2, "--auth asks for a login, --insecure allows it");
+    assert_one_line(&handfast(&scratch, &open).output()?, 2, "--auth requires a login, --insecure allows this");
     let output = handfast(&scratch, &open).arg("--auth").output()?;
     assert_one_line(&output, 2, "auth (from flag --auth): no user exists, so nobody can log in");
     assert!(add(&scratch, "ann", "root")?.status.success());
@@ -89,8 +89,8 @@ fn a_bad_certificate_is_one_line_that_names_the_flag() -> Result<()> {
     std::fs::write(scratch.path("nonsense"), "nonsense")?;
     let serve = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
     for (arguments, code, expected) in [
-        (&["--tls-key", "nonsense"][..], 2, "tls-key (from flag --tls-key): it needs tls-certificate beside it"),
-        (&["--tls-certificate", "nonsense"], 2, "(from flag --tls-certificate): it needs tls-key beside it"),
+        (&["--tls-key", "nonsense"][..], 2, "tls-key (from flag --tls-key): it needs tls-certificate, too"),
+        (&["--tls-certificate", "nonsense"], 2, "(from flag --tls-certificate): it needs tls-key, too"),
         (
             &["--tls-client-ca", "nonsense"],
             2,

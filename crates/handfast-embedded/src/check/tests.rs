@@ -100,7 +100,7 @@ async fn the_check_of_an_open_collection_names_the_damaged_index() {
     store.close().await.unwrap();
 }
 
-/// Without the checksums of records, a reader would get the wrong document: shows that the tests of damage can fail.
+/// Shows that the tests of damage can fail: without the checksums of records a reader would get the wrong document.
 #[tokio::test]
 async fn only_the_checksum_of_a_record_keeps_a_changed_document_from_readers() {
     let directory = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ pub(crate) type Bytes = fjall::Slice;
 /// The length of the longest key, in bytes: the engine stores the length in 16 bits.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// One of the three maps.
+/// A map of the engine from keys to values; there are three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keyspace {
     Documents,

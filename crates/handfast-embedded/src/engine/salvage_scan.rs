@@ -66,7 +66,7 @@ enum Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     First,
-    /// Without the row at which the first attempt began.
+    /// The attempt leaves out the row at which the first one began.
     Second,
 }
 

@@ -39,7 +39,7 @@ const ITEM_BYTES: usize = 64;
 /// The metadata map holds a few hundred keys, one of which changes with every batch.
 const METADATA_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
 
-/// If less is free, the engine failed to write a data file because the disk is full: its files are about this large.
+/// The free space below which a failure to write a data file is reported as a full disk. The files are about this large.
 const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct FjallEngine {

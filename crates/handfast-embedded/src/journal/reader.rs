@@ -56,7 +56,7 @@ pub(super) fn count_batches(bytes: &[u8]) -> u64 {
     count
 }
 
-/// One write of a batch.
+/// A write of a batch.
 pub(super) struct Item<'b> {
     kind: u8,
     /// The engine's number of the map.

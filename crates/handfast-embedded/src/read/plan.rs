@@ -55,7 +55,7 @@ impl Plan {
 struct Merit {
     /// Leading fields fixed to points.
     points: usize,
-    /// One more field is bounded.
+    /// Whether the field behind them is bounded.
     bounded: bool,
     /// The index gives the order of the sort.
     ordered: bool,

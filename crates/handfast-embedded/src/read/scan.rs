@@ -23,7 +23,7 @@ use crate::format::{
 /// The access path to the candidates of a query.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// No document can match.
+    /// The scan reads nothing, because no document can match.
     Nothing,
     /// The documents with these `_id` keys, in this order.
     Points(Vec<Vec<u8>>),

@@ -188,16 +188,20 @@ impl Search {
 }
 
 /// The result of one operation on several documents.
-struct Step<T> {
-    results: Vec<T>,
+pub(super) struct Step<T> {
+    pub(super) results: Vec<T>,
     /// The documents for the next operation.
-    remaining: VecDeque<Vec<u8>>,
+    pub(super) remaining: VecDeque<Vec<u8>>,
     /// The first of them takes too many steps for the committer.
     too_expensive: Option<TooExpensive>,
     error: Option<StoreError>,
 }
 
-fn change_step<T>(writer: &mut Writer<'_>, mut evaluation: Evaluation<T>, keys: VecDeque<Vec<u8>>) -> Step<T> {
+pub(super) fn change_step<T>(
+    writer: &mut Writer<'_>,
+    mut evaluation: Evaluation<T>,
+    keys: VecDeque<Vec<u8>>,
+) -> Step<T> {
     let mut step = Step { results: Vec::with_capacity(keys.len()), remaining: keys, too_expensive: None, error: None };
     // All documents together take no more steps than one may.
     let mut steps_left = writer.steps_max();
@@ -205,7 +209,8 @@ fn change_step<T>(writer: &mut Writer<'_>, mut evaluation: Evaluation<T>, keys: 
         && let Some(id_key) = step.remaining.pop_front()
     {
         let changed = change_document(writer, &mut evaluation, &id_key);
-        steps_left = steps_left.saturating_sub(evaluation.steps);
+        // The count is taken, because a document that is gone is not evaluated and would count the steps of the one before again.
+        steps_left = steps_left.saturating_sub(std::mem::take(&mut evaluation.steps));
         match changed {
             Ok(OnCommitter::Done(result)) => step.results.push(result),
             Ok(OnCommitter::NoMatch) => {}

@@ -43,7 +43,7 @@ pub(crate) enum Evaluated<T> {
 /// The result of a write on the committer.
 pub(crate) enum OnCommitter<T> {
     Done(T),
-    /// No document matched, or the one that a search found does not match any more.
+    /// There is no match: no document matched, or the one that a search found does not match any more.
     NoMatch,
     TooExpensive(TooExpensive),
 }
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Evaluation<T> {
     /// Computes off thread what was too expensive for the committer, for the next operation.
     ///
     /// # Errors
-    /// Those of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
+    /// The error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
     pub(crate) async fn compute_off_thread(&mut self, too_expensive: TooExpensive) -> StoreResult<()> {
         let state = match too_expensive {
             TooExpensive::Document(state) => *state,

@@ -20,7 +20,7 @@ async fn a_server_of_this_workspace_conforms() {
     assert!(report.passed.len() >= 270, "{report}");
 }
 
-/// The same server under the name of one without atomic updates, so that the client evaluates all requests.
+/// The server reports the name of one without atomic updates, so that the client evaluates all requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_with_client_side_evaluation_conforms() {
     let subject = async || {

@@ -42,7 +42,7 @@ async fn a_server_of_another_replica_set_is_named() {
     assert!(error.message().starts_with(&told), "{error}");
 }
 
-/// As behind a forwarded port: the driver connects to the advertised address, where no server listens.
+/// The server is behind a forwarded port, and the driver connects to the advertised address, where no server listens.
 #[tokio::test]
 async fn a_server_that_advertises_another_address_is_named() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -173,7 +173,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, script: Arc<Mutex
     }
 }
 
-/// One message.
+/// A message.
 async fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).await?;

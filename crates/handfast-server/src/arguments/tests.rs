@@ -24,7 +24,7 @@ fn check<T: std::fmt::Debug>(
 }
 
 #[test]
-fn types() {
+fn values_of_other_types_are_refused() {
     let filter = |a: &mut Arguments<'_>| a.document_or_empty("filter").map(|d| d.iter().count());
     check(rawdoc! { "find": "c", "filter": { "a": 1 } }, filter, Ok("1"));
     check(rawdoc! { "find": "c" }, filter, Ok("0"));
@@ -42,7 +42,7 @@ fn types() {
 }
 
 #[test]
-fn numbers() {
+fn numbers_of_all_types_are_read() {
     let number = |a: &mut Arguments<'_>| a.unsigned("limit");
     check(rawdoc! { "find": "c", "limit": 3 }, number, Ok("Some(3)"));
     check(rawdoc! { "find": "c", "limit": 3.9 }, number, Ok("Some(3)"));
@@ -57,7 +57,7 @@ fn numbers() {
 }
 
 #[test]
-fn what_nobody_reads_is_refused_by_name() {
+fn a_field_that_is_not_read_is_refused_by_name() {
     let nothing = |_: &mut Arguments<'_>| Ok(());
     check(rawdoc! { "find": "c", "lsid": {}, "$db": "d", "comment": 1, "maxTimeMS": 5 }, nothing, Ok("()"));
     check(rawdoc! { "find": "c", "foo": 1 }, nothing, Err((40_415, "BSON field 'find.foo' is an unknown field.")));
@@ -71,7 +71,7 @@ fn what_nobody_reads_is_refused_by_name() {
 }
 
 #[test]
-fn known_but_unsupported() {
+fn unsupported_options_are_refused_unless_null_or_false() {
     let tailable = |a: &mut Arguments<'_>| a.unsupported(&["tailable"]);
     check(rawdoc! { "find": "c", "tailable": false }, tailable, Ok("()"));
     let text = "the option 'find.tailable' is not supported";
@@ -83,7 +83,7 @@ fn known_but_unsupported() {
 }
 
 #[test]
-fn a_sequence_stands_for_an_array() {
+fn a_document_sequence_is_read_like_an_array() {
     let body = rawdoc! { "insert": "c" };
     let document = rawdoc! { "_id": 1 };
     let sequences = [Sequence { identifier: "documents", documents: vec![&document] }];

@@ -1,8 +1,8 @@
 //! Compares what a command needs with the roles of its user.
 //!
-//! Each command says what it needs ([`Needs`]); one that reaches further than the collection that it names has a
-//! function that visits all it reaches. The visitor refuses: without `--auth` only what no user may do (write where the
-//! users are), with it what no role of the user allows.
+//! The table of commands has the needs of each command ([`Needs`]). A command that uses more than the collection that it names has
+//! a function that visits every collection with its actions. The visitor refuses what no user may do, such as to write to the
+//! collection of users, and with `--auth` also what no role of the user allows.
 //!
 //! ```text
 //! {aggregate: "orders", pipeline: [{$lookup: {from: "people", ..}}, {$out: "report"}]}
@@ -28,7 +28,7 @@ use crate::state::{Client, Shared};
 pub(crate) enum Needs {
     /// The command belongs to the handshake, before the login.
     Nothing,
-    /// A login. What the command does is bounded by what its user opened (cursors, sessions), or is no secret.
+    /// A login. The command uses only what its user has opened (cursors, sessions), or shows nothing secret.
     Login,
     /// Actions on the collection that the command names.
     Collection(&'static [Action]),
@@ -36,7 +36,7 @@ pub(crate) enum Needs {
     Database(Action),
     /// An action that is about the server.
     Server(Action),
-    /// All that the function visits.
+    /// All actions and targets that the function visits.
     Visited(fn(&Request<'_>, &mut Visitor<'_>) -> CommandResult<()>),
 }
 
@@ -44,17 +44,17 @@ pub(crate) enum Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     pub(crate) database: &'a str,
-    /// Empty if it is about a whole database.
+    /// The collection, or an empty string for a whole database.
     pub(crate) collection: &'a str,
 }
 
 impl Target<'_> {
-    /// Returns whether it holds users or keys.
+    /// Returns whether it holds users or secrets.
     fn is_protected(self) -> bool {
-        [USERS, KEYS].contains(&(self.database, self.collection))
+        [USERS, KEYS].contains(&self)
     }
 
-    /// Returns whether it holds the outcomes of transactions and retryable writes: a change there makes the server apply writes twice,
+    /// Returns whether it holds the outcomes of transactions and retryable writes. A change there would let the server apply writes twice
     /// or not at all.
     fn holds_outcomes(self) -> bool {
         (self.database, self.collection) == (TICKETS_DATABASE, TICKETS_COLLECTION)
@@ -64,7 +64,7 @@ impl Target<'_> {
 /// A function that refuses an action on a target, or allows it.
 pub(crate) type Visitor<'v> = dyn FnMut(Action, Target<'_>) -> CommandResult<()> + 'v;
 
-/// Refuses a request that no client may send, or not this one.
+/// Refuses a request that no client may send, or that this client may not send.
 pub(crate) async fn check(
     shared: &Shared,
     client: &Client,
@@ -88,7 +88,7 @@ pub(crate) async fn check(
     })
 }
 
-/// Refuses a client whose user may not do this. Without `--auth` every client may.
+/// Refuses an action that no role of the client's user allows. Without `--auth` every client may do everything.
 pub(crate) fn require(
     shared: &Shared,
     client: &Client,
@@ -110,7 +110,7 @@ async fn current(shared: &Shared, client: &Client) -> CommandResult<Option<Arc<A
         return Ok(Some(known));
     }
     let user = shared.users.find(&known.user.name).await?;
-    // A new user of the same name is another user.
+    // A user that was removed and added again has another id.
     let user = user.filter(|user| user.id == known.user.id).map(|user| Arc::new(Authenticated { user, generation }));
     client.login.set(user.clone());
     Ok(user)
@@ -126,7 +126,7 @@ pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visi
         Needs::Collection(actions) => {
             let collection = match request.subject {
                 RawBsonRef::String(collection) => collection,
-                // Refused by the command itself, with what is wrong about it.
+                // The command itself refuses this, with a better message.
                 _ => "",
             };
             actions.iter().try_for_each(|action| visitor(*action, Target { database, collection }))
@@ -135,9 +135,9 @@ pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visi
     }
 }
 
-/// Refuses changes that would make roles worthless; no role allows them.
+/// Refuses changes by which a client could bypass the roles. No role allows them.
 fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> CommandResult<()> {
-    if action == Action::DropDatabase && [USERS.0, TICKETS_DATABASE].contains(&target.database) {
+    if action == Action::DropDatabase && [USERS.database, TICKETS_DATABASE].contains(&target.database) {
         let text = format!("Dropping the '{}' database is prohibited.", target.database);
         return Err(CommandError::new(Code::IllegalOperation, text));
     }
@@ -148,7 +148,7 @@ fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) ->
     Ok(())
 }
 
-/// MongoDB's error holds the whole command; this one does not, because commands hold private data.
+/// Returns the error of a missing role. MongoDB's message has the whole command; this one does not, because commands hold private data.
 fn refusal(request: &Request<'_>, target: Target<'_>) -> CommandError {
     let database = if target.database.is_empty() { "admin" } else { target.database };
     let text = match target.collection {
@@ -160,8 +160,8 @@ fn refusal(request: &Request<'_>, target: Target<'_>) -> CommandError {
 
 /// Visits the collections that a pipeline reads or writes, besides the one that it starts from.
 ///
-/// It looks at every field of every document in it, to any depth: a stage that is hidden where none belongs is refused
-/// later, but never missed here.
+/// It visits every field of every document in it, at any depth, so that no stage is missed. The language refuses a stage in a wrong
+/// place later.
 pub(crate) fn visit_pipeline(database: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match value {
         RawBsonRef::Array(array) => {
@@ -200,7 +200,7 @@ fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut 
         RawBsonRef::String(collection) => visit_target(actions, Target { database, collection }, visitor),
         RawBsonRef::Document(options) if fields.is_empty() => visit_named(database, actions, options, visitor),
         RawBsonRef::Document(options) => {
-            // Every field of the name: which of two counts is the language's business.
+            // If there are two fields of this name, both are visited.
             for element in options {
                 let (name, value) = element?;
                 match value {
@@ -247,11 +247,11 @@ fn visit_target(actions: &[Action], target: Target<'_>, visitor: &mut Visitor<'_
     actions.iter().try_for_each(|action| visitor(*action, target))
 }
 
-/// Visits the collection of a full name, `database.collection`.
+/// Visits the collection of a full name such as `database.collection`.
 pub(crate) fn visit_full_name(full: &str, actions: &[Action], visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match full.split_once('.') {
         Some((database, collection)) => visit_target(actions, Target { database, collection }, visitor),
-        // Refused by the command itself.
+        // The command itself refuses this.
         None => Ok(()),
     }
 }

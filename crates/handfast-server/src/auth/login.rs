@@ -1,13 +1,13 @@
-//! What one connection has proved: nothing, half of it, or who it is.
+//! The login of a connection: none, a conversation that has begun, or a user.
 //!
 //! ```text
 //! nothing -- saslStart --> challenged -- saslContinue --> proved -- saslContinue (empty) --> logged in
 //!                                              └──────── skipEmptyExchange ────────────────────┘
 //! ```
 //!
-//! A connection holds one conversation at a time; a new one replaces it. Whatever is wrong (the name, the password, the
-//! form of a message) is the same error, and the same work, so that no client learns which users exist. After
-//! [`FAILURES_MAX`] of them the connection is closed.
+//! A connection has one conversation at a time; a new one replaces it. A wrong name, a wrong password and a malformed message get the
+//! same error after the same work, so that no client can find out which users exist. After [`FAILURES_MAX`] failures the connection is
+//! closed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::lock::lock;
 use crate::request::EXTERNAL;
 use crate::state::{Client, Shared};
 
-/// Failed logins of one connection: drivers need one, and open a new connection for the next.
+/// The failed logins after which a connection is closed. A driver opens a new connection for each further attempt.
 pub(crate) const FAILURES_MAX: u32 = 3;
 /// The time limit of a login, from its first message to its last.
 pub(crate) const LOGIN_TIME: Duration = Duration::from_secs(30);
@@ -47,19 +47,19 @@ struct State {
     user: Option<Arc<Authenticated>>,
     conversation: Option<Conversation>,
     failures: u32,
-    /// Counts the connection among those without a login.
+    /// Counts the connection as unauthenticated.
     unauthenticated: Option<UnauthenticatedConnection>,
 }
 
 enum Conversation {
     Challenged {
         exchange: Exchange,
-        /// `None` if the user does not exist.
+        /// The user, or `None` if there is none of this name.
         user: Option<Arc<Authenticated>>,
         skip_empty: bool,
         since: Duration,
     },
-    /// The client still has to say that it has seen the server's proof.
+    /// The client has proved its password, and has to send an empty message after the server's proof.
     Proved { user: Arc<Authenticated>, since: Duration },
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Start<'a> {
     pub(crate) skip_empty: bool,
 }
 
-/// The server's answer.
+/// The reply to a message of a login.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) done: bool,
@@ -85,7 +85,7 @@ impl Login {
         lock(&self.state).user.clone()
     }
 
-    /// Replaces what is known of the user, or forgets it.
+    /// Sets the user of the connection, or ends its login.
     pub(crate) fn set(&self, user: Option<Arc<Authenticated>>) {
         lock(&self.state).user = user;
     }
@@ -94,7 +94,7 @@ impl Login {
         lock(&self.state).user.is_some()
     }
 
-    /// Counts the connection as one without a login, until a user has logged in or the connection has ended.
+    /// Counts the connection as unauthenticated, until a user has logged in or the connection has ended.
     pub(crate) fn count_as_unauthenticated(&self, connection: UnauthenticatedConnection) {
         lock(&self.state).unauthenticated = Some(connection);
     }
@@ -124,7 +124,9 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
         return Err(CommandError::new(Code::MechanismUnavailable, text));
     }
     if start.database == EXTERNAL {
-        let text = format!("the mechanism {MECHANISM} is not enabled on {EXTERNAL}: its users are not this server's");
+        let text = format!(
+            "the mechanism {MECHANISM} is not enabled on {EXTERNAL}: name the database of the user as authSource"
+        );
         return Err(CommandError::new(Code::MechanismUnavailable, text));
     }
     let since = shared.now();
@@ -135,7 +137,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
         return Err(client.login.fail());
     };
     let generation = shared.users.generation();
-    // Both are looked up for every name: a known one takes no longer than an unknown one.
+    // Both are looked up for every name, so that a known name takes as long as an unknown one.
     let nobody = shared.users.credentials_of_unknown_user(&name.id()).await?;
     let user = shared.users.find(&name).await?;
     let credentials = user.as_ref().map_or(nobody, |user| user.credentials.clone());
@@ -172,7 +174,7 @@ pub(crate) fn continue_login(shared: &Shared, client: &Client, payload: &[u8]) -
             Ok(Step { done: skip_empty, payload })
         }
         Some(Conversation::Challenged { exchange, user: None, .. }) => {
-            // The same work as for a user that exists.
+            // This takes as long as for a user that exists.
             exchange.finish(payload);
             Err(refused(client, "no such user"))
         }

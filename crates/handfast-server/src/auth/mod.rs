@@ -1,16 +1,16 @@
 //! Users, logins, roles, and the check of each command against them.
 //!
 //! ```text
-//! scram    the proof that a client knows a password: bytes to bytes, RFC 5802 and RFC 7677
+//! scram    the proof that a client knows a password, by RFC 5802 and RFC 7677; without I/O
 //! role     what a role allows
 //! user     a user as a document
 //! users    the users in the store: read, added, changed, removed
-//! login    what one connection has proved so far
-//! guard    what a command needs, against what its user has
+//! login    the login of a connection
+//! guard    the check of a command against the roles of its user
 //! ```
 //!
-//! Users are documents of `admin.system.users` in the store that is served, in MongoDB's shape: they are durable, and
-//! are in every backup. Commands on documents never write there, whatever the user; only `root` reads there.
+//! Users are documents of `admin.system.users` in the server's store, with MongoDB's fields, so that they are durable and in every
+//! backup. Commands on documents cannot write to this collection, whatever the user; only `root` can read it.
 
 pub(crate) mod guard;
 pub(crate) mod login;

@@ -1,8 +1,8 @@
 //! The built-in roles and the actions that they allow.
 //!
-//! A role is a name and the database that it is given on: `readWrite` on `shop`. MongoDB's built-in roles are here, as
-//! far as there are commands that need them; roles of one's own are not. What MongoDB tells apart further (`insert`,
-//! `update`, `remove`) no built-in role separates, so it is one action here.
+//! A role is a name and the database for which it is granted: `readWrite` on `shop`. These are MongoDB's built-in roles, as far as there
+//! are commands that need them; user-defined roles are not supported. MongoDB's actions that every built-in role has together
+//! (`insert`, `update`, `remove`) are one action here.
 
 use handfast_mql::Code;
 use handfast_store::{Error, Result};
@@ -26,15 +26,15 @@ pub enum Action {
     Validate,
     /// Drops a database.
     DropDatabase,
-    /// Sees the users of a database.
+    /// Shows the users of a database.
     ViewUsers,
-    /// Makes and changes users of a database, and grants roles on it.
+    /// Adds and changes users of a database, and grants roles on it.
     ManageUsers,
     /// Lists all databases.
     ListDatabases,
-    /// Sees how the server is and what it does, commands of others included.
+    /// Shows the state and the statistics of the server, including the commands of other users.
     Monitor,
-    /// Stops commands and sessions of others, and changes how the server behaves.
+    /// Stops commands and sessions of other users, and changes settings of the server.
     Control,
     /// Reads `admin.system.users`.
     ReadUsers,
@@ -43,14 +43,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// It is about the server, not about a database.
+    /// Returns whether the action is about the server, not about a database.
     fn is_of_server(self) -> bool {
         matches!(self, ListDatabases | Monitor | Control | ReadUsers | BackUp)
     }
 }
 
 impl Action {
-    /// MongoDB's names of what it covers.
+    /// Returns MongoDB's names of the actions that it covers.
     fn mongodb_names(self) -> &'static [&'static str] {
         match self {
             Find => &["find", "killCursors"],
@@ -68,7 +68,7 @@ impl Action {
             Monitor => &["serverStatus", "top", "hostInfo", "getCmdLineOpts", "getLog", "getParameter", "inprog"],
             Control => &["killop", "killAnySession"],
             ReadUsers => &["find"],
-            // What MongoDB asks of who opens a backup cursor.
+            // MongoDB requires this action for a backup cursor.
             BackUp => &["fsync"],
         }
     }
@@ -77,11 +77,11 @@ impl Action {
 /// The databases on which a role is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// The one that it is given on.
+    /// The database for which it is granted.
     Own,
-    /// All but `local` and `config`; given on `admin`.
+    /// All databases but `local` and `config`. The role is granted on `admin`.
     Any,
-    /// All; given on `admin`.
+    /// All databases. The role is granted on `admin`.
     All,
 }
 
@@ -176,10 +176,10 @@ impl std::fmt::Debug for Role {
 }
 
 impl Role {
-    /// The role of this name on this database.
+    /// Returns the role of this name on this database.
     ///
     /// # Errors
-    /// `RoleNotFound` (31): there is none, or only on `admin`.
+    /// `RoleNotFound` (31) for an unknown name, and for a role that can be granted on `admin` only.
     pub fn new(name: &str, database: &str) -> Result<Self> {
         handfast_store::check_database_name(database)?;
         let kind = BUILT_IN_ROLES.iter().find(|kind| kind.name == name);
@@ -189,17 +189,17 @@ impl Role {
         Ok(Role { kind, database: database.to_owned() })
     }
 
-    /// Its name without the database.
+    /// Returns its name without the database.
     pub fn name(&self) -> &'static str {
         self.kind.name
     }
 
-    /// The database that it is given on.
+    /// Returns the database for which it is granted.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// Whether it allows an action on a database; for an action that is about the server, any will do.
+    /// Returns whether it allows an action on a database. For an action about the server the database is ignored.
     pub fn allows(&self, action: Action, database: &str) -> bool {
         let reaches = match self.kind.reach {
             Reach::Own => database == self.database,
@@ -209,7 +209,7 @@ impl Role {
         self.kind.actions.contains(&action) && (reaches || action.is_of_server())
     }
 
-    /// On which database, if not on all, it allows what, by MongoDB's names: first about databases, then about the server.
+    /// Returns the actions that it allows, by MongoDB's names: those on databases first, then those about the server.
     pub(crate) fn privileges(&self) -> [(Privileged<'_>, Vec<&'static str>); 2] {
         let database = if self.kind.reach == Reach::Own { &self.database } else { "" };
         let names = |of_server| {
@@ -219,7 +219,7 @@ impl Role {
         [(Privileged::Database(database), names(false)), (Privileged::Server, names(true))]
     }
 
-    /// The names of all roles.
+    /// Returns the names of all roles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN_ROLES.iter().map(|kind| kind.name)
     }

@@ -1,18 +1,18 @@
-//! SCRAM-SHA-256: a client proves that it knows a password, and the server that it knows the client, without either
-//! saying it (RFC 5802, RFC 7677).
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows a password, and the server that it has the user's credentials.
+//! The password is not sent.
 //!
 //! ```text
-//! client  n,,n=user,r=rOprNGfwEbeRWgbNEkqO                     who, and a nonce
+//! client  n,,n=user,r=rOprNGfwEbeRWgbNEkqO                     user name and nonce
 //! server  r=rOprNGfwEbeRWgbNEkqO%hvYDp..,s=W22ZaJ0S..,i=4096   both nonces, salt, rounds
-//! client  c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDp..,p=dHzbZapW..   a proof over all that was said
-//! server  v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=       the same from the server
+//! client  c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDp..,p=dHzbZapW..   a proof over all messages
+//! server  v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=       the server's proof
 //! ```
 //!
-//! What is stored is no password and cannot be used as one: `StoredKey` checks a proof but cannot make it. Salts and
-//! nonces are arguments.
+//! The stored credentials cannot be used as a password: `StoredKey` checks a proof but cannot make one. Salts and nonces are
+//! arguments.
 //!
-//! A user that does not exist takes the same way: its salt follows from a secret of the server and its name, so that it
-//! is the same each time, and its proof is wrong whatever it is.
+//! The exchange for a user that does not exist looks the same: its salt is derived from a secret of the server and the name, so that
+//! it is the same each time, and no proof is accepted.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -25,13 +25,13 @@ use subtle::ConstantTimeEq;
 pub const MECHANISM: &str = "SCRAM-SHA-256";
 /// The number of times that a password is hashed (MongoDB's `scramSHA256IterationCount`). Each guess costs as much.
 pub const ITERATIONS: u32 = 15_000;
-/// Bytes of a salt: with the four of the block counter, one block less than a hash (MongoDB's choice).
+/// The size of a salt in bytes, as in MongoDB: with the four bytes of the block counter it has the size of a hash.
 pub const SALT_BYTES: usize = 28;
-/// Bytes of the server's half of a nonce.
+/// The size of the server's half of a nonce in bytes.
 pub const NONCE_BYTES: usize = 24;
-/// Bytes of a message of a client: a name, a nonce, a proof.
+/// The largest message of a client in bytes; it has a name, a nonce and a proof.
 const MESSAGE_BYTES_MAX: usize = 4096;
-/// Bytes of a key: one SHA-256.
+/// The size of a SHA-256 in bytes.
 const KEY_BYTES: usize = 32;
 
 /// A SHA-256.
@@ -40,27 +40,27 @@ pub type Key = [u8; KEY_BYTES];
 /// The credentials that are stored instead of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The number of times that it was hashed.
+    /// How often the password was hashed.
     pub iterations: u32,
     /// The salt that was hashed with it.
     pub salt: Vec<u8>,
-    /// Checks proofs of the client.
+    /// The key that checks proofs of the client.
     pub stored_key: Key,
-    /// Makes proofs of the server.
+    /// The key that makes proofs of the server.
     pub server_key: Key,
 }
 
 impl std::fmt::Debug for Credentials {
-    /// Without the keys: what is printed ends in logs.
+    /// Leaves the keys out, because they must not get into logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("iterations", &self.iterations).finish_non_exhaustive()
     }
 }
 
-/// Why a password cannot be one: SASLprep (RFC 4013) forbids some characters, and an empty one is none.
+/// The reason why a text cannot be a password. SASLprep (RFC 4013) does not allow some characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuitable {
-    /// It is empty, or nothing of it is left once it is prepared.
+    /// It is empty, or has only characters that SASLprep removes.
     #[error("the password must not be empty")]
     Empty,
     /// It holds a character that SASLprep does not allow.
@@ -69,10 +69,10 @@ pub enum Unsuitable {
 }
 
 impl Credentials {
-    /// Hashes a password: some milliseconds of work.
+    /// Hashes a password, which takes some milliseconds.
     ///
     /// # Errors
-    /// The error for text that cannot be a password.
+    /// The text cannot be a password.
     pub fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Result<Self, Unsuitable> {
         let prepared = stringprep::saslprep(password).map_err(|_| Unsuitable::Forbidden)?;
         if prepared.is_empty() {
@@ -106,7 +106,7 @@ pub struct ClientFirst<'a> {
 }
 
 impl<'a> ClientFirst<'a> {
-    /// Reads it; none if it is not one, or asks for what is not here (channel binding, another identity, extensions).
+    /// Parses the message. Returns `None` if it is malformed, or asks for channel binding, another identity or an extension.
     pub fn parse(message: &'a [u8]) -> Option<Self> {
         if message.len() > MESSAGE_BYTES_MAX {
             return None;
@@ -125,16 +125,16 @@ impl<'a> ClientFirst<'a> {
 /// The server's state between the two messages of a client.
 pub struct Exchange {
     credentials: Credentials,
-    /// The header that the client has to repeat, as it has to write it.
+    /// The encoded header, which the client has to repeat.
     header: String,
     /// Both nonces.
     nonce: String,
-    /// The text that the proofs sign, up to the client's last message.
+    /// The messages so far, which the proofs sign.
     said: String,
 }
 
 impl Exchange {
-    /// Answers the first message.
+    /// Returns the state of the exchange and the reply to the first message.
     pub fn begin(
         first: &ClientFirst<'_>,
         credentials: Credentials,
@@ -150,7 +150,7 @@ impl Exchange {
         (Exchange { credentials, header: BASE64.encode(first.header), nonce, said }, answer)
     }
 
-    /// Checks the proof and answers it; none if it proves nothing.
+    /// Checks the proof, and returns the server's proof, or `None` if the client's is wrong.
     pub fn finish(self, message: &[u8]) -> Option<String> {
         if message.len() > MESSAGE_BYTES_MAX {
             return None;
@@ -171,7 +171,7 @@ impl Exchange {
     }
 }
 
-/// `=2C` is a comma, `=3D` an equals sign; nothing else is escaped.
+/// Replaces `=2C` by a comma and `=3D` by an equals sign. Returns `None` for another escape.
 fn unescape(name: &str) -> Option<String> {
     let mut parts = name.split('=');
     let mut unescaped = parts.next()?.to_owned();
@@ -187,7 +187,7 @@ fn unescape(name: &str) -> Option<String> {
     Some(unescaped)
 }
 
-/// Printable ASCII without a comma.
+/// Returns whether a text is printable ASCII without a comma.
 fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
@@ -196,9 +196,9 @@ fn hash(bytes: &[u8]) -> Key {
     Sha256::digest(bytes).into()
 }
 
-/// HMAC-SHA-256 over the parts, one after the other.
+/// Returns the HMAC-SHA-256 of the concatenated parts.
 fn hmac(key: &Key, parts: &[&[u8]]) -> Key {
-    // A key shorter than a block is filled up with zeros by definition; given as a whole block it cannot be refused.
+    // HMAC pads a shorter key with zeros. A key of a whole block is always accepted.
     let mut block = [0; 64];
     block[..KEY_BYTES].copy_from_slice(key);
     let mut mac = Hmac::<Sha256>::new(&block.into());

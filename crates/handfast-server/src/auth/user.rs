@@ -1,4 +1,4 @@
-//! A user as a document, in MongoDB's shape:
+//! A user, and its document, which has MongoDB's fields:
 //!
 //! ```text
 //! {_id: "shop.ann", userId: UUID, user: "ann", db: "shop",
@@ -16,15 +16,15 @@ use super::role::{Action, Role};
 use super::scram::{Credentials, MECHANISM};
 use crate::writer::{Uuid, Writer};
 
-/// Bytes of a user's name: more than people need, and little enough for any log line.
+/// The largest user name in bytes, so that it fits into a log line.
 pub const USER_NAME_BYTES_MAX: usize = 256;
-/// Roles of one user: each is looked at for each command.
+/// The number of roles of one user. Each command checks all of them.
 pub const ROLES_MAX: usize = 100;
 
-/// Tells a user from every other, also from one of the same name that was there before: a UUID.
+/// The id of a user, a UUID. An earlier user of the same name has another one.
 pub type UserId = [u8; 16];
 
-/// A name, and the database that it belongs to: the `authSource` of a connection string.
+/// A name, and the database to which it belongs: the `authSource` of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserName {
     database: String,
@@ -32,10 +32,10 @@ pub struct UserName {
 }
 
 impl UserName {
-    /// Checks both.
+    /// Checks a name and its database.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73), `BadValue` (2): an empty or overlong name, a database that cannot have users.
+    /// `BadValue` (2) for an empty or too long name; `InvalidNamespace` (73) for a database that cannot have users.
     pub fn new(database: &str, name: &str) -> Result<Self> {
         check_database_name(database)?;
         let refused = |text: &str| Err(Error::command(Code::BadValue, text));
@@ -54,12 +54,12 @@ impl UserName {
         Ok(UserName { database: database.to_owned(), name: name.to_owned() })
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// The name alone.
+    /// Returns the name without the database.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -87,7 +87,7 @@ pub struct User {
     pub credentials: Credentials,
     /// The roles of the user.
     pub roles: Vec<Role>,
-    /// The remarks of the administrator who added it.
+    /// Data of the administrator who added it.
     pub custom_data: Option<RawDocumentBuf>,
 }
 
@@ -97,7 +97,7 @@ impl User {
         self.roles.iter().any(|role| role.allows(action, database))
     }
 
-    /// The document that is stored.
+    /// Returns the document that is stored.
     pub(crate) fn to_document(&self) -> RawDocumentBuf {
         let mut writer = Writer::new();
         self.put_name(&mut writer);
@@ -135,7 +135,7 @@ impl User {
     /// Reads a stored document.
     ///
     /// # Errors
-    /// `UnsupportedFormat` (12): it was not written by this program.
+    /// `UnsupportedFormat` (12) for a document that Handfast has not written.
     pub(crate) fn of_document(document: &RawDocument) -> Result<Self> {
         read(document).ok_or_else(|| {
             let id = document.get_str("_id").unwrap_or_default();

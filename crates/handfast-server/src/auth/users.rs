@@ -1,10 +1,10 @@
 //! The users in the store.
 //!
-//! Who has logged in keeps a copy of its user, and the number of changes at that time ([`Users::generation`]): when the
-//! number has moved on, the user is read again before its next command. So a role that is taken away is gone at once,
-//! and a user that is removed loses all rights, also where it has logged in already.
+//! A connection that has logged in keeps a copy of its user, and the number of changes at that time ([`Users::generation`]). If there
+//! were changes since, the user is read again before the next command. So a change of roles applies at once, and a user that is
+//! removed loses all rights on its open connections too.
 //!
-//! The store belongs to this process: no other process changes it.
+//! No other process changes the store.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use handfast_store::source::os_random_bytes;
 use handfast_store::{DocumentStore, Error, Find, Namespace, Result, StoreExt};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard, Semaphore};
 
+use super::guard::Target;
 use super::role::Role;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
 use super::user::{ROLES_MAX, User, UserName};
 
 /// The collection of the users.
-pub(crate) const USERS: (&str, &str) = ("admin", "system.users");
+pub(crate) const USERS: Target<'static> = Target { database: "admin", collection: "system.users" };
 /// The collection of the secret from which the salts of unknown users are derived.
-pub(crate) const KEYS: (&str, &str) = ("admin", "system.keys");
+pub(crate) const KEYS: Target<'static> = Target { database: "admin", collection: "system.keys" };
 /// The `_id` of that secret.
 const UNKNOWN_USERS_KEY: &str = "unknown users";
-/// Passwords hashed at the same time: each takes a core for some milliseconds.
+/// The number of passwords that are hashed at the same time. Each takes a core for some milliseconds.
 const HASHED_AT_ONCE: usize = 2;
 
-/// A password, until it is hashed.
+/// A password in plain text.
 pub struct Password(String);
 
 impl Password {
@@ -51,16 +52,16 @@ impl std::fmt::Debug for Password {
 pub struct Change {
     /// A new password.
     pub password: Option<Password>,
-    /// All its roles from now on.
+    /// The roles that replace all others.
     pub roles: Option<Vec<Role>>,
-    /// New remarks.
+    /// New data of the administrator.
     pub custom_data: Option<RawDocumentBuf>,
 }
 
 /// The users of a store.
 pub struct Users {
     store: Arc<dyn DocumentStore>,
-    /// One change after the other: each reads before it writes.
+    /// The lock of changes, each of which reads before it writes.
     changing: Arc<Mutex<()>>,
     hashing: Semaphore,
     generation: Arc<AtomicU64>,
@@ -84,13 +85,13 @@ impl Users {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The user of this name.
+    /// Returns the user of this name.
     pub async fn find(&self, name: &UserName) -> Result<Option<User>> {
         let document = self.store.find_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
         document.map(|document| User::of_document(&document)).transpose()
     }
 
-    /// All users, or those of a database, by database and name.
+    /// Returns all users, or those of a database, in the order of database and name.
     pub async fn list(&self, database: Option<&str>) -> Result<Vec<User>> {
         let filter = database.map_or_else(RawDocumentBuf::new, |database| rawdoc! { "db": database });
         let documents = self.store.find_all(Find::new(namespace(USERS)?, filter)).await?;
@@ -108,7 +109,7 @@ impl Users {
     /// Adds a user.
     ///
     /// # Errors
-    /// 51003 if there is one of that name; `BadValue` (2) for a password that cannot be one.
+    /// 51003 if the name is in use; `BadValue` (2) for an invalid password.
     pub async fn add(
         &self,
         name: UserName,
@@ -133,7 +134,7 @@ impl Users {
     /// Changes a user.
     ///
     /// # Errors
-    /// `UserNotFound` (11); `BadValue` (2) for a password that cannot be one.
+    /// `UserNotFound` (11); `BadValue` (2) for an invalid password.
     pub async fn change(&self, name: &UserName, change: Change) -> Result<()> {
         let credentials = match change.password {
             Some(password) => Some(self.hash(password).await?),
@@ -190,20 +191,21 @@ impl Users {
         if removed { Ok(()) } else { Err(not_found(name)) }
     }
 
-    /// Removes the users of a database, and says how many.
+    /// Removes the users of a database, and returns how many there were.
     pub async fn remove_all(&self, database: &str) -> Result<u64> {
         let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "db": database });
         self.change_store(changes_lock, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
-    /// Returns the credentials against which a proof of this name is checked if there is no such user.
+    /// Returns the credentials for a login with a name that does not exist.
     pub(crate) async fn credentials_of_unknown_user(&self, id: &str) -> Result<Credentials> {
         let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
         Ok(Credentials::of_unknown_user(secret, id))
     }
 
-    /// The secret is kept: an unknown user's salt must be the same after a restart too, as a known one's is.
+    /// Loads or creates the secret. It is stored, because the salt of an unknown user must be the same after a restart, as that of a
+    /// user is.
     async fn load_secret(&self) -> Result<Key> {
         let keys = namespace(KEYS)?;
         let fresh = Binary { subtype: BinarySubtype::Generic, bytes: random::<32>()?.to_vec() };
@@ -235,8 +237,8 @@ impl Users {
         Arc::clone(&self.changing).lock_owned().await
     }
 
-    /// Carries a change out, and makes everybody look again who a user is: once the change is done or has failed, which
-    /// may leave open whether it is done. In a task of its own, as both must happen even if the caller has gone.
+    /// Applies a change, and increments the generation afterwards, even if the change has failed, because it may have been applied. Both
+    /// run in a task of their own, so that they are finished if the caller is cancelled.
     async fn change_store<T, F, C>(&self, changes_lock: OwnedMutexGuard<()>, change: C) -> Result<T>
     where
         T: Send + 'static,
@@ -257,8 +259,8 @@ impl Users {
 
 const USER_EXISTS: Code = Code(51_003);
 
-fn namespace((database, collection): (&str, &str)) -> Result<Namespace> {
-    Namespace::new(database, collection)
+fn namespace(target: Target<'_>) -> Result<Namespace> {
+    Namespace::new(target.database, target.collection)
 }
 
 fn not_found(name: &UserName) -> Error {
@@ -273,12 +275,12 @@ fn distinct(roles: Vec<Role>) -> Result<Vec<Role>> {
         }
     }
     if distinct.len() > ROLES_MAX {
-        return Err(Error::command(Code::BadValue, format!("a user may have {ROLES_MAX} roles at most")));
+        return Err(Error::command(Code::BadValue, format!("a user may have at most {ROLES_MAX} roles")));
     }
     Ok(distinct)
 }
 
-/// A UUID of version 4.
+/// Returns a new UUID of version 4.
 fn fresh_id() -> Result<[u8; 16]> {
     let mut id: [u8; 16] = random()?;
     id[6] = (id[6] & 0x0f) | 0x40;
@@ -286,11 +288,12 @@ fn fresh_id() -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Returns random bytes of the operating system: those of the server's sources may be predictable.
+/// Returns random bytes of the operating system, because those of the server's sources may be predictable.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
-    os_random_bytes(&mut bytes)
-        .map_err(|error| Error::command(Code::InternalError, format!("the system gives no randomness: {error}")))?;
+    os_random_bytes(&mut bytes).map_err(|error| {
+        Error::command(Code::InternalError, format!("the operating system returned no random bytes: {error}"))
+    })?;
     Ok(bytes)
 }
 

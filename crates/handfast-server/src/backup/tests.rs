@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_name_is_one_plain_name() {
+fn a_name_is_a_plain_file_name() {
     for good in ["monday", "2026-11-21T03_00.copy", "Öl-2026", "0", "a..b"] {
         assert_eq!(BackupName::new(good).unwrap().as_str(), good);
     }

@@ -29,7 +29,7 @@ async fn batches(documents: Vec<RawDocumentBuf>, size: usize) -> Vec<(usize, usi
 }
 
 #[tokio::test]
-async fn by_number() {
+async fn a_batch_has_the_requested_number_of_documents() {
     let shapes = batches(documents(10, 10), 4).await;
     assert_eq!(shapes.iter().map(|shape| shape.0).collect::<Vec<_>>(), [4, 4, 2]);
     let shapes = batches(documents(25_000, 1), usize::MAX).await;
@@ -59,7 +59,7 @@ async fn an_empty_batch_fetches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_batches_wait_for_room() {
+async fn large_batches_wait_for_a_reservation() {
     let budget = MemoryBudget::new(16 << 20);
     let all = budget.reserve(16 << 20).await;
     let mut batches = Batches::new(Box::new(ListCursor::new(documents(200, 10_000))));
@@ -75,7 +75,7 @@ async fn large_batches_wait_for_room() {
 }
 
 #[tokio::test]
-async fn a_document_that_no_client_could_take_is_an_error() {
+async fn a_document_that_is_too_large_for_a_reply_is_an_error() {
     let mut batches = Batches::new(Box::new(ListCursor::new(documents(1, ANSWER_BYTES_MAX))));
     let mut writer = Writer::new();
     writer.begin_array("a");

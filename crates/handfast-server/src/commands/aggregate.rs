@@ -36,7 +36,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// A pipeline with a stage that writes stores its output.
+/// Returns whether the pipeline only reads, or also stores its output.
 fn access(request: &Request<'_>) -> Access {
     let body = match request.body.get("pipeline") {
         Ok(Some(RawBsonRef::Array(stages))) => Some(stages),
@@ -51,13 +51,13 @@ fn access(request: &Request<'_>) -> Access {
     if stores { Access::ReadAndStore } else { Access::Read }
 }
 
-/// The stages of a pipeline that stands beside the body of the message.
+/// Returns the stages of a pipeline that was sent as a document sequence.
 fn stages_of_sequences<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a RawDocument> {
     let sequences = request.sequences.iter().filter(|sequence| sequence.identifier == "pipeline");
     sequences.flat_map(|sequence| sequence.documents.iter().copied())
 }
 
-/// Reads the collection that it names, and what its stages name.
+/// Visits the collection that the command names, and those that its stages name.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
     if let RawBsonRef::String(collection) = request.subject {
@@ -115,7 +115,7 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     Ok(Explained::Aggregate(aggregate))
 }
 
-/// The arguments that say what is computed, without those of the cursor.
+/// Reads the arguments of the pipeline, without those of the cursor.
 async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
     arguments.simple_collation()?;
     // There is no sorting on disk, see `find`.
@@ -151,7 +151,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     })
 }
 
-/// The first stages `$collStats`, `$currentOp` and `$listLocalSessions` are answered here: what follows runs over the documents that they make.
+/// Replaces a first stage `$collStats`, `$currentOp` or `$listLocalSessions` by the documents that it returns.
 async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> CommandResult<Aggregate> {
     let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
     let (name, options) = match first.iter().next().transpose()? {
@@ -164,7 +164,7 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> CommandRe
         );
         return Err(unsupported(text));
     }
-    // A literal, because a command that runs may itself hold what looks like an expression.
+    // The documents are literals, because a running command may contain an expression.
     let mut documents = Writer::new();
     documents.begin_document("$documents");
     match (name, options, &aggregate.source) {
@@ -194,7 +194,7 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> CommandRe
     Ok(Aggregate { source, ..aggregate })
 }
 
-/// The sessions of this user, or of all, as documents.
+/// Returns the sessions of this user, or of all users, as documents.
 fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocumentBuf>> {
     let mut arguments = Arguments::of_document("$listLocalSessions", options)?;
     let all = arguments.flag("allUsers")?.unwrap_or(false);
@@ -212,5 +212,8 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocu
     Ok(described.collect())
 }
 
-/// The code of a standalone MongoDB, which drivers do not retry.
+/// The code that a standalone MongoDB returns, after which drivers do not retry.
 const NO_CHANGE_STREAMS: Code = Code(40_573);
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `buildInfo`: which version this is, and of which MongoDB version it speaks the language.
+//! `buildInfo`: returns the version of Handfast, and the MongoDB version whose commands it supports.
 
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
@@ -21,10 +21,10 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Clients choose what they send by this: the version whose commands are here.
+/// The MongoDB version whose commands are supported. Clients choose their commands by it.
 pub(super) const MONGODB_VERSION: &str = "8.0.0";
 const MONGODB_VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
-/// Handfast's own.
+/// The version of Handfast.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {

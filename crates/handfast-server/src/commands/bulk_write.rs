@@ -5,9 +5,8 @@
 //!  nsInfo: [{ns: "db.a"}, {ns: "db.b"}], ordered: true, errorsOnly: false}
 //! ```
 //!
-//! Neighbours that insert into the same collection become one request to the store, so that they share a sync. The
-//! others are a request each: their counts are shown one by one. The results are a cursor of documents, one an
-//! operation.
+//! Consecutive inserts into the same collection become one request to the store, so that they share a sync. Each other operation is a
+//! request of its own, because the reply has its counts. The results are a cursor with a document for each operation.
 
 use bson::RawDocumentBuf;
 use bson::raw::RawDocument;
@@ -85,7 +84,7 @@ impl Totals {
         }
     }
 
-    /// The error by which the operations ended, with what was done before it.
+    /// Adds the counts of the operations before a failure to its error.
     fn beside(&self, error: CommandError) -> CommandError {
         let mut writer = Writer::new();
         if let Some(details) = &error.details {
@@ -138,7 +137,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     check_batch(operations.len())?;
     let namespaces = infos.into_iter().map(namespace).collect::<CommandResult<Vec<_>>>()?;
-    // Everything is read before anything is written: a malformed operation at the end changes nothing.
+    // All operations are read before the first is applied, so that a malformed one at the end changes nothing.
     let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
     let mut operations = operations.collect::<CommandResult<Vec<_>>>()?;
     check_single(call, operations.iter().map(|(_, operation)| operation.is_multi()), "multi=true")?;
@@ -160,7 +159,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut writer = Writer::new();
     let opening = Opening {
         namespace: "admin.$cmd.bulkWrite".to_owned(),
-        // All results at once, as far as they fit: who wrote many wants to know of all.
+        // By default the first batch has all results that fit.
         batch_size: batch_size.or(Some(u64::MAX)),
         single_batch: false,
         no_timeout: false,
@@ -293,7 +292,7 @@ impl Bulk<'_, '_> {
                 }
             }
         }
-        // In order, a document that cannot be stored is the last one tried, unless one before it failed.
+        // In an ordered bulk write, a document that cannot be stored ends it, unless one before it has failed.
         if !self.ordered || errors.iter().all(Option::is_none) {
             for error in refused {
                 set(&mut tried, error.index, true);
@@ -355,7 +354,7 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    /// The ticket of the operation at this position.
+    /// Returns the ticket of the operation at this position.
     fn ticket(&self, position: usize) -> Option<Ticket> {
         self.call.ticket().map(|ticket| ticket.of_statement(position))
     }
@@ -386,3 +385,6 @@ fn set<T>(list: &mut [T], position: usize, value: T) {
         *slot = value;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
-    // As in `create`: what it is about is named, not what describes it further.
+    // As in `create`, these come first so that the message names the main option.
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
     arguments.unsupported(&["cappedSize", "cappedMax"])?;
@@ -59,4 +59,39 @@ fn read_index(document: &bson::RawDocument) -> CommandResult<ModifyIndex> {
         return refused("no expireAfterSeconds or hidden field");
     }
     Ok(ModifyIndex { selector, expire_after_seconds, hidden })
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, batch};
+
+    #[tokio::test]
+    async fn unsupported_options_are_refused_by_name() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "c" }).await;
+        for (command, option) in [
+            (rawdoc! { "collMod": "c", "pipeline": [], "viewOn": "c" }, "viewOn"),
+            (rawdoc! { "collMod": "c", "validationAction": "warn", "validator": {} }, "validator"),
+        ] {
+            let expected =
+                (238, "NotImplemented".to_owned(), format!("the option 'collMod.{option}' is not supported"));
+            assert_eq!(client.refused("d", command).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_lifetime_of_the_documents_of_an_index_changes() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        let index = rawdoc! { "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 60 };
+        client.run("d", rawdoc! { "createIndexes": "c", "indexes": [index] }).await;
+        let modify = rawdoc! { "collMod": "c", "index": { "name": "t_1", "expireAfterSeconds": 90 } };
+        assert_eq!(client.run("d", modify).await.double("ok"), 1.0);
+        let indexes = batch(&client.run("d", rawdoc! { "listIndexes": "c" }).await);
+        assert_eq!(indexes[1].get("expireAfterSeconds").unwrap(), Some(bson::RawBsonRef::Int32(90)));
+        assert_eq!(client.refused("d", rawdoc! { "collMod": "none" }).await.0, 26);
+    }
 }

@@ -1,4 +1,4 @@
-//! `collStats`: counts and sizes of a collection.
+//! `collStats`: returns counts and sizes of a collection.
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
@@ -56,7 +56,7 @@ fn put_statistics(writer: &mut Writer, stats: &CollectionStats, scale: u64) {
     writer.end().put("scaleFactor", whole(scale));
 }
 
-/// The document of the aggregation stage `$collStats`, whose options say which parts it has.
+/// Returns the document of the aggregation stage `$collStats`, whose options select its parts.
 pub(super) async fn stage(
     call: &Call<'_>,
     namespace: &Namespace,
@@ -89,4 +89,20 @@ pub(super) async fn stage(
         put_count(&mut writer, "count", stats.count);
     }
     Ok(writer.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn documents_and_their_average_size_are_counted() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let stats = client.run("d", rawdoc! { "collStats": "c" }).await;
+        assert_eq!((stats.int("count"), stats.int("avgObjSize")), (3, 14));
+    }
 }

@@ -1,4 +1,4 @@
-//! `configureFailPoint`: sets a fail point. Only with `--test-commands`.
+//! `configureFailPoint`: sets a fail point. It needs `--test-commands`.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -39,7 +39,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// The fail point that the command is about.
+/// Returns the name of the fail point.
 pub(super) fn name<'a>(call: &Call<'a>) -> CommandResult<&'a str> {
     match call.request.subject {
         RawBsonRef::String(name) => Ok(name),
@@ -47,7 +47,7 @@ pub(super) fn name<'a>(call: &Call<'a>) -> CommandResult<&'a str> {
     }
 }
 
-/// The server's fail points; without them this command is not there.
+/// Returns the server's fail points, without which this command is unknown.
 pub(super) fn points<'a>(call: &Call<'a>) -> CommandResult<&'a FailPoints> {
     let missing = || CommandError::new(Code::CommandNotFound, "the server was started without --test-commands");
     call.shared.fail_points.as_ref().ok_or_else(missing)

@@ -1,4 +1,4 @@
-//! `connectionStatus`: who is logged in on this connection.
+//! `connectionStatus`: returns the user who is logged in on this connection.
 
 use bson::RawDocumentBuf;
 
@@ -44,7 +44,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// `{resource: {db, collection}, actions: [..]}`, as far as there are actions.
+/// Returns a document `{resource: {db, collection}, actions: [..]}` for each resource of a role.
 fn privileges_of(role: &Role) -> impl Iterator<Item = RawDocumentBuf> {
     role.privileges().into_iter().filter(|(_, actions)| !actions.is_empty()).map(|(resource, actions)| {
         let mut writer = Writer::new();

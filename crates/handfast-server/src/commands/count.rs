@@ -1,4 +1,4 @@
-//! `count`: how many documents match.
+//! `count`: returns how many documents match.
 
 use handfast_store::{Count, Explained, Find, Namespace};
 
@@ -46,14 +46,30 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
 
 fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
     arguments.simple_collation()?;
-    // Long-standing clients send the fields of a projection along.
+    // Old clients send the fields of a projection.
     arguments.ignored(&["fields"])?;
     Ok(Count {
         namespace,
         filter: arguments.document_or_empty("query")?,
         skip: arguments.unsigned("skip")?.unwrap_or(0),
-        // A negative limit has always meant the same as a positive one here.
+        // In MongoDB a negative limit means the same as a positive one here.
         limit: arguments.integer("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0),
         hint: hint(arguments)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, insert, numbered};
+
+    #[tokio::test]
+    async fn skip_and_limit_bound_the_count() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(10)).await;
+        let count = rawdoc! { "count": "c", "query": { "_id": { "$gt": 1 } }, "skip": 3, "limit": -4 };
+        check(&mut client, count, rawdoc! { "n": 4 }).await;
+    }
 }

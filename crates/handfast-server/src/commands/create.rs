@@ -1,4 +1,4 @@
-//! `create`: an empty collection.
+//! `create`: creates an empty collection.
 
 use handfast_mql::Code;
 use handfast_store::{CollectionOptions, Namespace};
@@ -26,13 +26,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
-    // What a kind of collection is asked for with comes before what only describes it further: the first is named.
+    // The options that request a kind of collection come before those that describe it, so that the message names the main option.
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
     arguments.unsupported(&["capped", "size", "max"])?;
     arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
     arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
-    // Settings of another storage engine, where they say anything.
+    // Settings of another storage engine are refused unless they are empty.
     for name in ["storageEngine", "indexOptionDefaults"] {
         if !arguments.document_or_empty(name)?.is_empty() {
             let text =
@@ -40,10 +40,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             return Err(CommandError::new(Code::NotImplemented, text));
         }
     }
-    // The key that every collection has on _id.
+    // Every collection has an index on _id.
     arguments.ignored(&["autoIndexId", "idIndex"])?;
     arguments.finish()?;
-    // By itself the command may find what it asks for; in a transaction it has to make it.
+    // Outside of a transaction the collection may exist already; in a transaction the command has to create it.
     if call.transaction_number().is_some() && exists(call, &namespace).await? {
         let text = format!("Collection {namespace} already exists.");
         return Err(CommandError::new(Code::NamespaceExists, text));
@@ -57,5 +57,43 @@ async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
         Ok(_) => Ok(true),
         Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::raw::{CString, RawDocumentBuf};
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, check_refused};
+
+    #[tokio::test]
+    async fn unsupported_options_are_refused_by_name() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        for (command, option) in [
+            (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "viewOn"),
+            (rawdoc! { "create": "x", "size": 1, "max": 1, "capped": true }, "capped"),
+            (rawdoc! { "create": "x", "validationLevel": "strict", "validator": {} }, "validator"),
+            (rawdoc! { "create": "x", "expireAfterSeconds": 1, "timeseries": {} }, "timeseries"),
+        ] {
+            let expected = (238, "NotImplemented".to_owned(), format!("the option 'create.{option}' is not supported"));
+            assert_eq!(client.refused("d", command).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_option_of_the_storage_engine_is_refused_unless_it_is_empty() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        for option in ["storageEngine", "indexOptionDefaults"] {
+            let create = |value: RawDocumentBuf| {
+                let mut create = rawdoc! { "create": option };
+                create.append(CString::try_from(option).unwrap(), value);
+                create
+            };
+            check_refused(&mut client, create(rawdoc! { "wiredTiger": {} }), 238, option).await;
+            check(&mut client, create(rawdoc! {}), rawdoc! {}).await;
+        }
     }
 }

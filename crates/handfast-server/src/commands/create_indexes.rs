@@ -1,4 +1,4 @@
-//! `createIndexes`: indexes, and their collection if it is not there.
+//! `createIndexes`: creates indexes, and their collection if it does not exist.
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Indexes of one collection, as MongoDB bounds them.
+/// The number of indexes of one collection, as in MongoDB.
 const INDEXES_MAX: usize = 64;
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
@@ -33,7 +33,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("createIndexes");
     let indexes = arguments.documents("indexes")?;
     let indexes = arguments.required("indexes", indexes)?;
-    // About how many members of a replica set have to be ready.
+    // commitQuorum is about the members of a replica set.
     arguments.ignored(&["commitQuorum"])?;
     let lenient = arguments.flag("ignoreUnknownIndexOptions")?.unwrap_or(false);
     arguments.finish()?;
@@ -58,7 +58,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Reads the definition of an index; a lenient reader passes over unknown options, as old clients have them.
+/// Reads the definition of an index. If `lenient`, unknown options are ignored, which old clients send.
 fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
     let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {
@@ -104,7 +104,7 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
         hidden: arguments.lenient_flag("hidden")?.unwrap_or(false),
     };
     arguments.simple_collation()?;
-    // Older clients name the namespace, and ask for a build in the background, which it is or is not without harm.
+    // Old clients send the namespace, and request a build in the background, which has no effect.
     arguments.ignored(&["ns", "background"])?;
     arguments.unsupported(&[
         "2dsphereIndexVersion",
@@ -123,7 +123,7 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
         "wildcardProjection",
     ])?;
     check_kinds(&spec)?;
-    // Commands say 40415 of what they do not know, definitions of indexes have a code of their own.
+    // Unknown options of an index have another code than unknown fields of a command.
     if lenient {
         return Ok(spec);
     }
@@ -131,7 +131,7 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     Ok(spec)
 }
 
-/// Text, geo, hashed and wildcard indexes do not exist here.
+/// Refuses text, geospatial, hashed and wildcard indexes.
 fn check_kinds(spec: &IndexSpec) -> CommandResult<()> {
     for element in &spec.key {
         let (field, kind) = element?;
@@ -145,3 +145,6 @@ fn check_kinds(spec: &IndexSpec) -> CommandResult<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `currentOp`: the commands that run.
+//! `currentOp`: lists the running commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Fields that say what to list, beside those that are a filter over the list.
+/// The fields that select what to list. All other fields are a filter over the list.
 const OPTIONS: [&str; 2] = ["$all", "$ownOps"];
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
@@ -56,7 +56,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// The commands that run, and the open transactions in which none does, as documents.
+/// Returns the running commands, and the open transactions without a running command, as documents.
 pub(super) fn running(call: &Call<'_>) -> Vec<RawDocumentBuf> {
     let transactions = call.shared.sessions.transactions();
     let operations = call.shared.operations.list();
@@ -78,7 +78,7 @@ pub(super) fn running(call: &Call<'_>) -> Vec<RawDocumentBuf> {
     documents
 }
 
-/// A transaction that waits for its next request.
+/// Describes a transaction that waits for its next request.
 fn describe_idle(call: &Call<'_>, open: &OpenTransaction) -> RawDocumentBuf {
     let mut writer = Writer::new();
     writer.put("type", "idleSession").put("host", super::host_info::host_name()).put("desc", "inactive transaction");
@@ -108,7 +108,7 @@ fn put_transaction(call: &Call<'_>, writer: &mut Writer, open: &OpenTransaction)
     writer.put("expiryTime", ends).end();
 }
 
-/// So long ago, as text.
+/// Formats the moment that was so long ago.
 fn moment(call: &Call<'_>, ago: Duration) -> String {
     let now = call.shared.sources.clock.now();
     let then = now.timestamp_millis().saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX));
@@ -139,4 +139,21 @@ fn describe(call: &Call<'_>, client: &Client, running: &Running, open: Option<&O
         None => writer.begin_document("command").put("$truncated", running.command).end(),
     };
     writer
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer};
+
+    #[tokio::test]
+    async fn a_command_has_the_name_of_its_application() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("admin", rawdoc! { "hello": 1, "client": { "application": { "name": "app" } } }).await;
+        let reply = client.run("admin", rawdoc! { "currentOp": 1 }).await;
+        let own = reply.get_array("inprog").unwrap().get_document(0).unwrap();
+        assert_eq!(own.text("appName"), "app");
+    }
 }

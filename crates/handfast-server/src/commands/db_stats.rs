@@ -1,4 +1,4 @@
-//! `dbStats`: counts and sizes of a database.
+//! `dbStats`: returns counts and sizes of a database.
 
 use handfast_mql::Code;
 use handfast_store::Namespace;
@@ -50,7 +50,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Reads `scale`: sizes are divided by it.
+/// Reads `scale`, by which sizes are divided.
 pub(super) fn scale(arguments: &mut Arguments<'_>) -> CommandResult<u64> {
     match arguments.integer("scale")? {
         None => Ok(1),
@@ -60,7 +60,7 @@ pub(super) fn scale(arguments: &mut Arguments<'_>) -> CommandResult<u64> {
     }
 }
 
-/// MongoDB shows sizes of a database as doubles.
+/// Divides a size of a database; MongoDB returns it as a double.
 fn scaled(bytes: u64, scale: u64) -> f64 {
     as_double(bytes / scale)
 }
@@ -76,4 +76,20 @@ fn as_double(number: u64) -> f64 {
 
 pub(super) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn sizes_are_divided_by_the_scale() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let stats = client.run("d", rawdoc! { "dbStats": 1, "scale": 2 }).await;
+        assert_eq!((stats.long("objects"), stats.double("dataSize")), (3, 21.0));
+    }
 }

@@ -1,4 +1,4 @@
-//! `delete`: statements that remove documents.
+//! `delete`: removes documents.
 
 use bson::raw::RawDocument;
 use handfast_mql::Code;
@@ -94,4 +94,26 @@ fn statement(document: &RawDocument) -> CommandResult<DeleteStatement> {
     arguments.simple_collation()?;
     arguments.finish()?;
     Ok(DeleteStatement { filter, multi, hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn a_limit_of_one_or_none_is_respected() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(5)).await;
+        let statements = [rawdoc! { "q": { "_id": { "$lt": 3 } }, "limit": 0 }, rawdoc! { "q": {}, "limit": 1 }];
+        let reply = client.run_with("d", rawdoc! { "delete": "c" }, &[("deletes", &statements)]).await;
+        assert_eq!(reply, rawdoc! { "n": 4, "ok": 1.0 });
+        let wrong = rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 2 }] };
+        assert_eq!(client.refused("d", wrong).await.0, 9);
+        let missing = rawdoc! { "delete": "c", "deletes": [{ "q": {} }] };
+        let text = "BSON field 'delete.deletes.limit' is missing but a required field";
+        assert_eq!(client.refused("d", missing).await, (40_414, "Location40414".to_owned(), text.to_owned()));
+    }
 }

@@ -1,4 +1,4 @@
-//! `distinct`: the different values of a field.
+//! `distinct`: returns the different values of a field.
 
 use handfast_mql::Code;
 use handfast_store::{Distinct, Explained, Find, Namespace};
@@ -70,3 +70,19 @@ fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Di
 }
 
 const DISTINCT_TOO_BIG: Code = Code(17_217);
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, insert, numbered};
+
+    #[tokio::test]
+    async fn the_values_of_the_matching_documents_are_returned() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(10)).await;
+        let distinct = rawdoc! { "distinct": "c", "key": "_id", "query": { "_id": { "$lt": 2 } } };
+        check(&mut client, distinct, rawdoc! { "values": [0, 1] }).await;
+    }
+}

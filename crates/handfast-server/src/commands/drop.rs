@@ -30,9 +30,26 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         Err(error) => return Err(error.into()),
     };
     let mut writer = Writer::new();
-    // What is not there is dropped: so it has been since MongoDB 7.0.
+    // As in MongoDB since 7.0, a collection that does not exist is no error.
     if store.drop_collection(&namespace).await? {
         writer.put("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX)).put("ns", namespace.to_string());
     }
     Ok(writer.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn a_collection_that_is_not_there_is_no_error() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "e" }).await;
+        let reply = client.run("d", rawdoc! { "drop": "e" }).await;
+        assert_eq!(reply, rawdoc! { "nIndexesWas": 1, "ns": "d.e", "ok": 1.0 });
+        assert_eq!(client.run("d", rawdoc! { "drop": "e" }).await, rawdoc! { "ok": 1.0 });
+    }
 }

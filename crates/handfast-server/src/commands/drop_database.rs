@@ -28,3 +28,19 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn a_database_that_is_not_there_is_no_error() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "c" }).await;
+        assert_eq!(client.run("d", rawdoc! { "dropDatabase": 1 }).await, rawdoc! { "dropped": "d", "ok": 1.0 });
+        assert_eq!(client.run("d", rawdoc! { "dropDatabase": 1 }).await, rawdoc! { "ok": 1.0 });
+    }
+}

@@ -1,4 +1,4 @@
-//! `dropIndexes`: by name, by names, by key, or all of them.
+//! `dropIndexes`: drops indexes by name, by names, by key, or all of them.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -55,4 +55,25 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
 fn mismatch() -> CommandError {
     let text = "BSON field 'dropIndexes.index' is the wrong type, expected types '[string, object, array]'";
     CommandError::new(Code::TypeMismatch, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, check, named};
+
+    #[tokio::test]
+    async fn one_index_or_all_are_dropped() {
+        let mut server = TestServer::checked();
+        let mut client = server.connect();
+        let index = |field: &str| {
+            rawdoc! { "key": named(field, 1), "name": format!("{field}_1") }
+        };
+        client.run("d", rawdoc! { "createIndexes": "c", "indexes": [index("a"), index("t")] }).await;
+        check(&mut client, rawdoc! { "dropIndexes": "c", "index": "t_1" }, rawdoc! { "nIndexesWas": 3 }).await;
+        let expected = rawdoc! { "nIndexesWas": 2, "msg": "non-_id indexes dropped for collection" };
+        check(&mut client, rawdoc! { "dropIndexes": "c", "index": "*" }, expected).await;
+        assert_eq!(client.refused("d", rawdoc! { "dropIndexes": "c", "index": "none" }).await.0, 27);
+    }
 }

@@ -1,4 +1,4 @@
-//! `endSessions`: a client is done with sessions; what belongs to them is closed.
+//! `endSessions`: ends sessions that their client no longer needs, with their cursors and transactions.
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -32,16 +32,16 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(Answer::done())
 }
 
-/// Sessions in one command, as drivers cut them.
+/// The number of sessions in one command, which drivers do not exceed.
 const SESSIONS_MAX: usize = 10_000;
 
-/// The user's sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
+/// Returns the user's sessions that the command lists: `[{id: UUID}, ..]`.
 pub(super) fn listed(call: &Call<'_>, path: &'static str) -> CommandResult<Vec<SessionId>> {
     let read = |document| Ok(session_id(path, document)?.of_user(call.user_id()));
     documents(call, path)?.into_iter().map(read).collect()
 }
 
-/// The documents that the value of the command's name lists.
+/// Returns the documents that the command lists.
 pub(super) fn documents<'a>(call: &Call<'a>, path: &'static str) -> CommandResult<Vec<&'a RawDocument>> {
     let RawBsonRef::Array(list) = call.request.subject else {
         let text = format!("BSON field '{path}.{path}' is the wrong type, expected type 'array'");

@@ -1,4 +1,4 @@
-//! `explain`: shows how a command is carried out.
+//! `explain`: shows the plan of a command.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -59,7 +59,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     answer(call, Explain { explained, verbosity }).await
 }
 
-/// Returns the store's document with the command and the server that made it.
+/// Replies with the store's plan, the command and the server.
 pub(super) async fn answer(call: &Call<'_>, request: Explain) -> CommandResult<Answer> {
     let document = call.store().explain(request).await?;
     let mut writer = Writer::new();
@@ -70,3 +70,6 @@ pub(super) async fn answer(call: &Call<'_>, request: Explain) -> CommandResult<A
     writer.put("handfast", super::build_info::VERSION).end();
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

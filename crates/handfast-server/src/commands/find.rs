@@ -1,4 +1,4 @@
-//! `find`: opens a cursor over the documents that match, and answers its first batch.
+//! `find`: opens a cursor over the documents that match, and returns its first batch.
 
 use handfast_mql::Code;
 use handfast_store::{Explained, Find, Namespace};
@@ -55,12 +55,12 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     Ok(Explained::Find(find))
 }
 
-/// The arguments that say what is looked for, without those of the cursor.
+/// Reads the arguments of the search, without those of the cursor.
 async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Find> {
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     arguments.simple_collation()?;
     arguments.flag("allowPartialResults")?;
-    // There is no sorting on disk: what is too much for memory is refused either way, and the refusal says what helps.
+    // There is no sorting on disk. A sort that needs too much memory is refused, and the message says what helps.
     arguments.flag("allowDiskUse")?;
     let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(arguments)?)?;
     let find = Find {
@@ -87,3 +87,6 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespa
 }
 
 const MIN_MAX_WITHOUT_HINT: Code = Code(51_173);
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Returns the kind of result for which a repeated request must ask as well.
+/// Returns the kind of result of a request, which must be the same when the request is repeated.
 fn requested_document(modification: &Modification) -> RequestedDocument {
     match modification {
         Modification::Remove => RequestedDocument::Removed,
@@ -130,3 +130,6 @@ fn modification(arguments: &mut Arguments<'_>) -> CommandResult<Modification> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

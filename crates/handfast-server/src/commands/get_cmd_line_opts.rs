@@ -1,4 +1,4 @@
-//! `getCmdLineOpts`: how the program was started.
+//! `getCmdLineOpts`: returns the command line of the program.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;

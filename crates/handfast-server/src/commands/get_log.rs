@@ -1,4 +1,4 @@
-//! `getLog`: lines that the server keeps. It keeps none: its log goes where its operator sends it.
+//! `getLog`: returns no lines, because the server does not keep its log in memory.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -41,4 +41,20 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         }
     }
     Ok(writer.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn logs_are_listed_and_an_unknown_one_is_refused() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        let reply = client.run("admin", rawdoc! { "getLog": "*" }).await;
+        assert_eq!(reply.get_array("names").unwrap().into_iter().count(), 2);
+        assert_eq!(client.refused("admin", rawdoc! { "getLog": "x" }).await.0, 96);
+    }
 }

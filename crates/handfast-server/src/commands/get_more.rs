@@ -1,4 +1,4 @@
-//! `getMore`: the next batch of a cursor; and what every command shares that opens one.
+//! `getMore`: returns the next batch of a cursor. The functions for the first batch are shared by all commands that open a cursor.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// A right that was taken away ends the cursors that needed it. The lists of `$cmd` were made when they were opened.
+/// Visits the collection of the cursor, so that a cursor cannot be read after its user has lost the role. Cursors of `$cmd` hold lists
+/// that were made when they were opened.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match request.body.get_str("collection") {
         Ok(collection) if !collection.starts_with("$cmd") => {
@@ -49,17 +50,17 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> 
 
 /// The options of a new cursor.
 pub(super) struct Opening {
-    /// As the reply shows it.
+    /// The namespace in the reply.
     pub(super) namespace: String,
-    /// Documents in the first batch.
+    /// The number of documents in the first batch.
     pub(super) batch_size: Option<u64>,
-    /// Close it after the first batch.
+    /// Whether the cursor is closed after the first batch.
     pub(super) single_batch: bool,
-    /// Keep it however long it is idle.
+    /// Whether the cursor has no idle time-out.
     pub(super) no_timeout: bool,
 }
 
-/// Answers the first batch of a new cursor, and keeps the cursor if there may be more.
+/// Replies with the first batch of a new cursor, and keeps the cursor if there may be more.
 pub(super) async fn first_batch(
     call: &Call<'_>,
     cursor: Box<dyn Cursor>,
@@ -110,7 +111,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let collection = arguments.text("collection")?;
     let collection = arguments.required("collection", collection)?;
     let batch_size = arguments.unsigned("batchSize")?;
-    // The term of a replica set's election.
+    // These are about the elections and the log of a replica set.
     arguments.ignored(&["term", "lastKnownCommittedOpTime"])?;
     arguments.finish()?;
     if collection.is_empty() {
@@ -135,10 +136,10 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     }
     let mut writer = Writer::new();
     writer.begin_document("cursor").begin_array("nextBatch");
-    // 0 asks for no number in particular.
+    // 0 means the default.
     let documents_max = bounded(batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX));
     let work = taken.batches.fill(&mut writer, documents_max, &shared.replies);
-    // On an error the cursor is closed: what it gave meanwhile is lost.
+    // On an error the cursor is closed, because the documents that were read are lost.
     let reserved = within(taken.description.time_left, work).await?;
     let now = shared.now();
     if let Some(left) = &mut taken.description.time_left {
@@ -146,7 +147,7 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     }
     let open = !taken.batches.is_exhausted();
     if open && !shared.cursors.put_back(taken, now) {
-        // An answer without a cursor would be taken for the end of the results.
+        // A client would take a reply without a cursor for the end of the results.
         return Err(CommandError::new(Code::CursorKilled, format!("cursor id {id} was killed while it was read")));
     }
     writer.end().put("id", if open { id } else { 0 }).put("ns", &namespace).end();
@@ -156,3 +157,6 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
 fn bounded(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

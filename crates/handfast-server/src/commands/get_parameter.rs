@@ -1,4 +1,4 @@
-//! `getParameter`: settings that clients ask for.
+//! `getParameter`: returns settings of the server.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -80,4 +80,21 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         return Err(CommandError::new(Code::InvalidOptions, text));
     }
     Ok(writer.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test]
+    async fn one_parameter_or_all_are_returned() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        let reply = client.run("admin", rawdoc! { "getParameter": 1, "featureCompatibilityVersion": 1 }).await;
+        assert_eq!(reply, rawdoc! { "featureCompatibilityVersion": { "version": "8.0" }, "ok": 1.0 });
+        assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
+        assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
+    }
 }

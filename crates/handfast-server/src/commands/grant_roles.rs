@@ -1,4 +1,4 @@
-//! `grantRolesToUser` and `revokeRolesFromUser`.
+//! `grantRolesToUser` and `revokeRolesFromUser`: grant and revoke roles of a user.
 
 use super::{Call, Command, user_arguments};
 use crate::auth::role::Role;

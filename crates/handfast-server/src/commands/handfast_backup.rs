@@ -1,4 +1,4 @@
-//! `handfastBackup`: a copy of everything, made while the server serves.
+//! `handfastBackup`: copies all data while the server runs.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -16,7 +16,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "handfastBackup",
     aliases: &[],
     help: "copies everything, as it is at one moment, into the directory for backups, under this name",
-    // Once begun it is finished, even if the client goes away.
+    // A backup that has begun is completed, even if its client disconnects.
     access: Access::Write,
     needs: Needs::Server(Action::BackUp),
     admin_only: true,
@@ -47,7 +47,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         }
     };
     let took = call.shared.now().saturating_sub(began);
-    info!(%name, documents, entries, bytes, seconds = took.as_secs_f64(), "a backup is whole");
+    info!(%name, documents, entries, bytes, seconds = took.as_secs_f64(), "a backup is complete");
     let mut writer = Writer::new();
     writer.put("path", path);
     put_count(&mut writer, "documents", documents);
@@ -55,3 +55,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     put_count(&mut writer, "bytes", bytes);
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

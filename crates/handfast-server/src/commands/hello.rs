@@ -1,8 +1,8 @@
-//! `hello` and its legacy name `isMaster`: what the server is, what it can do, and how much.
+//! `hello` and its legacy name `isMaster`: describe the server, its features and its limits.
 //!
-//! A client that names the `topologyVersion` it knows and `maxAwaitTimeMS` is answered when that version changes, or
-//! when the time is over. It never changes while the server runs: this is how a client watches whether it still does.
-//! With the exhaust flag the answers go on by themselves.
+//! A client that sends its known `topologyVersion` and `maxAwaitTimeMS` gets the reply when that version changes or after that time. The
+//! version never changes while the server runs, so that the client only learns whether it still runs. With the exhaust flag the
+//! server sends further replies without further requests.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         let await_time = arguments.unsigned("maxAwaitTimeMS")?;
         let login = arguments.document("speculativeAuthenticate")?;
         let user = arguments.text("saslSupportedMechs")?;
-        // Fields of the handshake that are new to us are the client's offers: it does not depend on them.
+        // Unknown fields of the handshake are ignored: they are features that a client offers and does not require.
         drop(arguments);
         if let Some(metadata) = metadata {
             introduce(call, metadata)?;
@@ -77,7 +77,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         let mut writer = Writer::new();
         describe(call, primary, &compressors, &mut writer);
         if user.is_some() {
-            // The same for every user name, and for users that do not exist.
+            // The list is the same for every user name, also for users that do not exist.
             writer.array("saslSupportedMechs", [MECHANISM]);
         }
         if let Some(step) = speculate(call, login).await {
@@ -87,7 +87,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
     })
 }
 
-/// Begins a login along with the handshake. If that fails the reply says nothing of it: the client sends a login of its own then.
+/// Begins a login with the handshake. If it fails, the reply does not mention it, and the client begins another login.
 async fn speculate(call: &Call<'_>, login: Option<&RawDocument>) -> Option<Step> {
     let mut arguments = Arguments::of_document("speculativeAuthenticate", login?).ok()?;
     let database = arguments.text("db").ok()?.unwrap_or(call.request.database);
@@ -106,7 +106,7 @@ fn introduce(call: &Call<'_>, metadata: &RawDocument) -> CommandResult<()> {
     Ok(())
 }
 
-/// The compressors that both sides know, in the client's order.
+/// Returns the compressors that both sides support, in the client's order.
 fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Vec<&'static str>> {
     let mut common: Vec<&'static str> = Vec::new();
     if let Some(offered) = arguments.array("compression")? {
@@ -121,13 +121,13 @@ fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<
     Ok(common)
 }
 
-/// The longest wait: a minute. Drivers ask for their heartbeat, which is ten seconds.
+/// The longest wait. Drivers request the interval of their heartbeat, which is ten seconds.
 const AWAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest wait between the replies of a stream: a fifth of the shortest heartbeat that drivers may have.
 const STREAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Waits while the client's knowledge is up to date; says whether it was. A client that knew something else is told at
-/// once, and asks again: a stream would tell it the same for ever, as fast as it can be sent.
+/// Waits if the client knows the current version, and returns whether it does. A client with another version gets one reply at once; a
+/// stream to it would repeat the same reply without a pause.
 async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> CommandResult<bool> {
     let process = known.get("processId")?.and_then(RawBsonRef::as_object_id);
     if process != Some(call.shared.process_id) {
@@ -153,7 +153,7 @@ fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer
         Topology::ReplicaSet { name, advertise } => {
             let host = advertise.as_deref().unwrap_or(call.client.address());
             writer.array("hosts", [host]).put("setName", name).put("setVersion", 1).put("secondary", false);
-            // No electionId: drivers take a primary with a lower one for a stale one, and a set of one holds no elections.
+            // There is no electionId, because a set of one member holds no elections, and drivers take a primary with a lower one for stale.
             writer.put("primary", host).put("me", host);
         }
     }
@@ -173,3 +173,6 @@ fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer
 fn bounded(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

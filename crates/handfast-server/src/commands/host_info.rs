@@ -1,4 +1,4 @@
-//! `hostInfo`: the machine, as far as the program can tell.
+//! `hostInfo`: describes the machine, as far as the program can tell.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// The machine's name, where the system keeps it in a file.
+/// Returns the machine's name, if the system keeps it in a file.
 pub(super) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

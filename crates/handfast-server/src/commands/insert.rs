@@ -1,4 +1,4 @@
-//! `insert`: new documents.
+//! `insert`: inserts documents.
 
 use bson::Timestamp;
 use bson::raw::{RawDocument, RawDocumentBuf};
@@ -56,7 +56,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     failed.extend(broken_off.filter(|_| !ordered || failed.is_empty()));
     if ordered && !failed.is_empty() {
-        // What stands behind the first error was not tried.
+        // The documents behind the first error were not tried.
         refused.clear();
     }
     refused.extend(failed.into_iter().map(|error| WriteError {
@@ -71,15 +71,15 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(Answer { refused: !refused.is_empty(), ..Answer::from(writer) })
 }
 
-/// Documents that the store can be asked to insert, where they stood, and the errors of the others.
+/// The documents that can be inserted, with their positions in the command, and the errors of the others.
 pub(super) struct InsertableDocuments {
     pub(super) documents: Vec<RawDocumentBuf>,
     pub(super) positions: Vec<usize>,
     pub(super) refused: Vec<WriteError>,
 }
 
-/// Sorts out the documents that are too large or too deep to be stored; with `ordered`, what follows one as well. The
-/// others get the time where they have an empty timestamp: `Timestamp(0, 0)` in a field of the document itself.
+/// Removes the documents that are too large or too deep to be stored; if `ordered`, also those behind the first such one. In the
+/// others a top-level `Timestamp(0, 0)` is replaced by the current time.
 pub(super) fn insertable_documents(documents: &[&RawDocument], ordered: bool, now: Timestamp) -> InsertableDocuments {
     let mut result = InsertableDocuments {
         documents: Vec::with_capacity(documents.len()),
@@ -109,7 +109,10 @@ fn storable(document: &RawDocument, now: Timestamp) -> handfast_store::Result<Ra
         let text = format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}");
         return Err(handfast_store::Error::command(Code::BadValue, text));
     }
-    // Inside a command a document may stand some levels deeper than on its own.
+    // The depth check of the command allows more levels than a stored document may have.
     depth::check(document.as_bytes(), depth::Limits::default())?;
     Ok(update::stamp(document, now)?.unwrap_or_else(|| document.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

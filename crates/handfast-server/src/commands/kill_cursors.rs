@@ -47,3 +47,47 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.array("cursorsAlive", none()).array("cursorsUnknown", none());
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bson::rawdoc;
+
+    use crate::options::Options;
+    use crate::testing::{TestServer, TinyStore, cursor_id, insert, numbered};
+
+    #[tokio::test]
+    async fn the_reply_lists_the_cursors_by_what_became_of_them() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(10)).await;
+        let cursor = cursor_id(&client.run("d", rawdoc! { "find": "c", "batchSize": 1 }).await);
+        let reply = client.run("d", rawdoc! { "killCursors": "c", "cursors": [cursor, 7_i64] }).await;
+        let expected = rawdoc! {
+            "cursorsKilled": [cursor], "cursorsNotFound": [7_i64], "cursorsAlive": [], "cursorsUnknown": [], "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_getmore_whose_cursor_is_killed_meanwhile_fails() {
+        let store = Arc::new(TinyStore::default());
+        let mut server = TestServer::new(store.clone(), Options::default());
+        let (mut client, mut admin) = (server.connect(), server.connect());
+        let documents: Vec<_> = (0..5).map(|id| rawdoc! { "_id": id }).collect();
+        let documents = bson::RawArrayBuf::from_iter(documents);
+        client.run("d", rawdoc! { "insert": "c", "documents": documents }).await;
+        let reply = client.run("d", rawdoc! { "find": "c", "batchSize": 2 }).await;
+        let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+        *store.page_delay.lock().unwrap() = Duration::from_secs(5);
+        let killed = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            admin.run("d", rawdoc! { "killCursors": "c", "cursors": [id] }).await
+        };
+        let (reply, _) =
+            tokio::join!(client.refused("d", rawdoc! { "getMore": id, "collection": "c", "batchSize": 1 }), killed);
+        assert_eq!(reply.0, 237);
+    }
+}

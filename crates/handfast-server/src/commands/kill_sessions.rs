@@ -1,8 +1,8 @@
-//! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
-//! is open in them.
+//! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: end sessions, stop their commands, close their cursors and roll back
+//! their transactions.
 //!
-//! With access control `killSessions` ends sessions of the client's own user, as in MongoDB: any user may end those, and
-//! no user ends those of others by it, whatever the roles. The other two end those of any user, and need a role that allows it.
+//! With `--auth`, `killSessions` ends sessions of the client's own user only, as in MongoDB, and needs no role. The other two end those
+//! of any user, and need a role that allows it.
 
 use bson::raw::RawDocument;
 
@@ -55,7 +55,7 @@ pub(crate) const BY_PATTERN: Command = Command {
     run: |call| Box::pin(run_by_pattern(call)),
 };
 
-/// Ends the sessions `[{id: UUID}, ..]`; all, if none is named.
+/// Ends the sessions `[{id: UUID}, ..]`, or all if the list is empty.
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killSessions").finish()?;
     let ids = listed(call, "killSessions")?;
@@ -64,7 +64,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &call.shared.sessions.end_where(|session| is_own(session) && is_named(session))))
 }
 
-/// Ends the sessions of users: `[{user: .., db: ..}, ..]`; of all, if none is named.
+/// Ends the sessions of the users `[{user: .., db: ..}, ..]`, or of all if the list is empty.
 async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killAllSessions").finish()?;
     let named = documents(call, "killAllSessions")?;
@@ -79,7 +79,7 @@ async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &call.shared.sessions.end_where(of_them)))
 }
 
-/// The sessions that a pattern matches: they have all that it names.
+/// A pattern of sessions. A session matches if it has all fields of the pattern.
 struct Pattern {
     id: Option<[u8; 16]>,
     users: Option<Vec<UserId>>,
@@ -119,7 +119,7 @@ async fn run_by_pattern(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &if patterns.is_empty() { sessions.end_all() } else { sessions.end_where(meant) }))
 }
 
-/// The user that `{user: .., db: ..}` names. A user that does not exist has no sessions.
+/// Returns the user that `{user: .., db: ..}` names. A user that does not exist has no sessions.
 async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> CommandResult<Option<UserId>> {
     let mut arguments = Arguments::of_document(path, document)?;
     let (name, database) = (arguments.text("user")?, arguments.text("db")?);
@@ -133,4 +133,29 @@ fn kill(call: &Call<'_>, ids: &[SessionId]) -> Answer {
     call.shared.operations.kill_of_sessions(ids, call.operation.id());
     call.shared.cursors.kill_of_sessions(ids);
     Answer::done()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bson::rawdoc;
+    use handfast_wire::Flags;
+
+    use crate::lock::lock;
+    use crate::options::Options;
+    use crate::testing::{TestServer, TinyStore, error_of, lsid};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_running_commands_of_the_session_are_killed() {
+        let store = Arc::new(TinyStore::default());
+        *lock(&store.delay) = Duration::from_secs(1_000);
+        let mut server = TestServer::new(store, Options::default());
+        let (mut client, mut admin) = (server.connect(), server.connect());
+        client.send(Flags::default(), "d", rawdoc! { "find": "c", "lsid": lsid(3) }, &[]).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        admin.run("admin", rawdoc! { "killSessions": [lsid(3)] }).await;
+        assert_eq!(error_of(&client.receive().await.unwrap().2).0, 11_601);
+    }
 }

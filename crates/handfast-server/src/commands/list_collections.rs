@@ -1,4 +1,4 @@
-//! `listCollections`: the collections of a database, as a cursor.
+//! `listCollections`: opens a cursor over the collections of a database.
 
 use bson::RawDocumentBuf;
 use handfast_store::CollectionInfo;
@@ -72,4 +72,31 @@ pub(super) fn batch_size(arguments: &mut Arguments<'_>, path: &'static str) -> C
     let size = cursor.unsigned("batchSize")?;
     cursor.finish()?;
     Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use bson::spec::BinarySubtype;
+
+    use crate::testing::{Look, TestServer, batch, cursor_id, insert, numbered};
+
+    #[tokio::test]
+    async fn collections_are_listed_with_filter_and_in_batches() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "b", &numbered(1)).await;
+        insert(&mut client, "a", &numbered(1)).await;
+        let reply = client.run("d", rawdoc! { "listCollections": 1, "filter": { "name": "b" } }).await;
+        let collections = batch(&reply);
+        assert_eq!(collections.len(), 1);
+        assert_eq!(collections[0].text("name"), "b");
+        let info = collections[0].get_document("info").unwrap();
+        assert_eq!(info.get_binary("uuid").unwrap().subtype, BinarySubtype::Uuid);
+        let names =
+            client.run("d", rawdoc! { "listCollections": 1, "nameOnly": true, "cursor": { "batchSize": 1 } }).await;
+        assert_eq!(batch(&names), [rawdoc! { "name": "a", "type": "collection" }]);
+        let more = rawdoc! { "getMore": cursor_id(&names), "collection": "$cmd.listCollections" };
+        assert_eq!(batch(&client.run("d", more).await), [rawdoc! { "name": "b", "type": "collection" }]);
+    }
 }

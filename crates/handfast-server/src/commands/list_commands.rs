@@ -1,4 +1,4 @@
-//! `listCommands`: every command that the server knows.
+//! `listCommands`: lists all commands.
 
 use super::{Access, COMMANDS, Call, Command, Properties, TEST_COMMANDS};
 use crate::auth::guard::Needs;

@@ -1,4 +1,4 @@
-//! `listDatabases`: the databases that hold a collection, with their sizes.
+//! `listDatabases`: lists the databases that have a collection, with their sizes.
 
 use bson::RawDocumentBuf;
 use handfast_store::Namespace;
@@ -28,7 +28,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("listDatabases");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
-    // Whether it is asked for or not, who may not list all of them sees those with something to see.
+    // A user who may not list all databases always gets those on which the user has a role.
     arguments.ignored(&["authorizedDatabases"])?;
     arguments.finish()?;
     let filter = ListFilter::compile(call.shared, &filter)?;
@@ -74,4 +74,28 @@ async fn size_of(call: &Call<'_>, database: &str) -> CommandResult<u64> {
         bytes = bytes.saturating_add(stats.storage_bytes).saturating_add(indexes);
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn databases_are_listed_with_sizes_and_with_filter() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "b", &numbered(1)).await;
+        insert(&mut client, "a", &numbered(1)).await;
+        let reply = client.run("admin", rawdoc! { "listDatabases": 1 }).await;
+        let expected = rawdoc! {
+            "databases": [{ "name": "d", "sizeOnDisk": 8392_i64, "empty": false }],
+            "totalSize": 8392_i64, "totalSizeMb": 0_i64, "ok": 1.0,
+        };
+        assert_eq!(reply, expected);
+        let reply =
+            client.run("admin", rawdoc! { "listDatabases": 1, "nameOnly": true, "filter": { "name": "x" } }).await;
+        assert_eq!(reply, rawdoc! { "databases": [], "ok": 1.0 });
+    }
 }

@@ -1,4 +1,4 @@
-//! `listIndexes`: the indexes of a collection, as a cursor.
+//! `listIndexes`: opens a cursor over the indexes of a collection.
 
 use bson::RawDocumentBuf;
 use handfast_store::{IndexInfo, IndexSpec};
@@ -56,4 +56,21 @@ fn describe(index: &IndexInfo) -> RawDocumentBuf {
         }
     }
     writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, batch, insert, numbered};
+
+    #[tokio::test]
+    async fn a_collection_has_an_index_on_its_ids() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "a", &numbered(1)).await;
+        let reply = client.run("d", rawdoc! { "listIndexes": "a" }).await;
+        assert_eq!(batch(&reply), [rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }]);
+        assert_eq!(client.refused("d", rawdoc! { "listIndexes": "none" }).await.0, 26);
+    }
 }

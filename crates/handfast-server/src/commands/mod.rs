@@ -1,8 +1,8 @@
 //! The commands, one file each.
 //!
-//! A file holds its [`Command`]: its name, its properties, and a function from a [`Call`] to an answer. The function reads its
-//! arguments, refuses unknown ones, sends a request to the store, and writes the reply. [`COMMANDS`] lists them all. A new command
-//! is a file and a line there: the rest of the server asks for its properties, and never for its name.
+//! A file holds its [`Command`]: the name, the properties, and a function from a [`Call`] to an answer. The function reads its
+//! arguments, refuses unknown ones, sends a request to the store, and writes the reply. [`COMMANDS`] lists all commands. A new command
+//! is a file and a line there. The rest of the server reads the properties of a command, and never compares its name.
 
 mod abort_transaction;
 mod aggregate;
@@ -109,7 +109,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the number of the transaction that it is part of.
+    /// Returns the number of the transaction that the command is part of.
     pub(crate) fn transaction_number(&self) -> Option<i64> {
         match self.context {
             RequestContext::Transaction { open, .. } => Some(open.number),
@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The time by which the client knows the snapshot that it reads outside of a transaction.
+    /// Returns the `atClusterTime` of the snapshot that the command reads outside of a transaction.
     pub(crate) fn snapshot_at(&self) -> Option<Timestamp> {
         match self.context {
             RequestContext::Snapshot(read) => Some(read.at),
@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns which of its `count` statements were done by an earlier attempt.
+    /// Returns which of its `count` statements were applied by an earlier attempt.
     pub(crate) async fn retried(&self, count: usize) -> CommandResult<BTreeSet<usize>> {
         retried::statements_done(self.shared, self.context, count).await
     }
@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
         self.client.user_id()
     }
 
-    /// The values of the command's `let`.
+    /// Evaluates the command's `let`.
     pub(crate) async fn variables(&self, arguments: &mut Arguments<'_>) -> CommandResult<RawDocumentBuf> {
         let variables = arguments.document_or_empty("let")?;
         if variables.is_empty() {
@@ -161,16 +161,16 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Names that old clients use.
     pub(crate) aliases: &'static [&'static str],
-    /// For `listCommands`.
+    /// The description in `listCommands`.
     pub(crate) help: &'static str,
     pub(crate) access: Access,
     /// The authorization that it needs.
     pub(crate) needs: Needs,
-    /// Runs on the database `admin` only.
+    /// Whether it runs on the database `admin` only.
     pub(crate) admin_only: bool,
-    /// Its requests hold passwords or proofs: `currentOp` does not show them.
+    /// Whether its requests hold passwords or proofs, which `currentOp` does not show.
     pub(crate) confidential: bool,
-    /// Belongs to MongoDB's Stable API, version 1.
+    /// Whether it belongs to MongoDB's Stable API, version 1.
     pub(crate) versioned: bool,
     pub(crate) properties: Properties,
     pub(crate) run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
@@ -239,15 +239,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     whats_my_uri::COMMAND,
 ];
 
-/// The commands that are there with `--test-commands` alone.
+/// The commands that need `--test-commands`.
 pub(crate) const TEST_COMMANDS: &[Command] = &[configure_fail_point::COMMAND, wait_for_fail_point::COMMAND];
 
-/// The command of this name that is there for tests alone.
+/// Returns the test command of this name.
 pub(crate) fn find_for_tests(name: &str) -> Option<&'static Command> {
     TEST_COMMANDS.iter().find(|command| command.name == name)
 }
 
-/// The command of this name or alias.
+/// Returns the command of this name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
 }
@@ -268,8 +268,8 @@ fn hint(arguments: &mut Arguments<'_>) -> CommandResult<Option<Hint>> {
     }
 }
 
-/// A sort and a hint, with a sort by `$natural` turned into the hint of the same name: the order of documents where they are
-/// kept, forwards or backwards, is that of a scan of the collection.
+/// Returns a sort and a hint, in which a sort by `$natural` is replaced by the hint of the same name. Natural order, forwards or
+/// backwards, is that of a scan of the collection.
 ///
 /// # Errors
 /// `BadValue` (2) for another direction than 1 and -1, for other fields beside it, and for a hint to something else.
@@ -288,7 +288,7 @@ fn natural_order(sort: RawDocumentBuf, hint: Option<Hint>) -> CommandResult<(Raw
         Some(Hint::Name(_)) => false,
     };
     if !agrees {
-        return refused("a sort by $natural goes with no hint, or with the same one".to_owned());
+        return refused("a sort by $natural needs the same hint or none".to_owned());
     }
     Ok((RawDocumentBuf::new(), Some(Hint::Key(bson::rawdoc! { "$natural": direction }))))
 }
@@ -298,7 +298,7 @@ fn natural_direction(value: bson::RawBsonRef<'_>) -> Option<i32> {
     i32::try_from(number).ok().filter(|direction| matches!(direction, 1 | -1))
 }
 
-/// The name of the order in which documents are kept.
+/// The name of the order in which documents are stored.
 const NATURAL: &str = "$natural";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The facts about a command that the rest of the server needs: it asks for a property, and never for the command's name.
+//! The properties of a command, which the rest of the server reads instead of comparing names.
 
 use std::pin::Pin;
 
@@ -15,7 +15,7 @@ pub(crate) enum Access {
     Read,
     /// It reads documents and stores what it computes from them (`$out`, `$merge`).
     ReadAndStore,
-    /// It changes documents or collections. Once begun, it is finished.
+    /// It changes documents or collections. It is completed even if its client disconnects.
     Write,
     /// It uses no collection.
     Server,
@@ -42,7 +42,7 @@ pub(crate) enum InTransaction {
 }
 
 impl InTransaction {
-    /// Whether the command ends the transaction.
+    /// Returns whether the command ends the transaction.
     pub(crate) fn is_end(self) -> bool {
         matches!(self, InTransaction::Commit | InTransaction::Abort)
     }
@@ -53,7 +53,7 @@ impl InTransaction {
 pub(crate) enum SnapshotSupport {
     Refused,
     Allowed,
-    /// It reads the snapshot of its cursor, whatever the request says.
+    /// It reads the snapshot of its cursor, and ignores the read concern.
     OfCursor,
 }
 
@@ -80,21 +80,21 @@ pub(crate) type Explaining<'a> = Pin<Box<dyn Future<Output = CommandResult<Expla
 
 /// The properties in which few commands differ from the others.
 pub(crate) struct Properties {
-    /// Computes the access of a request where it depends on the arguments.
+    /// Computes the access of a request if it depends on the arguments.
     pub(crate) access_of: Option<fn(&Request<'_>) -> Access>,
-    /// A transaction number without `autocommit: false` makes it a retryable write.
+    /// Whether a transaction number without `autocommit: false` makes it a retryable write.
     pub(crate) retryable: bool,
     pub(crate) in_transaction: InTransaction,
     pub(crate) snapshots: SnapshotSupport,
     pub(crate) counter: Counter,
     pub(crate) time_limit: TimeLimit,
-    /// The arguments name the databases that it works on; the request's own says nothing about them.
+    /// Whether its arguments name the databases that it uses, instead of the request's own database.
     pub(crate) names_databases: bool,
-    /// Clients may send it to the database [`EXTERNAL`](crate::request::EXTERNAL).
+    /// Whether clients may send it to the database [`EXTERNAL`](crate::request::EXTERNAL).
     pub(crate) external_database: bool,
-    /// It is answered in the legacy form `OP_QUERY` as well.
+    /// Whether it is supported in the legacy form `OP_QUERY` too.
     pub(crate) legacy_query: bool,
-    /// Fail points apply to it.
+    /// Whether fail points apply to it.
     pub(crate) can_fail: bool,
     /// Reads a request that `explain` explains; `None` if the command cannot be explained.
     pub(crate) explain: Option<for<'a> fn(&'a Call<'a>) -> Explaining<'a>>,

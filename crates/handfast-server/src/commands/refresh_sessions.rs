@@ -1,4 +1,4 @@
-//! `refreshSessions`: a client still needs its sessions.
+//! `refreshSessions`: restarts the time-out of sessions.
 
 use super::end_sessions::listed;
 use super::{Access, Call, Command, Properties};

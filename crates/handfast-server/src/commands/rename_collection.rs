@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Into another database the documents are read here and written there.
+/// Visits both collections. A rename to another database reads the documents of one and writes them to the other.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let from = request.subject.as_str().unwrap_or_default();
     let to = request.body.get_str("to").unwrap_or_default();
@@ -60,5 +60,23 @@ fn parse(full: &str) -> CommandResult<Namespace> {
             let text = format!("Invalid namespace specified '{full}'");
             Err(CommandError::new(Code::InvalidNamespace, text))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, batch};
+
+    #[tokio::test]
+    async fn a_collection_has_its_new_name() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "create": "c" }).await;
+        let reply = client.run("admin", rawdoc! { "renameCollection": "d.c", "to": "d.e" }).await;
+        assert_eq!(reply, rawdoc! { "ok": 1.0 });
+        let names = batch(&client.run("d", rawdoc! { "listCollections": 1, "nameOnly": true }).await);
+        assert_eq!(names, [rawdoc! { "name": "e", "type": "collection" }]);
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn read_start<'a>(arguments: &mut Arguments<'a>, database: &'a str) -
         skip_empty = options.flag("skipEmptyExchange")?.unwrap_or(false);
         options.finish()?;
     }
-    // What it once chose is what always happens.
+    // The behaviour that autoAuthorize once selected is the only one.
     arguments.ignored(&["autoAuthorize"])?;
     Ok(Start { database, mechanism, payload, skip_empty })
 }
@@ -90,7 +90,7 @@ fn payload<'a>(arguments: &mut Arguments<'a>) -> CommandResult<&'a [u8]> {
     }
 }
 
-/// `{conversationId, done, payload}`.
+/// Returns `{conversationId, done, payload}`.
 pub(super) fn answer(step: &Step) -> Writer {
     let mut writer = Writer::new();
     writer.put("conversationId", CONVERSATION).put("done", step.done).put("payload", Bytes(step.payload.as_bytes()));

@@ -1,4 +1,4 @@
-//! `serverStatus`: what the server counts.
+//! `serverStatus`: returns the server's counters.
 
 use super::build_info::{MONGODB_VERSION, VERSION};
 use super::{Access, Call, Command, Properties};
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
-    // Each further field switches a section on or off: all sections are always there.
+    // Each field would switch a section on or off; the reply always has all sections.
     let shared = call.shared;
     let metrics = &shared.metrics;
     let uptime = shared.uptime();
@@ -100,4 +100,26 @@ fn value(counter: &Counter) -> i64 {
 
 fn whole(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn operations_requests_and_commands_are_counted() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        client.run("d", rawdoc! { "find": "c" }).await;
+        let reply = client.run("admin", rawdoc! { "serverStatus": 1, "repl": 0 }).await;
+        let operations = reply.get_document("opcounters").unwrap();
+        assert_eq!((operations.long("insert"), operations.long("query")), (3, 1));
+        assert_eq!(reply.get_document("network").unwrap().long("numRequests"), 3);
+        let find =
+            reply.get_document("metrics").unwrap().get_document("commands").unwrap().get_document("find").unwrap();
+        assert_eq!((find.long("total"), find.long("failed")), (1, 0));
+    }
 }

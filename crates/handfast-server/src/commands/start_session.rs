@@ -1,4 +1,4 @@
-//! `startSession`: a session whose id the server makes up. Drivers make up their own.
+//! `startSession`: begins a session whose id the server chooses. Drivers choose ids of their own.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;

@@ -1,11 +1,10 @@
-//! `top`: how much each collection is read and written.
-
-use std::time::Duration;
+//! `top`: returns how often each collection was read and written, and the time it took.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
+use crate::metrics::CountAndTime;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -29,7 +28,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     for (namespace, used) in call.shared.metrics.namespaces() {
         let (reads, writes) = (used.reads, used.writes);
         writer.begin_document(&namespace);
-        put(&mut writer, "total", (reads.0 + writes.0, reads.1 + writes.1));
+        let total = CountAndTime { count: reads.count + writes.count, time: reads.time + writes.time };
+        put(&mut writer, "total", total);
         put(&mut writer, "readLock", reads);
         put(&mut writer, "writeLock", writes);
         writer.end();
@@ -38,7 +38,24 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-fn put(writer: &mut Writer, name: &str, (count, time): (u64, Duration)) {
-    writer.begin_document(name).put("time", i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
-    writer.put("count", i64::try_from(count).unwrap_or(i64::MAX)).end();
+fn put(writer: &mut Writer, name: &str, used: CountAndTime) {
+    writer.begin_document(name).put("time", i64::try_from(used.time.as_micros()).unwrap_or(i64::MAX));
+    writer.put("count", i64::try_from(used.count).unwrap_or(i64::MAX)).end();
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{Look, TestServer, insert, numbered};
+
+    #[tokio::test]
+    async fn writes_are_counted_per_collection() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        let top = client.run("admin", rawdoc! { "top": 1 }).await;
+        let used = top.get_document("totals").unwrap().get_document("d.c").unwrap();
+        assert_eq!(used.get_document("writeLock").unwrap().long("count"), 1);
+    }
 }

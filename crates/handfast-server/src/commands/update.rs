@@ -1,4 +1,4 @@
-//! `update`: statements that change documents.
+//! `update`: changes documents.
 
 use bson::raw::RawDocument;
 use handfast_store::{Explained, Find, Update, UpdateStatement};
@@ -96,3 +96,6 @@ fn statement(document: &RawDocument) -> CommandResult<UpdateStatement> {
     arguments.finish()?;
     Ok(statement)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `updateUser`: changes the password, the roles or the remarks of a user.
+//! `updateUser`: changes the password, the roles or the `customData` of a user.
 
 use super::{Call, Command, user_arguments};
 use crate::error::{CommandError, CommandResult};
@@ -21,7 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     if let Some(roles) = &change.roles {
         user_arguments::check_grant(call, roles)?;
-        // What is not in the list is taken away.
+        // Roles that are not in the list are revoked.
         let before = call.shared.users.find(&name).await?;
         user_arguments::check_grant(call, before.iter().flat_map(|user| &user.roles))?;
     }

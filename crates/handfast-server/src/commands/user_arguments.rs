@@ -1,4 +1,4 @@
-//! What the commands about users share: names, roles, passwords in their arguments.
+//! Reads names, roles and passwords in the arguments of the commands about users.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -11,7 +11,7 @@ use crate::auth::user::UserName;
 use crate::auth::users::{Change, Password};
 use crate::error::{CommandError, CommandResult};
 
-/// A command that changes users.
+/// Returns the entry of a command that changes users.
 pub(super) const fn command(
     name: &'static str,
     help: &'static str,
@@ -39,7 +39,7 @@ pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandR
     Ok(Change { password, roles, custom_data })
 }
 
-/// The user that the command is about.
+/// Reads the name of the user that the command changes.
 pub(super) fn name(call: &Call<'_>) -> CommandResult<UserName> {
     match call.request.subject {
         RawBsonRef::String(name) => Ok(UserName::new(call.request.database, name)?),
@@ -47,7 +47,7 @@ pub(super) fn name(call: &Call<'_>) -> CommandResult<UserName> {
     }
 }
 
-/// A list of roles, as names or as `{role, db}`; none if absent.
+/// Reads a list of roles, as names or as `{role, db}`. Returns `None` if it is absent.
 pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -> CommandResult<Option<Vec<Role>>> {
     let Some(list) = arguments.array(key)? else { return Ok(None) };
     let mut roles = Vec::new();
@@ -70,7 +70,7 @@ pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -
     Ok(Some(roles))
 }
 
-/// A password, and what MongoDB lets a client say about it.
+/// Reads a password, and the options about it.
 pub(super) fn password(arguments: &mut Arguments<'_>) -> CommandResult<Option<Password>> {
     let password = arguments.text("pwd")?.map(Password::new);
     if arguments.flag("digestPassword")? == Some(false) {

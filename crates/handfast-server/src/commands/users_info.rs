@@ -1,9 +1,9 @@
 //! `usersInfo`: lists users, without their credentials.
 //!
 //! ```text
-//! {usersInfo: 1}                     all of the database      {usersInfo: {forAllDBs: true}}   all
-//! {usersInfo: "ann"}                 one of the database      {usersInfo: ["ann", {user: "bob", db: "shop"}]}
-//! {usersInfo: {user: "ann", db: "shop"}}   one
+//! {usersInfo: 1}                     users of the database    {usersInfo: {forAllDBs: true}}   all users
+//! {usersInfo: "ann"}                 user of the database       {usersInfo: ["ann", {user: "bob", db: "shop"}]}
+//! {usersInfo: {user: "ann", db: "shop"}}   user of another database
 //! ```
 
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};

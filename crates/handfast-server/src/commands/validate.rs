@@ -1,6 +1,6 @@
 //! `validate`: reads a whole collection, and compares its indexes with its documents.
 //!
-//! It always looks at everything: `full` asks for no more, and `background` for no less.
+//! It always checks everything; `full` and `background` have no effect.
 
 use handfast_mql::Code;
 
@@ -30,7 +30,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.flag("full")?;
     arguments.flag("background")?;
     arguments.flag("checkBSONConformance")?;
-    // What drivers of long ago, and some of today, call the same as full.
+    // Some drivers send this old name of `full`.
     arguments.flag("scandata")?;
     arguments.unsupported(&["repair", "metadata"])?;
     arguments.finish()?;
@@ -60,3 +60,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.array("errors", check.errors.iter().map(String::as_str));
     Ok(writer.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `waitForFailPoint`: waits until a fail point was entered often enough. Only with `--test-commands`.
+//! `waitForFailPoint`: waits until a fail point was entered so many times. It needs `--test-commands`.
 
 use handfast_mql::Code;
 
@@ -33,7 +33,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         return Err(CommandError::new(Code(40_414), text));
     }
     let mut entered = points(call)?.entered(name)?;
-    // It ends before this only when the server does.
+    // The channel closes only when the server ends.
     let gone = |_| CommandError::new(Code::ShutdownInProgress, "the server is shutting down");
     entered.wait_for(|entered| *entered >= times).await.map_err(gone)?;
     Ok(Answer::done())

@@ -1,4 +1,4 @@
-//! Parts of the write commands: bounds on a batch, and the errors of single statements in replies.
+//! Functions of all write commands: they check the size of a batch, read updates and write the errors of statements.
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::error::{CommandError, CommandResult, text};
 use crate::writer::{Writer, decimal};
 
-/// A batch has at least one statement and not too many.
+/// Refuses a batch without statements, and one with too many.
 pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     if (1..=WRITE_BATCH_MAX).contains(&count) {
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) fn explained_statement<T>(statements: Vec<T>) -> CommandResult<T> {
     Ok(statement)
 }
 
-/// Refuses statements of many documents in a retryable write: there would be no one step to remember them by.
+/// Refuses statements that change many documents in a retryable write, because their result cannot be recorded in one step.
 pub(super) fn check_single(call: &Call<'_>, multi: impl IntoIterator<Item = bool>, option: &str) -> CommandResult<()> {
     if call.ticket().is_some() && multi.into_iter().any(|multi| multi) {
         let text = format!("Cannot use retryable writes with {option}");
@@ -51,7 +51,7 @@ pub(super) fn put_errors(writer: &mut Writer, errors: &[WriteError]) {
     writer.end();
 }
 
-/// Writes `code`, what belongs to it, and `errmsg`.
+/// Writes `code`, the details and `errmsg`.
 pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
     writer.put("code", error.code().0);
     if let Some(details) = error.details() {
@@ -112,7 +112,28 @@ pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> CommandR
     }
 }
 
-/// A pipeline as owned documents.
+/// Copies the documents of a pipeline.
 pub(super) fn owned(documents: Vec<&RawDocument>) -> Vec<bson::RawDocumentBuf> {
     documents.into_iter().map(RawDocument::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use crate::testing::{TestServer, error_of};
+
+    #[tokio::test]
+    async fn the_number_of_statements_is_bounded() {
+        let mut server = TestServer::tiny();
+        let mut client = server.connect();
+        let text = |count| format!("Write batch sizes must be between 1 and 100000. Got {count} operations.");
+        let none = rawdoc! { "insert": "c", "documents": [] };
+        assert_eq!(client.refused("d", none).await, (16, "InvalidLength".to_owned(), text(0)));
+        let many = vec![rawdoc! { "q": {}, "limit": 1 }; 100_001];
+        let reply = client.run_with("d", rawdoc! { "delete": "c" }, &[("deletes", &many)]).await;
+        assert_eq!(error_of(&reply), (16, "InvalidLength".to_owned(), text(100_001)));
+        // The connection stays open.
+        client.run("d", rawdoc! { "ping": 1 }).await;
+    }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::frame::timer_now;
 use crate::testing::{Look, TestServer};
 
-/// A ping with this much beside it, as a message.
+/// Returns the message of a ping with so many bytes of padding.
 fn ping(padding: usize) -> Vec<u8> {
     let body = rawdoc! { "ping": 1, "comment": "x".repeat(padding), "$db": "admin" };
     let mut bytes = Vec::new();
@@ -16,7 +16,7 @@ fn ping(padding: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn before_a_login_messages_are_small() {
+async fn before_a_login_large_messages_are_refused() {
     let mut server = TestServer::guarded();
     server.add_user("admin", "ann", &["root@admin"]).await;
     let mut client = server.connect();
@@ -35,7 +35,7 @@ async fn before_a_login_messages_are_small() {
 }
 
 #[tokio::test]
-async fn before_a_login_nothing_inflates_to_more() {
+async fn before_a_login_messages_that_inflate_to_more_are_refused() {
     let mut server = TestServer::guarded();
     for (padding, answered) in [(1000, true), (1024 * 1024, false)] {
         let mut bytes = Vec::new();
@@ -49,38 +49,38 @@ async fn before_a_login_nothing_inflates_to_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_short_before_a_login() {
+async fn idle_time_outs_are_short_before_a_login() {
     let mut server = TestServer::guarded();
     let started = timer_now();
-    // Says nothing.
+    // This client sends nothing.
     assert!(server.connect().receive().await.is_none());
     assert_eq!(started.elapsed().as_secs(), LOGIN_TIME.as_secs());
-    // Says hello, and nothing more.
+    // This client sends one hello.
     let started = timer_now();
     let mut client = server.connect();
     client.run("admin", rawdoc! { "hello": 1 }).await;
     assert!(client.receive().await.is_none());
     assert_eq!(started.elapsed().as_secs(), UNAUTHENTICATED_IDLE_TIME.as_secs());
-    // Watches the server, as drivers do.
+    // This client monitors the server, as drivers do.
     let mut client = server.connect();
     for _ in 0..100 {
         client.run("admin", rawdoc! { "hello": 1 }).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
-    // Begins a login, and does not end it.
+    // This client begins a login and does not finish it.
     let started = timer_now();
     let payload = crate::testing::binary("n,,n=ann,r=nonce");
     let start = rawdoc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload };
     client.run("admin", start).await;
     assert!(client.receive().await.is_none());
     assert_eq!(started.elapsed().as_secs(), LOGIN_TIME.as_secs());
-    // A message that has begun.
+    // This client sends a part of a message.
     let started = timer_now();
     let mut client = server.connect();
     client.send_bytes(&[1]).await;
     assert!(client.receive().await.is_none());
     assert!(started.elapsed() <= LOGIN_TIME + Duration::from_secs(1));
-    // Who has logged in may be silent for longer.
+    // A client that has logged in may be idle for longer.
     server.add_user("admin", "ann", &[]).await;
     let mut client = server.connect();
     assert!(client.log_in("admin", "ann", "ann").await.flag("done"));
@@ -89,7 +89,7 @@ async fn silence_is_short_before_a_login() {
 }
 
 #[tokio::test]
-async fn unauthenticated_connections_take_half_of_the_open_ones() {
+async fn unauthenticated_connections_use_at_most_half_of_the_limit() {
     let options = Options {
         authentication: true,
         connections: ConnectionLimits { open_max: 4, ..ConnectionLimits::default() },
@@ -108,5 +108,5 @@ async fn unauthenticated_connections_take_half_of_the_open_ones() {
     drop((second, third));
     open.push(OpenConnection::new(&shared, &client(6)).unwrap());
     let refused = OpenConnection::new(&shared, &client(7)).err().unwrap();
-    assert!(refused.starts_with("the server has 4 connections, which"), "{refused}");
+    assert!(refused.starts_with("the server has 4 open connections, which"), "{refused}");
 }

@@ -34,7 +34,7 @@ fn code<T>(outcome: CommandResult<T>) -> i32 {
 const START: Duration = Duration::ZERO;
 
 #[test]
-fn one_command_at_a_time() {
+fn a_cursor_in_use_is_refused_to_another_command() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
     let taken = cursors.take(id, "d.c", None, None, None).unwrap();
@@ -52,7 +52,7 @@ fn a_cursor_whose_command_is_dropped_is_closed() {
 }
 
 #[test]
-fn killed_while_taken() {
+fn a_cursor_that_is_killed_while_in_use_is_dropped() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
     let taken = cursors.take(id, "d.c", None, None, None).unwrap();
@@ -62,7 +62,7 @@ fn killed_while_taken() {
 }
 
 #[test]
-fn the_namespace_has_to_be_right() {
+fn another_namespace_is_refused() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
     assert_eq!(code(cursors.take(id, "d.other", None, None, None)), 13);
@@ -73,7 +73,7 @@ fn the_namespace_has_to_be_right() {
 }
 
 #[test]
-fn a_cursor_is_its_sessions_alone() {
+fn another_session_is_refused() {
     let cursors = table(CursorLimits::default());
     let (own, other) = (SessionId::of([1; 16]), SessionId::of([2; 16]));
     let id = open(&cursors, Description { session: Some(own), ..description() }, START);
@@ -89,7 +89,7 @@ fn a_cursor_is_its_sessions_alone() {
 }
 
 #[test]
-fn a_cursor_is_its_transactions_alone() {
+fn another_transaction_is_refused() {
     let cursors = table(CursorLimits::default());
     let own = SessionId::of([1; 16]);
     let of = |transaction| Description { session: Some(own), transaction, ..description() };
@@ -127,7 +127,7 @@ fn idle_cursors_time_out() {
 }
 
 #[test]
-fn there_are_bounds() {
+fn the_number_of_open_cursors_is_bounded() {
     let cursors = table(CursorLimits { open_max: 3, per_connection_max: 2, ..CursorLimits::default() });
     let of = |connection| Description { connection, ..description() };
     open(&cursors, of(1), START);

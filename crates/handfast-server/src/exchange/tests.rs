@@ -42,14 +42,14 @@ async fn is_alive(client: &mut TestClient) -> bool {
     client.run("admin", rawdoc! { "ping": 1 }).await.double("ok") == 1.0
 }
 
-/// The connection is closed without a reply, and its task ended without a panic.
+/// Checks that the connection is closed without a reply, and that its task ends without a panic.
 async fn is_closed(mut client: TestClient) {
     assert!(client.receive_frame().await.is_none());
     client.served.await.unwrap();
 }
 
 #[tokio::test]
-async fn no_reply_to_who_wants_none() {
+async fn a_command_that_requests_no_reply_gets_none() {
     let (store, mut server) = slow_server();
     let mut client = server.connect();
     let flags = Flags { more_to_come: true, ..PLAIN };
@@ -64,7 +64,7 @@ async fn no_reply_to_who_wants_none() {
 }
 
 #[tokio::test]
-async fn a_checksum_is_answered_with_one() {
+async fn a_message_with_a_checksum_gets_a_reply_with_one() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     client.send(Flags { checksum: true, ..PLAIN }, "admin", rawdoc! { "ping": 1 }, &[]).await;
@@ -81,7 +81,7 @@ async fn a_checksum_is_answered_with_one() {
 }
 
 #[tokio::test]
-async fn compressed_messages_are_answered_in_kind() {
+async fn a_compressed_message_gets_a_compressed_reply() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
@@ -96,7 +96,7 @@ async fn compressed_messages_are_answered_in_kind() {
         assert_eq!(header.response_to, 9);
         assert!(matches!(message, Message::Msg(msg) if msg.body.double("ok") == 1.0));
     }
-    // Large ones are inflated on a thread that may block.
+    // A large message is inflated on a thread that may block.
     let body = rawdoc! { "insert": "c", "$db": "d", "documents": [{ "_id": 1, "x": "y".repeat(3_000_000) }] };
     let mut plain = Vec::new();
     OpMsg::new(PLAIN, &body).encode(1, 0, &mut plain);
@@ -109,9 +109,9 @@ async fn compressed_messages_are_answered_in_kind() {
     assert!(matches!(message, Message::Msg(msg) if msg.body.int("n") == 1));
 }
 
-/// A message waits for the room that it inflates to while it holds the room that it came in.
+/// A message waits for the reservation of its inflated bytes while it holds that of its compressed bytes.
 #[tokio::test(start_paused = true)]
-async fn what_is_inflated_does_not_wait_for_itself() {
+async fn an_inflated_message_does_not_wait_for_the_reservation_of_its_request() {
     let connections = ConnectionLimits { request_bytes_max: 1024 * 1024, ..ConnectionLimits::default() };
     let options = Options { connections, ..Options::default() };
     let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
@@ -127,7 +127,7 @@ async fn what_is_inflated_does_not_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn a_compressor_that_is_not_enabled() {
+async fn a_compressor_that_is_not_enabled_is_refused() {
     let options = Options { compressors: vec![Compressor::Snappy], ..Options::default() };
     let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
     let mut client = server.connect();
@@ -153,7 +153,7 @@ async fn query(client: &mut TestClient, collection: &str, query: &RawDocument) -
 }
 
 #[tokio::test]
-async fn the_legacy_handshake() {
+async fn the_legacy_handshake_is_supported_and_other_legacy_queries_are_refused() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     for name in ["ismaster", "isMaster"] {
@@ -172,7 +172,7 @@ async fn the_legacy_handshake() {
 }
 
 #[tokio::test]
-async fn messages_that_nobody_can_read_close_the_connection() {
+async fn malformed_messages_close_the_connection() {
     let mut server = TestServer::tiny();
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
@@ -186,7 +186,7 @@ async fn messages_that_nobody_can_read_close_the_connection() {
     ] {
         let mut client = server.connect();
         client.send_bytes(&bytes).await;
-        // A reply may come before the end, nothing else may.
+        // Before the end there may be a reply, and nothing else.
         while client.receive_frame().await.is_some() {}
         client.served.await.unwrap();
     }
@@ -208,7 +208,7 @@ fn bomb(levels: usize, kind: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn depth_bombs_are_refused_and_the_connection_goes_on() {
+async fn too_deep_documents_are_refused_and_the_connection_stays_open() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     for kind in [3, 4] {
@@ -219,7 +219,7 @@ async fn depth_bombs_are_refused_and_the_connection_goes_on() {
             client.send_bytes(&frame(2013, &body)).await;
             let (code, ..) = error_of(&client.receive().await.unwrap().2);
             assert!(code != 0, "{levels}");
-            // The same in a sequence, and in the legacy form.
+            // It is refused in a sequence and in the legacy form too.
             let command = rawdoc! { "insert": "c", "$db": "d" };
             let mut body = [&[0, 0, 0, 0, 0], command.as_bytes()].concat();
             body.push(1);
@@ -237,7 +237,7 @@ async fn depth_bombs_are_refused_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_document_above_the_bound_is_refused_and_the_connection_goes_on() {
+async fn a_too_large_document_is_refused_and_the_connection_stays_open() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     let large = rawdoc! { "x": "y".repeat(16 * 1024 * 1024 + 16 * 1024) };
@@ -246,7 +246,7 @@ async fn a_document_above_the_bound_is_refused_and_the_connection_goes_on() {
     assert!(is_alive(&mut client).await);
 }
 
-/// An insert whose whole message has so many bytes.
+/// Returns the message of an insert, which has so many bytes.
 fn insert_of(bytes: usize) -> Vec<u8> {
     let body = rawdoc! { "insert": "c", "$db": "d" };
     let encode = |last: usize| {
@@ -262,7 +262,7 @@ fn insert_of(bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_largest_message_is_carried_out_and_one_byte_more_closes_its_connection_only() {
+async fn the_largest_message_is_accepted_and_one_byte_more_closes_its_connection() {
     let store = Arc::new(TinyStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
@@ -277,14 +277,14 @@ async fn the_largest_message_is_carried_out_and_one_byte_more_closes_its_connect
     let mut other = server.connect();
     let message = insert_of(MESSAGE_BYTES_MAX + 1);
     assert_eq!(message.len(), MESSAGE_BYTES_MAX + 1);
-    // Its length is refused before any of it is read.
+    // The length is refused before the message is read.
     other.send_bytes(&message[..HEADER_BYTES]).await;
     is_closed(other).await;
     assert!(is_alive(&mut client).await);
 }
 
 #[tokio::test]
-async fn several_messages_at_once_are_answered_in_order() {
+async fn several_messages_at_once_get_their_replies_in_order() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     client.send_bytes(&[ping(1), ping(2), ping(3)].concat()).await;
@@ -294,7 +294,7 @@ async fn several_messages_at_once_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_streams() {
+async fn a_getmore_with_the_exhaust_flag_streams_all_batches() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     let documents: Vec<_> = (0..25).map(|id| rawdoc! { "_id": id }).collect();
@@ -314,7 +314,7 @@ async fn a_cursor_that_streams() {
         }
     }
     assert_eq!(sizes, [6, 6, 6, 2]);
-    // Who does not allow it gets one reply.
+    // A client without the flag gets one reply.
     let first = client.run("d", rawdoc! { "find": "c", "batchSize": 5 }).await;
     let next = client.run("d", rawdoc! { "getMore": cursor_id(&first), "collection": "c", "batchSize": 1 }).await;
     assert_eq!(batch(&next).len(), 1);
@@ -322,7 +322,7 @@ async fn a_cursor_that_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_streams() {
+async fn a_hello_with_the_exhaust_flag_streams_replies() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
@@ -341,7 +341,7 @@ async fn a_handshake_that_streams() {
 
 /// A client that has not logged in cannot keep the server busy with one message.
 #[tokio::test(start_paused = true)]
-async fn a_handshake_does_not_stream_as_fast_as_it_can() {
+async fn a_stream_of_hello_replies_has_pauses() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
@@ -367,7 +367,7 @@ async fn a_handshake_does_not_stream_as_fast_as_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_ends_when_its_client_goes() {
+async fn a_read_ends_when_its_client_disconnects() {
     let (store, mut server) = slow_server();
     *lock(&store.delay) = 1_000 * SECOND;
     let mut client = server.connect();
@@ -382,7 +382,7 @@ async fn a_read_ends_when_its_client_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_finished_when_its_client_goes() {
+async fn a_write_is_completed_when_its_client_disconnects() {
     let (store, mut server) = slow_server();
     *lock(&store.delay) = 5 * SECOND;
     let mut client = server.connect();
@@ -394,7 +394,7 @@ async fn a_write_is_finished_when_its_client_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_listens_gets_the_answer_to_a_write() {
+async fn a_client_that_has_closed_its_sending_side_gets_the_reply_to_a_write() {
     let (store, mut server) = slow_server();
     *lock(&store.delay) = 5 * SECOND;
     let mut client = server.connect();
@@ -419,7 +419,7 @@ async fn slow_and_silent_clients_are_closed() {
     is_closed(stalled).await;
     assert!(began.elapsed() >= times.stall_timeout && began.elapsed() < 2 * times.stall_timeout);
 
-    // A client that never reads its replies does not keep its connection for ever.
+    // The connection of a client that never reads its replies is closed.
     let mut deaf = server.connect();
     let documents: Vec<_> = (0..4).map(|id| rawdoc! { "_id": id, "x": "y".repeat(200_000) }).collect();
     deaf.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &documents)]).await;
@@ -429,7 +429,7 @@ async fn slow_and_silent_clients_are_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_finishes_what_runs() {
+async fn a_shutdown_waits_for_running_commands() {
     let (store, mut server) = slow_server();
     *lock(&store.delay) = 5 * SECOND;
     let (idle, mut busy, mut halfway) = (server.connect(), server.connect(), server.connect());
@@ -446,7 +446,7 @@ async fn a_shutdown_finishes_what_runs() {
     is_closed(busy).await;
 }
 
-/// Serves these bytes to their end; the connection's task must end without a panic.
+/// Sends these bytes. The connection's task must end without a panic.
 fn survives(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -471,17 +471,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn noise_does_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         survives(&bytes);
     }
 
     #[test]
-    fn framed_noise_does_no_harm(op in 0..4usize, body in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_messages_do_not_panic(op in 0..4usize, body in proptest::collection::vec(any::<u8>(), 0..200)) {
         survives(&frame([1, 2004, 2012, 2013][op], &body));
     }
 
     #[test]
-    fn damaged_commands_do_no_harm(
+    fn damaged_commands_do_not_panic(
         which in 0..9usize,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
         compressed in any::<bool>(),
@@ -511,7 +511,7 @@ proptest! {
             bytes = out;
         }
         for (place, byte) in damage {
-            // The length stays: it is tested elsewhere, and would hide the rest.
+            // The length is not damaged: other tests do that, and it would hide the rest.
             let place = 4 + place.index(bytes.len() - 4);
             bytes[place] = byte;
         }

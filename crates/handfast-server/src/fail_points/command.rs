@@ -1,4 +1,4 @@
-//! `failCommand`: commands that fail, hang, lose their connection, or answer with a write concern error.
+//! `failCommand`: commands that fail, are delayed, lose their connection, or report a write concern error.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::labels;
 
-/// The commands that fail, and how.
+/// The commands that fail, and their failure.
 #[derive(Debug, Default)]
 pub(crate) struct FailCommand {
     /// The commands, by any of their names.
     commands: Vec<String>,
-    /// Only for clients that say they are this application.
+    /// Only the commands of clients with this application name fail.
     app_name: Option<String>,
-    /// Only for commands about this collection, with its database.
+    /// Only the commands on this collection fail: `database.collection`.
     namespace: Option<String>,
-    /// First it waits.
+    /// The delay before everything else.
     block: Option<Duration>,
-    /// Then the connection is closed, and the command not run.
+    /// Whether the connection is closed, and the command not run.
     close: bool,
-    /// Or else it fails with this.
+    /// The error of the command, which is not run.
     error: Option<Code>,
-    /// The labels of the error, instead of those that the server would give it.
+    /// The labels of the error, in place of those that the server would add.
     labels: Option<Vec<String>>,
-    /// It is run, and the reply says this of its write concern.
+    /// The write concern error in the reply of the command, which is run.
     write_concern_error: Option<RawDocumentBuf>,
 }
 
@@ -63,7 +63,7 @@ impl FailCommand {
             labels: texts(&mut arguments, "errorLabels")?,
             write_concern_error,
         };
-        // No command comes from another server.
+        // There are no internal commands, which come from other servers.
         arguments.ignored(&["failInternalCommands"])?;
         arguments.finish()?;
         Ok(data)
@@ -85,7 +85,7 @@ impl FailCommand {
             && is_of(&self.namespace, &|| Some(dispatch::namespace(request)))
     }
 
-    /// The labels of an error, or what the fail point says that they are.
+    /// Returns the labels of the fail point, or those of the server if the fail point has none.
     fn labels<'a>(&'a self, by_server: &'a [&'a str]) -> Vec<&'a str> {
         match &self.labels {
             Some(labels) => labels.iter().map(String::as_str).collect(),
@@ -94,20 +94,20 @@ impl FailCommand {
     }
 }
 
-/// An array of strings.
+/// Reads an array of strings.
 fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> CommandResult<Option<Vec<String>>> {
     let Some(array) = arguments.array(name)? else { return Ok(None) };
     let text = |value: Result<RawBsonRef<'_>, _>| match value? {
         RawBsonRef::String(text) => Ok(text.to_owned()),
         _ => {
-            let text = format!("BSON field 'configureFailPoint.data.{name}' holds what is no string");
+            let text = format!("BSON field 'configureFailPoint.data.{name}' must be an array of strings");
             Err(CommandError::new(Code::TypeMismatch, text))
         }
     };
     array.into_iter().map(text).collect::<CommandResult<_>>().map(Some)
 }
 
-/// Runs a command where fail points may stand in its way; none if the connection is to be closed without a reply.
+/// Runs a command with the fail points. Returns `None` if the connection is to be closed without a reply.
 pub(crate) async fn run(
     points: &FailPoints,
     shared: &Shared,

@@ -1,5 +1,5 @@
-//! `pauseBeforeCommit`: a commit that has begun, but is not asked of the store yet, waits. MongoDB has no such fail point: it is
-//! for tests of what others may do to a session meanwhile.
+//! `pauseBeforeCommit`: a delay between the beginning of a commit and its request to the store. MongoDB has no such fail point. Tests
+//! use it to end the session during a commit.
 
 use std::time::Duration;
 

@@ -13,9 +13,9 @@ use crate::error::{CommandError, CommandResult};
 /// The failure of a retryable write.
 #[derive(Debug)]
 pub(crate) struct FailWrite {
-    /// The client gets no reply.
+    /// Whether the connection is closed without a reply.
     close: bool,
-    /// It is not done, and this is its error.
+    /// The error of the write, which is not applied.
     before_commit: Option<Code>,
 }
 
@@ -42,7 +42,7 @@ impl FailWrite {
     }
 }
 
-/// Lets the fail point at one retryable write that is about to be done; the error with which it is not done.
+/// Enters the fail point for a retryable write of one statement. Returns the error if the write must not be applied.
 pub(crate) fn fail_statement(call: &Call<'_>) -> Option<Error> {
     let points = call.shared.fail_points.as_ref()?;
     let ticket = call.ticket()?;
@@ -54,8 +54,8 @@ pub(crate) fn fail_statement(call: &Call<'_>) -> Option<Error> {
     data.before_commit.map(|code| Error::command(code, text))
 }
 
-/// Lets the fail point at each statement of a retryable write that has not been done before. Where one is not to be
-/// done, it and those behind it are taken away, and its error is returned.
+/// Enters the fail point for each statement of a retryable write that was not applied before. If one must not be applied, it and
+/// those behind it are removed, and its error is returned.
 pub(crate) fn fail_statements<T>(
     call: &Call<'_>,
     done: &BTreeSet<usize>,

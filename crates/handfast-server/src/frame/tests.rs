@@ -28,7 +28,7 @@ fn message(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_are_cut_wherever_the_stream_is() {
+async fn frames_are_read_from_parts_of_any_size() {
     let (mut client, server) = duplex(64 * 1024);
     let (one, two) = (message("a"), message("bb"));
     let bytes = [one.clone(), two.clone()].concat();
@@ -51,7 +51,7 @@ async fn frames_are_cut_wherever_the_stream_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_read_to_the_byte_when_its_wait_is_dropped() {
+async fn no_byte_is_lost_when_a_read_is_cancelled() {
     let (mut client, server) = duplex(64 * 1024);
     let bytes = message("hello");
     let mut frames = reader(server);
@@ -65,7 +65,7 @@ async fn a_message_is_read_to_the_byte_when_its_wait_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_told_apart() {
+async fn idle_and_stalled_connections_have_different_time_outs() {
     let budget = MemoryBudget::new(1 << 20);
     let (_client, server) = duplex(1024);
     assert!(matches!(reader(server).next(&budget).await, Err(ReadError::Idle(_))));
@@ -81,7 +81,7 @@ async fn silence_is_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_trickles_is_given_up() {
+async fn a_message_that_takes_too_long_as_a_whole_is_an_error() {
     let (mut client, server) = duplex(1024);
     let bytes = message(&"x".repeat(100));
     let trickle = tokio::spawn(async move {
@@ -104,7 +104,7 @@ async fn a_message_that_trickles_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_announced_costs_no_memory() {
+async fn an_announced_length_reserves_no_memory() {
     let (mut client, server) = duplex(1024 * 1024);
     let header = [48_000_000_i32, 1, 0, 2013].map(i32::to_le_bytes).concat();
     client.write_all(&header).await.unwrap();
@@ -114,7 +114,7 @@ async fn what_is_announced_costs_no_memory() {
     let wait = tokio::time::timeout(SECOND, frames.next(&budget));
     assert!(wait.await.is_err());
     assert!(frames.buffer.capacity() <= 64 * 1024, "{}", frames.buffer.capacity());
-    // With 64 KiB sent, it waits for room; nothing more is read meanwhile.
+    // After 64 KiB it waits for a reservation, and reads no more bytes meanwhile.
     client.write_all(&vec![0; 300 * 1024]).await.unwrap();
     assert!(tokio::time::timeout(SECOND, frames.next(&budget)).await.is_err());
     assert!(frames.buffer.capacity() <= 256 * 1024, "{}", frames.buffer.capacity());
@@ -126,7 +126,7 @@ async fn what_is_announced_costs_no_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_length_that_no_message_has() {
+async fn an_invalid_length_is_an_error() {
     for length in [-1_i32, 0, 15, 48_000_001, i32::MAX, i32::from_le_bytes(*b"GET ")] {
         let (mut client, server) = duplex(1024);
         client.write_all(&[length, 1, 0, 2013].map(i32::to_le_bytes).concat()).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_length_that_no_message_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_goes_is_noticed_and_one_that_talks_is_not_lost() {
+async fn a_disconnect_is_noticed_and_bytes_that_arrive_meanwhile_are_kept() {
     let (mut client, server) = duplex(1024);
     let mut frames = reader(server);
     let bytes = message("early");
@@ -150,7 +150,7 @@ async fn a_peer_that_goes_is_noticed_and_one_that_talks_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_in_two_places_arrives_in_one_piece() {
+async fn a_message_in_two_buffers_is_written_whole() {
     for room in [1, 7, 1024] {
         let (mut client, mut server) = duplex(room);
         let (head, body) = (b"head", [7; 500]);
@@ -166,14 +166,14 @@ async fn a_message_in_two_places_arrives_in_one_piece() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_is_given_up() {
+async fn a_write_to_a_client_that_reads_nothing_times_out() {
     let (_client, mut server) = duplex(1024);
     let result = write_all(&mut server, &[0; 10_000][..], &times()).await;
     assert!(matches!(result, Err(ReadError::Stalled(_))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_a_drop_at_a_time_is_given_up() {
+async fn a_write_to_a_client_that_reads_too_slowly_times_out() {
     let (mut client, mut server) = duplex(16);
     let reading = tokio::spawn(async move {
         let mut byte = [0];
@@ -188,14 +188,14 @@ async fn a_client_that_reads_a_drop_at_a_time_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_wait_has_a_deadline_of_its_own() {
+async fn each_wait_has_its_own_deadline() {
     let (mut client, server) = duplex(64 * 1024);
     let bytes = message("hello");
     let mut frames = reader(server);
     let budget = MemoryBudget::new(1 << 20);
     let begun = timer_now();
     tokio::spawn(async move {
-        // Longer than a stall, shorter than idle; then a stall that ends in time.
+        // The pause is longer than the stall time-out and shorter than the idle one; the next stall ends in time.
         for (pause, part) in [(90, &bytes[..]), (90, &bytes[..1]), (9, &bytes[1..])] {
             tokio::time::sleep(pause * SECOND).await;
             client.write_all(part).await.unwrap();

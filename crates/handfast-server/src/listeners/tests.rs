@@ -11,7 +11,7 @@ async fn error(listen: &[Address]) -> Error {
 }
 
 #[tokio::test]
-async fn all_addresses_are_taken_or_none() {
+async fn all_addresses_are_bound_or_none() {
     let first = Listeners::bind(&[any_port()]).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db.sock");
@@ -22,17 +22,17 @@ async fn all_addresses_are_taken_or_none() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_has_is_replaced_and_nothing_else() {
+async fn only_an_abandoned_socket_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db.sock");
     let listen = [Address::Unix(path.clone())];
     let first = Listeners::bind(&listen).await.unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
-    assert!(matches!(error(&listen).await, Error::SocketPath { why: "a server listens there already", .. }));
+    assert!(matches!(error(&listen).await, Error::SocketPath { why: "another server listens there", .. }));
     drop(first);
     assert!(!path.exists());
 
-    // What a killed server leaves behind.
+    // A killed server leaves its socket behind.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(Listeners::bind(&listen).await.unwrap());

@@ -4,7 +4,7 @@ use super::*;
 use crate::commands;
 
 #[tokio::test(start_paused = true)]
-async fn a_kill_hits_the_command_that_it_was_meant_for() {
+async fn a_kill_ends_only_the_command_that_it_names() {
     let operations = Operations::new();
     let client = Arc::new(Client::new(1, String::new(), String::new()));
     let registration = operations.register(&client);

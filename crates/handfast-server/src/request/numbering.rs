@@ -1,14 +1,14 @@
-//! What a request says of its number in the session: `txnNumber`, `autocommit`, `startTransaction`.
+//! The number of a request in its session: `txnNumber`, `autocommit` and `startTransaction`.
 //!
 //! ```text
 //! txnNumber  autocommit  startTransaction
 //! -          -           -                  an ordinary request
-//! 7          -           -                  a retryable write: done once, however often it is sent
+//! 7          -           -                  a retryable write, which is applied once, however often it is sent
 //! 7          false       true               the first request of a transaction
 //! 7          false       -                  a further request of it, its commit or its abort
 //! ```
 //!
-//! Everything else is refused.
+//! All other combinations are refused.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -22,19 +22,19 @@ pub(crate) enum Numbering {
     /// The request has no number.
     #[default]
     None,
-    /// A write of this number, which is to be done once.
+    /// A retryable write of this number.
     RetryableWrite(i64),
-    /// Part of the transaction of this number.
+    /// A request of a transaction.
     Transaction {
         /// The transaction's number.
         number: i64,
-        /// It is the transaction's first request.
+        /// Whether it is the transaction's first request.
         starts: bool,
     },
 }
 
 impl Numbering {
-    /// The number, if there is one.
+    /// Returns the number, if there is one.
     pub(crate) fn number(self) -> Option<i64> {
         match self {
             Numbering::None => None,
@@ -42,13 +42,13 @@ impl Numbering {
         }
     }
 
-    /// Whether the request is part of a transaction.
+    /// Returns whether the request is part of a transaction.
     pub(crate) fn is_in_transaction(self) -> bool {
         matches!(self, Numbering::Transaction { .. })
     }
 }
 
-/// The three fields as they come.
+/// The three fields as received.
 #[derive(Default)]
 pub(super) struct Fields {
     number: Option<i64>,

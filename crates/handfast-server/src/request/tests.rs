@@ -22,7 +22,7 @@ fn check<T: PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn sessions() {
+fn session_ids_are_read() {
     let id = |subtype, bytes: &[u8]| bson::Binary { subtype, bytes: bytes.to_vec() };
     let good = id(BinarySubtype::Uuid, &[7; 16]);
     check(rawdoc! { "lsid": { "id": good } }, |r| r.session, Ok(Some(SessionId::of([7; 16]))));
@@ -34,7 +34,7 @@ fn sessions() {
 }
 
 #[test]
-fn numbers() {
+fn transaction_numbers_are_read() {
     let of = |fields: RawDocumentBuf| {
         let id = bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let mut all = rawdoc! { "lsid": { "id": id } };
@@ -67,7 +67,7 @@ fn numbers() {
 }
 
 #[test]
-fn time_bounds() {
+fn time_limits_are_read() {
     check(rawdoc! { "maxTimeMS": 0 }, |r| r.max_time, Ok(None));
     check(rawdoc! { "maxTimeMS": 5_i64 }, |r| r.max_time, Ok(Some(Duration::from_millis(5))));
     check(rawdoc! { "maxTimeMS": -1 }, |r| r.max_time, Err(2));
@@ -76,7 +76,7 @@ fn time_bounds() {
 }
 
 #[test]
-fn write_concerns() {
+fn write_concerns_are_read() {
     let of = |concern: RawDocumentBuf| rawdoc! { "writeConcern": concern };
     let read = |r: &Request<'_>| (r.write_concern.acknowledged, r.write_concern.synced);
     check(of(rawdoc! {}), read, Ok((true, false)));
@@ -109,7 +109,7 @@ fn durability_is_never_less_than_the_default() {
 }
 
 #[test]
-fn read_concerns_and_versions() {
+fn read_concerns_and_api_versions_are_read() {
     check(rawdoc! { "readConcern": { "level": "majority" } }, |_| (), Ok(()));
     check(rawdoc! { "readConcern": {} }, |_| (), Ok(()));
     check(rawdoc! { "readConcern": { "level": "weird" } }, |_| (), Err(2));
@@ -127,7 +127,7 @@ fn read_concerns_and_versions() {
 }
 
 #[test]
-fn names() {
+fn missing_and_invalid_names_are_refused() {
     let check = |body: RawDocumentBuf, expected: i32| {
         assert_eq!(Request::new(&body, &[], None, false).err().map(|error| error.code.0), Some(expected), "{body:?}");
     };

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_store::{DocumentStore, Sources};
+use handfast_txn::StoreCatalog;
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -11,7 +12,6 @@ use super::*;
 use crate::lock::lock;
 use crate::options::ConnectionLimits;
 use crate::testing::{Look, Plain, TinyStore, error_of};
-use handfast_txn::StoreCatalog;
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
@@ -56,7 +56,7 @@ fn ping() -> bson::RawDocumentBuf {
 }
 
 #[tokio::test]
-async fn tcp_from_bind_to_shutdown() {
+async fn a_tcp_server_serves_until_its_shutdown() {
     let server = server(&any_port(), Options::default()).await;
     let address = server.addresses()[0].clone();
     let handle = server.shutdown_handle();
@@ -73,7 +73,7 @@ async fn tcp_from_bind_to_shutdown() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_comes_and_goes() {
+async fn the_file_of_a_unix_socket_is_removed_with_its_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db.sock");
     let server = server(&Address::Unix(path.clone()), Options::default()).await;
@@ -87,7 +87,7 @@ async fn a_unix_socket_comes_and_goes() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn a_connection_beyond_the_limit_gets_an_error() {
     let connections = ConnectionLimits { open_max: 2, ..ConnectionLimits::default() };
     let server = server(&any_port(), Options { connections, ..Options::default() }).await;
     let address = server.addresses()[0].clone();
@@ -99,7 +99,10 @@ async fn one_connection_too_many_is_told_so() {
     run(&mut second, ping()).await;
     let mut third = connect(&address).await;
     let (code, _, text) = error_of(&run(&mut third, ping()).await);
-    assert_eq!((code, text.as_str()), (96, "the server has 2 connections, which is all that it is set up for"));
+    assert_eq!(
+        (code, text.as_str()),
+        (96, "the server has 2 open connections, which is its limit (--max-connections)")
+    );
     assert_eq!(third.read(&mut [0; 1]).await.unwrap(), 0);
     assert_eq!(metrics.connections_refused.get(), 1);
     drop(first);
@@ -115,7 +118,7 @@ async fn one_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_outlasts_the_grace_period_is_cut_off() {
+async fn commands_that_outlast_the_grace_period_are_aborted() {
     let store = Arc::new(TinyStore::default());
     *lock(&store.delay) = Duration::from_secs(1_000);
     let options = Options { shutdown_grace: Duration::from_millis(50), ..Options::default() };

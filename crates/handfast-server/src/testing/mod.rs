@@ -1,5 +1,6 @@
 //! A server without sockets, and a client that speaks to it through the real codec.
 
+mod requests;
 mod tiny;
 
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequenc
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
+pub(crate) use requests::{
+    check, check_refused, insert, labels, lsid, named, numbered, with_number, write_error, write_error_indexes,
+};
 pub(crate) use tiny::TinyStore;
 
 use crate::auth::scram::client::prove;
@@ -27,7 +31,7 @@ use crate::connection;
 use crate::options::Options;
 use crate::state::{Client, Shared};
 
-/// A store that knows the whole language, and stops a test when an answer breaks the contract.
+/// Returns a store in memory that panics if a result breaks the contract.
 pub(crate) fn checked(sources: &Sources) -> Checked<MemoryStore> {
     Checked::new(MemoryStore::new(sources.clone()), sources.clone())
 }
@@ -37,23 +41,23 @@ pub(crate) struct TestServer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<ManualClock>,
     connections: u64,
-    /// Opens the same data anew, if nothing may be remembered in memory.
+    /// Opens the same data again, for a restart that loses what the server had in memory.
     reopen: Option<Box<dyn Fn() -> Database + Send>>,
 }
 
 impl TestServer {
-    /// Over a store without transactions.
+    /// Starts a server over a store without transactions.
     pub(crate) fn new(store: Arc<dyn DocumentStore>, options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
         TestServer::over(Database::new(Arc::new(Plain(StoreCatalog(store))), sources), clock, options)
     }
 
-    /// Over a database whose clock is this one.
+    /// Starts a server over a database whose clock is this one.
     pub(crate) fn over(database: Database, clock: Arc<ManualClock>, options: Options) -> Self {
         TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0, reopen: None }
     }
 
-    /// With transactions, over a store that is atomic one document at a time.
+    /// Starts a server with transactions over a store that is atomic one document at a time.
     pub(crate) fn over_single_documents() -> Self {
         let (sources, clock) = Sources::manual(7);
         let store = Arc::new(checked(&sources));
@@ -64,16 +68,17 @@ impl TestServer {
         TestServer { reopen: Some(Box::new(open.clone())), ..TestServer::over(open(), clock, Options::default()) }
     }
 
-    /// One over each engine of transactions.
+    /// Starts a server over each engine of transactions.
     pub(crate) fn over_each_engine() -> [TestServer; 2] {
         [TestServer::transactional(), TestServer::over_single_documents()]
     }
 
-    /// With transactions, as the primary of a replica set.
+    /// Starts a server with transactions, which is the primary of a replica set.
     pub(crate) fn transactional() -> Self {
         TestServer::in_memory(Options::default())
     }
 
+    /// Starts a server with transactions and these options.
     pub(crate) fn in_memory(options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
         TestServer::over(Database::local(checked(&sources), sources), clock, options)
@@ -86,11 +91,17 @@ impl TestServer {
         self.shared = Arc::new(Shared::new(database, options));
     }
 
+    /// Starts a server without transactions over a store in memory that supports the whole language.
+    pub(crate) fn checked() -> Self {
+        TestServer::new(Arc::new(checked(&Sources::seeded(3))), Options::default())
+    }
+
+    /// Starts a server over a [`TinyStore`].
     pub(crate) fn tiny() -> Self {
         TestServer::new(Arc::new(TinyStore::default()), Options::default())
     }
 
-    /// One that asks for logins, over a store that can do all that a store can.
+    /// Starts a server with transactions whose clients have to log in.
     pub(crate) fn guarded() -> Self {
         TestServer::in_memory(Options { authentication: true, ..Options::default() })
     }
@@ -121,7 +132,7 @@ impl TestServer {
     }
 }
 
-/// A store as an engine that knows no transactions.
+/// An engine without transactions over a store.
 pub(crate) struct Plain(pub(crate) StoreCatalog);
 
 static PLAIN: EngineTraits = EngineTraits {
@@ -167,11 +178,11 @@ impl Engine for Plain {
     }
 }
 
-/// A client of such a server.
+/// A client of a [`TestServer`].
 pub(crate) struct TestClient {
     pub(crate) stream: DuplexStream,
     next_id: i32,
-    /// Ends with the connection.
+    /// The task that serves the connection, and ends with it.
     pub(crate) served: JoinHandle<()>,
 }
 
@@ -181,7 +192,7 @@ impl TestClient {
         self.run_with(database, command, &[]).await
     }
 
-    /// Logs in, and returns the last reply: of success, or of the refusal.
+    /// Logs in, and returns the last reply, which says whether it succeeded.
     pub(crate) async fn log_in(&mut self, database: &str, user: &str, password: &str) -> RawDocumentBuf {
         let first = format!("n,,n={user},r=nonce");
         let start = rawdoc! {
@@ -194,7 +205,7 @@ impl TestClient {
         self.run(database, rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": binary(&last) }).await
     }
 
-    /// Runs a command whose list of documents comes as a sequence.
+    /// Runs a command with document sequences beside its body.
     pub(crate) async fn run_with(
         &mut self,
         database: &str,
@@ -233,7 +244,7 @@ impl TestClient {
         self.stream.write_all(bytes).await.expect("the server reads");
     }
 
-    /// The next frame; none if the server closed the connection.
+    /// Returns the next frame, or `None` if the server closed the connection.
     pub(crate) async fn receive_frame(&mut self) -> Option<Vec<u8>> {
         let mut frame = vec![0; HEADER_BYTES];
         self.stream.read_exact(&mut frame).await.ok()?;
@@ -243,7 +254,7 @@ impl TestClient {
         Some(frame)
     }
 
-    /// The next OP_MSG, without the time that a replica set puts into each; none if the server closed the connection.
+    /// Returns the next OP_MSG without its cluster time, or `None` if the server closed the connection.
     pub(crate) async fn receive(&mut self) -> Option<(Header, Flags, RawDocumentBuf)> {
         let (header, flags, reply) = self.receive_all().await?;
         let is_timeless = |name: &str| !matches!(name, "operationTime" | "$clusterTime");
@@ -251,7 +262,7 @@ impl TestClient {
         Some((header, flags, fields.collect()))
     }
 
-    /// The next OP_MSG as it is; none if the server closed the connection.
+    /// Returns the next OP_MSG with its cluster time, or `None` if the server closed the connection.
     pub(crate) async fn receive_all(&mut self) -> Option<(Header, Flags, RawDocumentBuf)> {
         let frame = self.receive_frame().await?;
         match Message::decode(&frame, &Limits::default()).expect("a sound message") {
@@ -267,7 +278,7 @@ impl TestClient {
     }
 }
 
-/// A payload.
+/// Returns the payload of a step of a login.
 pub(crate) fn binary(text: &str) -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
 }
@@ -278,19 +289,19 @@ pub(crate) fn error_of(reply: &RawDocument) -> (i32, String, String) {
     (reply.int("code"), reply.text("codeName").to_owned(), reply.text("errmsg").to_owned())
 }
 
-/// The documents of a reply's first or next batch.
+/// Returns the documents of a reply's first or next batch.
 pub(crate) fn batch(reply: &RawDocument) -> Vec<RawDocumentBuf> {
     let cursor = reply.get_document("cursor").unwrap_or_else(|_| panic!("no cursor: {reply:?}"));
     let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
     batch.into_iter().map(|value| value.unwrap().as_document().unwrap().to_owned()).collect()
 }
 
-/// The id of a reply's cursor.
+/// Returns the id of a reply's cursor.
 pub(crate) fn cursor_id(reply: &RawDocument) -> i64 {
     reply.get_document("cursor").unwrap().get_i64("id").unwrap()
 }
 
-/// Fields of a reply, which are there and of the right type, or the test fails with the reply.
+/// Reads fields of a reply. A field that is missing or of another type fails the test, which shows the reply.
 pub(crate) trait Look {
     fn int(&self, name: &str) -> i32;
     fn long(&self, name: &str) -> i64;

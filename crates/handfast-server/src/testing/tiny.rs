@@ -9,17 +9,18 @@ use handfast_store::*;
 
 use crate::lock::lock;
 
+/// A store in memory whose delays, errors and checks a test sets.
 pub(crate) struct TinyStore {
     store: MemoryStore,
-    /// How long an insert, a find, a count and an aggregation take.
+    /// The delay of each insert, find, count and aggregation.
     pub(crate) delay: Mutex<Duration>,
     /// The delay of each page of a cursor.
     pub(crate) page_delay: Arc<Mutex<Duration>>,
     /// The error of every insert.
     pub(crate) failure: Mutex<Option<Error>>,
-    /// The result of every check of a collection, in place of the true one.
+    /// The result of every check of a collection, in place of the real one.
     pub(crate) check: Mutex<Option<CollectionCheck>>,
-    /// The durability of each insert that was finished.
+    /// The durability of each finished insert.
     pub(crate) inserts: Mutex<Vec<Durability>>,
 }
 

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use super::*;
 use crate::{Address, Listeners, Options, Server};
 
-/// Files of one test, removed when it is over.
+/// The files of a test, which are removed at its end.
 struct Files(TempDir);
 
 impl Files {
@@ -44,7 +44,7 @@ async fn serve(tls: Tls) -> SocketAddr {
     address
 }
 
-/// Sends a ping and returns whether an answer came.
+/// Sends a ping and returns whether there was a reply.
 async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>, own: Option<&CertifiedKey<KeyPair>>) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
@@ -67,7 +67,7 @@ async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>, own: Optio
 }
 
 #[tokio::test]
-async fn a_client_that_trusts_the_certificate() {
+async fn a_client_that_trusts_the_certificate_is_served() {
     let files = Files::new();
     let (own, other) = (localhost(), localhost());
     let certificate = files.write("certificate.pem", &own.cert.pem());
@@ -75,7 +75,7 @@ async fn a_client_that_trusts_the_certificate() {
     let address = serve(Tls::load(&certificate, &key, None).unwrap()).await;
     assert!(ping(address, own.cert.der(), None).await);
     assert!(!ping(address, other.cert.der(), None).await, "not the certificate that it trusts");
-    // Without TLS there is no answer but the end.
+    // Without TLS the connection is closed without a reply.
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut bytes = Vec::new();
     OpMsg::new(Flags::default(), &rawdoc! { "ping": 1, "$db": "admin" }).encode(1, 0, &mut bytes);
@@ -87,7 +87,7 @@ async fn a_client_that_trusts_the_certificate() {
 }
 
 #[test]
-fn a_hello_is_told_from_messages() {
+fn a_tls_hello_is_distinguished_from_messages() {
     // As a client of TLS 1.3 begins: record, version, length, ClientHello, length, version, random bytes.
     let hello = [0x16, 3, 1, 0, 0xF6, 1, 0, 0, 0xF2, 3, 3, 0x5A, 0x10, 0x77, 0xC2, 0x9D];
     assert!(is_hello(&hello));
@@ -99,7 +99,7 @@ fn a_hello_is_told_from_messages() {
 }
 
 #[tokio::test]
-async fn clients_with_a_certificate_alone() {
+async fn only_clients_with_a_certificate_are_served() {
     let files = Files::new();
     let own = localhost();
     let certificate = files.write("certificate.pem", &own.cert.pem());
@@ -121,7 +121,7 @@ async fn clients_with_a_certificate_alone() {
 }
 
 #[test]
-fn files_that_are_wrong_are_named() {
+fn an_error_names_its_file() {
     let files = Files::new();
     let (own, other) = (localhost(), localhost());
     let certificate = files.write("certificate.pem", &own.cert.pem());
@@ -146,7 +146,7 @@ fn files_that_are_wrong_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_come_is_given_up() {
+async fn a_handshake_that_does_not_come_times_out() {
     let files = Files::new();
     let own = localhost();
     let certificate = files.write("certificate.pem", &own.cert.pem());

@@ -1,13 +1,13 @@
-//! Commit and abort. Both can be repeated and say the same again; a commit's outcome is known after a restart too.
+//! Commit and abort. Both can be repeated with the same result; the outcome of a commit is known after a restart too.
 //!
 //! ```text
-//! commit     open          commits in a task of its own: a client that goes away changes nothing
-//!            committing    waits for it
-//!            in doubt      asks once more what became of it
-//!            committed     done
-//!            unknown here  the store is asked for the outcome by session and number
-//! abort      open          rolled back
-//!            rolled back   by this client: done; for another reason: 251, as every request gets
+//! commit     open          commits in a task of its own, which continues if the client disconnects
+//!            committing    waits for the running commit
+//!            in doubt      asks the store for the outcome again
+//!            committed     succeeds
+//!            unknown       reads the outcome of this session and number from the store
+//! abort      open          rolls back
+//!            rolled back   succeeds if this client rolled it back; otherwise fails with 251, as every request does
 //! ```
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::fail_points;
 use crate::request::SessionId;
 use crate::sessions::{LatestNumber, NumberState, OpenTransaction};
 
-/// Reads the fields of either command: it has none of its own that matters here.
+/// Reads the fields of either command, none of which has an effect here.
 pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> {
     let mut arguments = call.arguments(command);
     // A router gives this token to the client, so that any router can end the transaction.
@@ -34,7 +34,12 @@ pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> 
 /// Returns the session and the number of the transaction that the request names.
 fn named(call: &Call<'_>) -> CommandResult<(SessionId, i64)> {
     let named = call.request.session.zip(call.request.numbering.number());
-    named.ok_or_else(|| CommandError::new(Code::InvalidOptions, "a transaction is named by lsid and txnNumber"))
+    named.ok_or_else(|| {
+        CommandError::new(
+            Code::InvalidOptions,
+            "the fields 'lsid' and 'txnNumber' are missing: they name the transaction",
+        )
+    })
 }
 
 /// Commits the transaction that the request names.
@@ -55,7 +60,7 @@ pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
         NumberState::Recorded => return recorded(call, session, number, Some(number)).await,
         NumberState::Writes => return Err(not_in_progress(number, Some(number))),
     }
-    // The transaction was begun for the server's own durability; the commit may ask for more.
+    // The transaction has the server's default durability, and the commit may ask for more.
     if call.durability() == Durability::Journaled && call.shared.options.durability == Durability::Memory {
         call.shared.database.flush().await?;
     }
@@ -64,7 +69,7 @@ pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
 
 async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult<()> {
     let turn = Arc::clone(&open.turn).lock_owned().await;
-    // Whoever had the turn before may have ended it.
+    // The request before this one may have ended the transaction.
     if let Err(latest) = call.shared.sessions.begin_commit(&open) {
         return match latest {
             Some(LatestNumber { number, state: NumberState::Committed }) if number == open.number => Ok(()),
@@ -74,7 +79,7 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
             Some(LatestNumber { number, .. }) if number > open.number => {
                 Err(not_in_progress(open.number, Some(number)))
             }
-            // The session has ended, and with it what was open in it.
+            // The session and its open transaction have ended.
             _ => recorded(call, open.session, open.number, None).await,
         };
     }
@@ -89,7 +94,7 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
             let result = open.transaction.clone().commit().await;
             match &result {
                 Ok(_) => sessions.set_state(&open, NumberState::Committed),
-                // Asked again, it may be known.
+                // The outcome may be known when the commit is repeated.
                 Err(handfast_txn::Error::CommitUnknown { .. }) => {
                     sessions.set_state(&open, NumberState::InDoubt(Arc::clone(&open)));
                 }
@@ -100,7 +105,7 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
         }
     });
     let result = committing.await.map_err(|error| {
-        CommandError::new(Code::InternalError, format!("the commit broke off: {error}")).maybe_applied()
+        CommandError::new(Code::InternalError, format!("the task of the commit failed: {error}")).maybe_applied()
     })?;
     call.shared.cursors.kill_of_transaction(open.session, open.number);
     result.map_err(handfast_store::Error::from)?;
@@ -115,7 +120,7 @@ async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Opti
                 let known = latest.is_some_and(|latest| latest.number > number);
                 Ok(if known { None } else { Some(LatestNumber { number, state: NumberState::Committed }) })
             });
-            // A session that was ended has nothing to note: the answer is the same.
+            // A session that has ended keeps no number; the result of the commit is the same.
             noted.or_else(|error| if error.code == Code::NoSuchSession { Ok(()) } else { Err(error) })
         }
         // Outcomes are kept for longer than drivers repeat a commit (docs/decisions/0009-transient-commit.md).
@@ -141,7 +146,7 @@ pub(crate) async fn abort(call: &Call<'_>) -> CommandResult<()> {
             NumberState::Writes | NumberState::Recorded => return Err(not_in_progress(number, Some(number))),
         };
         let turn = open.turn.lock().await;
-        // Whoever had the turn before may have ended it.
+        // The request before this one may have ended the transaction.
         let now = call.shared.sessions.latest(session).map(|latest| latest.state);
         match now {
             Some(NumberState::Open(now)) if Arc::ptr_eq(&now, &open) => {

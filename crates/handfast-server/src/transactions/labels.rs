@@ -1,4 +1,4 @@
-//! The labels of errors tell the driver to run the transaction again, or to send the write again. Never both.
+//! The labels of errors tell the driver to run the transaction again or to send the write again, and never both.
 
 use handfast_mql::Code;
 use handfast_store::Applied;
@@ -21,21 +21,21 @@ const TRANSIENT_CODES: [i32; 8] = [112, 24, 267, 239, 246, 250, 272, 249];
 /// Another member is primary, the server is shutting down, or a member could not be reached in time.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
-/// The commit, sent again, may tell.
+/// The outcome of the commit is unknown; the client may repeat it.
 pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 
 /// The server does not know whether the command has changed anything.
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
-/// The labels of an error.
+/// Returns the labels of an error.
 pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, error: &CommandError) -> Vec<&'static str> {
     let retryable = RETRYABLE_CODES.contains(&error.code.0);
     let mut labels = match numbering {
         Numbering::Transaction { .. } if in_transaction.is_end() && retryable => vec![RETRYABLE],
         Numbering::Transaction { .. } => {
-            // On commit too: the store remembers what was committed, so what it does not know has had no effect.
+            // This holds for a commit too: the store remembers what was committed, so an unknown transaction has had no effect.
             let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
-            // A request that another member has to answer has had no effect, and its transaction expires there.
+            // A request that another member has to handle has had no effect, and its transaction expires there.
             let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
             let transient = error.applied == Applied::No && again;
             if gone || transient { vec![TRANSIENT] } else { Vec::new() }
@@ -53,14 +53,14 @@ pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, erro
     labels
 }
 
-/// The labels of a write that is done, but not as its write concern asks.
+/// Returns the labels of a write that was applied, but not as its write concern asks.
 pub(crate) fn of_write_concern(numbering: Numbering, in_transaction: InTransaction, code: Code) -> Vec<&'static str> {
     let can_be_repeated =
         matches!(numbering, Numbering::RetryableWrite(_)) || (numbering.is_in_transaction() && in_transaction.is_end());
     if can_be_repeated && RETRYABLE_CODES.contains(&code.0) { vec![RETRYABLE] } else { Vec::new() }
 }
 
-/// The label that says whether the outcome is known.
+/// Returns the label for an unknown outcome, if it is unknown.
 pub(crate) fn of_outcome(error: &CommandError) -> Vec<&'static str> {
     if error.applied == Applied::Maybe { vec![OUTCOME_UNKNOWN] } else { Vec::new() }
 }
@@ -77,8 +77,8 @@ mod tests {
         of_error(numbering, in_transaction(command), &CommandError { applied, ..CommandError::new(Code(code), "") })
     }
 
-    /// What drivers are told to run again. In MongoDB's source: `isTransientTransactionError` in error_labels.cpp, its `SnapshotError`s
-    /// in error_codes.yml; 251 is on top, and those of [`REPEATED`].
+    /// The codes after which drivers run the transaction again. MongoDB has them in `isTransientTransactionError` (error_labels.cpp) and
+    /// as `SnapshotError` in error_codes.yml. 251 and the codes of [`REPEATED`] are added to them.
     const RUN_AGAIN: [(i32, &str); 8] = [
         (24, "LockTimeout"),
         (112, "WriteConflict"),
@@ -90,8 +90,8 @@ mod tests {
         (272, "MigrationConflict"),
     ];
 
-    /// What drivers are told to send again: the table of the drivers' specification, retryable-writes.md, "RetryableError", and
-    /// `RetriableError` in error_codes.yml.
+    /// The codes after which drivers send a write again: the table "RetryableError" in the drivers' specification
+    /// retryable-writes.md, and `RetriableError` in error_codes.yml.
     const REPEATED: [(i32, &str); 13] = [
         (6, "HostUnreachable"),
         (7, "HostNotFound"),
@@ -115,7 +115,7 @@ mod tests {
         let is_in = |table: &[(i32, &str)], code| table.iter().any(|(listed, _)| *listed == code);
         for (code, name) in RUN_AGAIN.iter().chain(&REPEATED) {
             let known = Code(*code).name();
-            // Of what only fail points and other servers send, this one need not know the name.
+            // The name of a code that only fail points and other servers send need not be known.
             assert!(known == *name || known.starts_with("Location"), "{code} is {known}, not {name}");
         }
         for code in 0..20_000 {

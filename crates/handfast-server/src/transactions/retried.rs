@@ -1,5 +1,5 @@
-//! The statements of a retryable write that had been done before, for `retriedStmtIds`. The store does them once
-//! whatever the reply says; so this is looked up for a request whose number is not new, and for no other.
+//! Finds the statements of a retryable write that were applied before, for `retriedStmtIds`. The store applies each statement once,
+//! whatever the reply says, so this is looked up only for a request whose number was used before.
 
 use std::collections::BTreeSet;
 

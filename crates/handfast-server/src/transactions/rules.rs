@@ -1,5 +1,5 @@
-//! What a request may carry, and where: checked before anything is begun, so that a request that is refused here leaves
-//! its transaction as it was.
+//! Checks which fields a request may have in its context. This comes before everything else, so that a request that is refused here
+//! leaves its transaction open.
 
 use handfast_mql::Code;
 
@@ -9,14 +9,14 @@ use crate::options::Topology;
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT};
 use crate::state::Shared;
 
-/// The databases of servers' own data.
+/// The databases that hold the server's own data.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
 
-/// Refuses what does not go together.
+/// Refuses fields that contradict each other or the command.
 pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     let number = request.numbering.number();
     if number.is_some() && shared.options.topology == Topology::Standalone {
-        // Drivers turn this into advice about retryWrites=false.
+        // From this code and text drivers derive their advice to turn retryWrites off.
         let text = "Transaction numbers are only allowed on a replica set member or mongos";
         return Err(CommandError::new(Code::IllegalOperation, text));
     }
@@ -42,7 +42,7 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
     }
 }
 
-/// Refuses a linearizable pipeline that writes: its output is not part of what it has read.
+/// Refuses a linearizable pipeline that writes, because its output is not part of what it has read.
 fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
     let is_linearizable = request.read_concern.is_some_and(|concern| concern.level == Some("linearizable"));
     if is_linearizable && request.access == Access::ReadAndStore {
@@ -52,7 +52,7 @@ fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
     Ok(())
 }
 
-/// Outside of a transaction some reads can ask for a snapshot, of a member of a replica set.
+/// Refuses the read concern "snapshot" outside of a transaction, except for some reads on a member of a replica set.
 fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     let Some(ReadConcern { level: Some(SNAPSHOT), at }) = request.read_concern else { return Ok(()) };
     if command.properties.snapshots == SnapshotSupport::Refused || request.access == Access::ReadAndStore {
@@ -97,7 +97,7 @@ fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Comma
     Ok(())
 }
 
-/// Refuses the databases of servers' own data.
+/// Refuses the databases that hold the server's own data.
 pub(crate) fn check_database(database: &str) -> CommandResult<()> {
     if INTERNAL_DATABASES.contains(&database) {
         let text = format!("Cannot run command against the '{database}' database in a transaction.");

@@ -1,13 +1,13 @@
 //! Reads of one snapshot outside of a transaction: `readConcern: {level: "snapshot"}` in a session.
 //!
 //! ```text
-//! the first read     {level: "snapshot"}                         makes a snapshot; the reply tells its atClusterTime
+//! the first read     {level: "snapshot"}                         makes a snapshot; the reply has its atClusterTime
 //! each further one   {level: "snapshot", atClusterTime: <that>}  reads the same snapshot
 //! ```
 //!
-//! A session has one such snapshot, the newest, for as long as a transaction may be open: it keeps old versions from being
-//! freed. A time of which it has none is refused with `SnapshotTooOld`, as MongoDB does when its history is gone; so is a
-//! `getMore` on a snapshot whose time is over. It is not a transaction, and `serverStatus` does not count it as one.
+//! A session keeps one such snapshot, the newest. It expires after the lifetime of a transaction, because it keeps old versions from being
+//! freed. A read at another time is refused with `SnapshotTooOld`, as in MongoDB, and so is a `getMore` on an expired snapshot.
+//! `serverStatus` does not count snapshots as transactions.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) async fn enter(
     if let Some(at) = at {
         let kept = shared.sessions.snapshot(session).filter(|kept| kept.at == at && !kept.transaction.is_expired());
         return kept.ok_or_else(|| {
-            let text = format!("Read timestamp {at} is not that of a snapshot which session {session} holds");
+            let text = format!("session {session} has no snapshot of the read timestamp {at}");
             CommandError::new(Code::SnapshotTooOld, text)
         });
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_is_written_is_what_bson_writes() {
+fn the_bytes_equal_those_of_the_bson_crate() {
     let inner = rawdoc! { "x": [1, 2] };
     let mut writer = Writer::new();
     writer.put("a", 1).put("b", 2_i64).put("c", 0.5).put("d", true).put("e", "text").put("f", &inner).put("g", ());
@@ -18,7 +18,7 @@ fn what_is_written_is_what_bson_writes() {
 }
 
 #[test]
-fn what_is_left_open_is_closed() {
+fn finish_closes_open_documents_and_arrays() {
     let mut writer = Writer::new();
     writer.begin_document("a").begin_array("b").put("0", 1);
     assert_eq!(writer.finish(), rawdoc! { "a": { "b": [1] } });
@@ -37,7 +37,7 @@ fn a_zero_byte_in_a_name_does_not_end_it() {
 
 proptest! {
     #[test]
-    fn decimals(number in any::<usize>()) {
+    fn decimals_equal_those_of_the_standard_library(number in any::<usize>()) {
         let mut digits = [0; 20];
         prop_assert_eq!(decimal(number, &mut digits), number.to_string());
     }

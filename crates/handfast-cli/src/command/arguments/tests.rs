@@ -17,7 +17,7 @@ fn check_examples(command: &clap::Command, called: &str) {
     command.get_subcommands().for_each(|inner| check_examples(inner, &format!("{called} {}", inner.get_name())));
 }
 
-/// Longer lines are wrapped in the help, and then cannot be pasted.
+/// The longest line that the help does not wrap: a wrapped line cannot be pasted.
 const EXAMPLE_CHARACTERS_MAX: usize = 100;
 
 #[test]
@@ -35,7 +35,7 @@ fn check_lines(command: &clap::Command, called: &str) {
 }
 
 #[test]
-fn help_tells_the_defaults() {
+fn help_shows_the_defaults() {
     let definition = definition();
     let serve = definition.find_subcommand("config").unwrap();
     let help = |key: &str| {
@@ -56,7 +56,7 @@ fn under_the_headings_of_settings_are_settings_alone() {
     check_headings(&definition());
 }
 
-/// Whatever follows a group of settings in a definition is under its heading by itself.
+/// Checks that only settings are under headings: clap shows all later flags of a definition under the last heading.
 fn check_headings(command: &clap::Command) {
     let keys = configuration::keys();
     for argument in command.get_arguments().filter(|argument| argument.get_help_heading().is_some()) {
@@ -71,7 +71,7 @@ fn no_flag_has_two_defaults() {
     check_defaults(&definition());
 }
 
-/// The parser shows a default of its own beside the help text.
+/// Checks that no flag has a default in its help text and another one of clap.
 fn check_defaults(command: &clap::Command) {
     for argument in command.get_arguments() {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
@@ -82,7 +82,7 @@ fn check_defaults(command: &clap::Command) {
     command.get_subcommands().for_each(check_defaults);
 }
 
-/// docs/configuration.md holds this table. `HANDFAST_WRITE_DOCS=1 cargo test -p handfast-cli` writes it anew.
+/// Compares the table in docs/configuration.md with the settings. `HANDFAST_WRITE_DOCS=1 cargo test -p handfast-cli` writes it.
 #[test]
 fn the_documentation_lists_every_setting() {
     let configuration = crate::configuration::Configuration::load(None, Default::default()).unwrap();
@@ -117,12 +117,30 @@ fn the_documentation_lists_every_setting() {
         let written = format!("{before}<!-- settings: begin -->\n{table}\n<!-- settings: end -->{after}");
         std::fs::write(&path, written).unwrap();
     } else {
-        assert_eq!(found, table, "docs/configuration.md is not what the program says");
+        assert_eq!(
+            found, table,
+            "docs/configuration.md differs from the program: set HANDFAST_WRITE_DOCS=1 to write it"
+        );
     }
 }
 
+/// Lines of a screen, with some reserve for commands with many flags of their own.
+const SCREEN_LINES_MAX: usize = 50;
+
 #[test]
-fn what_does_nothing_for_a_command_is_not_in_its_help() {
+fn short_help_fits_a_screen() {
+    check_short_help(&definition(), "handfast");
+}
+
+/// Checks the short help of a command and of its subcommands.
+fn check_short_help(command: &clap::Command, called: &str) {
+    let lines = command.clone().render_help().to_string().lines().count();
+    assert!(lines <= SCREEN_LINES_MAX, "`{called} -h` has {lines} lines");
+    command.get_subcommands().for_each(|inner| check_short_help(inner, &format!("{called} {}", inner.get_name())));
+}
+
+#[test]
+fn settings_without_effect_on_a_command_are_not_in_its_help() {
     let definition = definition();
     let help = |path: &[&str]| {
         let command = path.iter().fold(&definition, |command, name| command.find_subcommand(name).unwrap());

@@ -13,13 +13,14 @@ use crate::flags::OpenFlags;
 pub(crate) struct BackupArguments {
     #[command(flatten)]
     pub(crate) open: OpenFlags,
-    /// Directory to write to; created, and refused if it holds anything
+    /// Directory to write to, which must be missing or empty
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
-    /// The name that a running server gives its backup
+    /// Name of the backup in the --backup-directory of a running server
     #[arg(value_name = "NAME", conflicts_with = "StoreFlags")]
     pub(crate) name: Option<String>,
-    /// The running server (mongodb://..). A password is safer in the variable: others can see a command line [env: HANDFAST_URI]
+    /// The running server (mongodb://..). A password is safer in the variable, because other users can see a command line [env:
+    /// HANDFAST_URI]
     #[arg(long, value_name = "URI", requires = "name", conflicts_with = "to")]
     pub(crate) uri: Option<ConnectionString>,
 }

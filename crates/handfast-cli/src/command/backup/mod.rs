@@ -19,6 +19,7 @@ use crate::advice::about_login;
 use crate::configuration::{ConnectionString, Settings, URI_VARIABLE};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
+use crate::listing::counted;
 use crate::store::Directory;
 
 pub(super) async fn run(settings: &Settings, arguments: &BackupArguments, console: Console) -> anyhow::Result<Exit> {
@@ -26,11 +27,14 @@ pub(super) async fn run(settings: &Settings, arguments: &BackupArguments, consol
     let copied = match (&arguments.to, &arguments.name) {
         (Some(to), _) => of_directory(settings, to).await,
         (None, Some(name)) => of_server(arguments.uri.clone(), name).await,
-        (None, None) => Err(Usage("--to DIR or NAME is needed".to_owned()).into()),
+        (None, None) => Err(Usage("--to DIR or NAME is missing".to_owned()).into()),
     };
     bar.finish_and_clear();
     let Copied { path, documents, entries, bytes } = copied?;
-    let text = || format!("copied {documents} documents and {entries} index entries ({bytes} bytes) to {path}");
+    let text = || {
+        let (documents, entries) = (counted(documents, "documents"), counted(entries, "index entries"));
+        format!("copied {documents} and {entries} ({bytes} bytes) to {path}")
+    };
     console.report(text, &json!({ "documents": documents, "entries": entries, "bytes": bytes, "path": path }))?;
     Ok(Exit::Good)
 }
@@ -67,7 +71,7 @@ async fn of_server(uri: Option<ConnectionString>, name: &str) -> anyhow::Result<
     let name = BackupName::new(name).map_err(|error| Usage(error.message().to_owned()))?;
     let command = rawdoc! { "handfastBackup": name.as_str() };
     match handfast_mongodb::run_admin_command(uri.secret(), command).await {
-        Ok(reply) => bson::deserialize_from_slice(reply.as_bytes()).context("the server's answer makes no sense"),
+        Ok(reply) => bson::deserialize_from_slice(reply.as_bytes()).context("the answer of the server is invalid"),
         Err(error) => Err(refusal(error, &uri)),
     }
 }
@@ -80,8 +84,7 @@ fn server(flag: Option<ConnectionString>) -> anyhow::Result<(ConnectionString, &
     match std::env::var(URI_VARIABLE) {
         Ok(uri) => Ok((uri.parse()?, URI_VARIABLE)),
         Err(_) => {
-            let text =
-                format!("a backup with a name is made by a running server: name it with --uri or {URI_VARIABLE}");
+            let text = format!("a running server makes the backup NAME: name the server with --uri or {URI_VARIABLE}");
             Err(Usage(text).into())
         }
     }
@@ -91,12 +94,15 @@ fn server(flag: Option<ConnectionString>) -> anyhow::Result<(ConnectionString, &
 fn refusal(error: Error, uri: &ConnectionString) -> anyhow::Error {
     match (error.code(), error.applied()) {
         (Code::NamespaceExists, _) => Usage(error.message().to_owned()).into(),
-        (Code::CommandNotFound, _) => anyhow!("{uri} makes no backups: it is no `handfast serve` that can"),
-        (_, Applied::Maybe) => anyhow!(error)
-            .context(format!("{uri} may go on with the backup: look whether it is there, its log says how it ended")),
+        (Code::CommandNotFound, _) => {
+            anyhow!("{uri} cannot make backups: it is not Handfast, or its version is too old")
+        }
+        (_, Applied::Maybe) => {
+            anyhow!(error).context(format!("{uri} may continue the backup: its log shows how the backup ended"))
+        }
         (_, Applied::No) => match about_login(&error, URI_VARIABLE) {
-            Some(advice) => anyhow!("no backup by {uri}: {error}; {advice}"),
-            None => anyhow!(error).context(format!("no backup by {uri}")),
+            Some(advice) => anyhow!("{uri} made no backup: {error}; {advice}"),
+            None => anyhow!(error).context(format!("{uri} made no backup")),
         },
     }
 }

@@ -14,10 +14,10 @@ use super::attempts::Attempts;
 use super::lost_answers::CommitOutcome;
 use super::mechanism::Mechanism;
 use super::open_transaction::OpenTransaction;
-use super::record::Recorder;
+use super::record::{Recorder, read, write};
 use super::server_side::{ServerSide, ServerTransaction};
 
-/// How often an audit is begun, or an outcome asked for, until there is an answer: half of the answers may get lost.
+/// Attempts to begin an audit, or to ask for an outcome: half of the answers may get lost.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// The first balance of each account.
@@ -26,12 +26,12 @@ const BALANCE: i64 = 100;
 /// The accounts of the bank.
 #[derive(Clone)]
 pub(super) struct Accounts {
-    /// One collection in each store: account N is in the collection N modulo their number.
+    /// The collections, one in each store: account N is in the collection N modulo their number.
     namespaces: Vec<Namespace>,
     count: u32,
 }
 
-/// How a transfer ended.
+/// The end of a transfer.
 pub(super) enum Transferred {
     /// The commit was acknowledged.
     Acknowledged,
@@ -96,8 +96,8 @@ impl Accounts {
         tx.commit().await
     }
 
-    /// Reads all accounts in one snapshot, and returns their sum; none if the transaction was refused. The snapshot must not contain
-    /// what happens `meanwhile`, after it was taken.
+    /// Reads all accounts in one snapshot, and returns their sum, or none if the transaction met a conflict. `meanwhile` runs
+    /// after the snapshot is taken, so the snapshot must not contain its writes.
     pub(super) async fn audit(
         &self,
         mechanism: &Mechanism,
@@ -286,7 +286,7 @@ impl Accounts {
     }
 }
 
-/// Asks for the outcome of a commit whose answer was lost, as was the answer to the library's own question.
+/// Asks for the outcome of a commit whose answer was lost, when the answer to the library's own query was lost, too.
 async fn ask_outcome(database: &Database, id: TransactionId, attempts: &Attempts) -> Result<CommitOutcome> {
     let note = |what: &str| Some(format!("its answer was lost; asked for by id, it {what}"));
     let mut asked = 1;
@@ -310,7 +310,7 @@ async fn ask_outcome(database: &Database, id: TransactionId, attempts: &Attempts
     }
 }
 
-/// Begins an audit. It is no closure, because the transfer beside it is to happen once; a begin whose answer was lost is repeated here.
+/// Begins an audit, again after a lost answer. The closure form would repeat the transfer that runs during the audit.
 async fn begin(database: &Database) -> Result<Transaction, Error> {
     let mut attempts = 1;
     loop {
@@ -323,7 +323,7 @@ async fn begin(database: &Database) -> Result<Transaction, Error> {
 
 impl Account {
     fn read(document: &RawDocumentBuf) -> Result<Self> {
-        let number = u32::try_from(document.get_i64("_id")?).context("an account's number")?;
+        let number = u32::try_from(document.get_i64("_id")?).context("the number of an account is out of range")?;
         Ok(Account { number, balance: document.get_i64("balance")?, mark: document.get_i64("mark")? })
     }
 
@@ -338,12 +338,4 @@ impl Account {
     fn write(&self) -> MicroOp {
         write(self.number, self.mark, Some(self.balance))
     }
-}
-
-pub(super) fn read(number: u32, seen: ReadValue, amount: Option<i64>) -> MicroOp {
-    MicroOp::Read { key: Name::Number(i64::from(number)), seen, amount }
-}
-
-pub(super) fn write(number: u32, mark: i64, amount: Option<i64>) -> MicroOp {
-    MicroOp::Write { key: Name::Number(i64::from(number)), value: Name::Number(mark), amount }
 }

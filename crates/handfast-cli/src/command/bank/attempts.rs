@@ -12,8 +12,7 @@ use anyhow::Result;
 use handfast_history::{EventKind, MicroOp, ReadValue};
 use handfast_store::Error as StoreError;
 
-use super::accounts::{read, write};
-use super::record::Recorder;
+use super::record::{Recorder, read, write};
 
 /// The attempts of one transfer.
 pub(super) struct Attempts {

@@ -37,17 +37,24 @@ const LIFE_MILLIS: std::ops::Range<u64> = 150..900;
 /// Marks that one child may use.
 const MARKS: i64 = 1 << 40;
 
-/// The child: works until its standard input ends.
+/// Runs the child process, which works until its standard input ends.
 pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: Sources) -> Result<()> {
     // Each child makes other choices.
     let run = &Run { seed: run.seed.wrapping_add(u64::from(first)), ..run.clone() };
     let opened = OpenedBank::open(run, location, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
     let outcomes = opened.outcomes();
-    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).reporting_to_parent(Arc::clone(&outcomes)));
-    let first = i64::from(first) * PROCESSES;
-    let accounts = Accounts::new(run.accounts, location.store_count())?;
-    let workers = Workers::new(run, accounts, opened.mechanism.clone(), recorder, outcomes, sources, first)?;
+    let counter = Arc::clone(&outcomes);
+    let recorder = recorder.marks_above(i64::from(first) * MARKS).reporting_to_parent(move || counter.lost_answers());
+    let workers = Workers {
+        run: run.clone(),
+        accounts: Accounts::new(run.accounts, location.store_count())?,
+        mechanism: opened.mechanism.clone(),
+        recorder: Arc::new(recorder),
+        outcomes,
+        sources,
+        first: i64::from(first) * PROCESSES,
+    };
     let ended = async {
         let mut nothing = [0];
         // An error means the same: the parent is gone.
@@ -60,7 +67,7 @@ pub(super) async fn child(run: &Run, location: &Location, first: u32, sources: S
     opened.close().await.map(|_| ())
 }
 
-/// Standard output without a buffer: the parent has an event once it is written.
+/// Standard output without a buffer, so that the parent has an event once it is written.
 struct Unbuffered;
 
 impl Write for Unbuffered {
@@ -220,7 +227,7 @@ impl ChildRun<'_> {
     }
 
     fn start(&self) -> Result<Child> {
-        let program = std::env::current_exe().context("the program cannot find itself")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let run = self.run;
         let isolation = match run.isolation {
             Isolation::Snapshot => "snapshot",
@@ -280,7 +287,7 @@ fn follow(
             Err(handfast_history::Error::Line { .. }) if reader.next_item().is_ok_and(|rest| rest.is_none()) => {
                 return Ok(events);
             }
-            Err(error) => bail!("the workers recorded something that is no history: {error}"),
+            Err(error) => bail!("a worker process wrote an invalid history: {error}"),
         };
         match side_message_of(&event)? {
             None => {}

@@ -1,12 +1,9 @@
-//! Counts lost answers, and the outcomes of the commits that they were about.
+//! Counts of lost answers, and of the outcomes of the commits that they were about.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-
-use super::mechanism::Mechanism;
 
 /// Counts of lost answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,39 +41,14 @@ pub(super) enum CommitOutcome {
 /// Returns how many answers a store has lost so far.
 pub(super) type LossCounter = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Counts outcomes while the workers run.
-pub(super) struct OutcomeCounter {
-    mechanism: Mechanism,
-    committed: AtomicU64,
-    rolled_back: AtomicU64,
-    unknown: AtomicU64,
-}
-
-impl OutcomeCounter {
-    pub(super) fn new(mechanism: Mechanism) -> Self {
-        let [committed, rolled_back, unknown] = Default::default();
-        OutcomeCounter { mechanism, committed, rolled_back, unknown }
-    }
-
-    /// Counts an outcome that a worker has asked for.
-    pub(super) fn count(&self, outcome: CommitOutcome) {
-        let counter = match outcome {
-            CommitOutcome::Committed => &self.committed,
-            CommitOutcome::RolledBack => &self.rolled_back,
-            CommitOutcome::Unknown => &self.unknown,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns the counts so far.
-    pub(super) fn lost_answers(&self) -> LostAnswers {
-        let tally = self.mechanism.tally();
-        LostAnswers {
-            answers_lost: tally.answers_lost,
-            settled_by_library: tally.found_committed,
-            asked_committed: self.committed.load(Ordering::Relaxed),
-            asked_rolled_back: self.rolled_back.load(Ordering::Relaxed),
-            unknown: self.unknown.load(Ordering::Relaxed),
-        }
-    }
+/// Counts of transactions in this process so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Transactions that are neither committed nor rolled back.
+    pub(super) open: u64,
+    /// Transactions that were rolled back because of another one.
+    pub(super) conflicts: u64,
+    pub(super) answers_lost: u64,
+    /// Commits whose answer was lost, and that were found to be done.
+    pub(super) found_committed: u64,
 }

@@ -1,13 +1,14 @@
 //! The two kinds of transactions that move money: those of the library, and those of a server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use bson::rawdoc;
 use handfast_store::{DocumentStore, Namespace, StoreExt, Ticket, ticket};
 use handfast_txn::Database;
 
-use super::lost_answers::LossCounter;
+use super::lost_answers::{CommitOutcome, LossCounter, LostAnswers, Tally};
 use super::server_side::ServerSide;
 
 #[derive(Clone)]
@@ -16,18 +17,6 @@ pub(super) enum Mechanism {
     Library(Database, LossCounter),
     /// Transactions of a server.
     Server(Arc<ServerSide>),
-}
-
-/// Counts of transactions in this process so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    /// Neither committed nor rolled back.
-    pub(super) open: u64,
-    /// Rolled back because of another one.
-    pub(super) conflicts: u64,
-    pub(super) answers_lost: u64,
-    /// Commits whose answer was lost, and that were found to be done.
-    pub(super) found_committed: u64,
 }
 
 impl Mechanism {
@@ -62,6 +51,43 @@ impl Mechanism {
                 Ok(database.count_matching(&records, of_sessions).await?)
             }
             Mechanism::Server(server) => server.count(&records).await,
+        }
+    }
+}
+
+/// Counts outcomes while the workers run.
+pub(super) struct OutcomeCounter {
+    mechanism: Mechanism,
+    committed: AtomicU64,
+    rolled_back: AtomicU64,
+    unknown: AtomicU64,
+}
+
+impl OutcomeCounter {
+    pub(super) fn new(mechanism: Mechanism) -> Self {
+        let [committed, rolled_back, unknown] = Default::default();
+        OutcomeCounter { mechanism, committed, rolled_back, unknown }
+    }
+
+    /// Counts an outcome that a worker has asked for.
+    pub(super) fn count(&self, outcome: CommitOutcome) {
+        let counter = match outcome {
+            CommitOutcome::Committed => &self.committed,
+            CommitOutcome::RolledBack => &self.rolled_back,
+            CommitOutcome::Unknown => &self.unknown,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counts so far.
+    pub(super) fn lost_answers(&self) -> LostAnswers {
+        let tally = self.mechanism.tally();
+        LostAnswers {
+            answers_lost: tally.answers_lost,
+            settled_by_library: tally.found_committed,
+            asked_committed: self.committed.load(Ordering::Relaxed),
+            asked_rolled_back: self.rolled_back.load(Ordering::Relaxed),
+            unknown: self.unknown.load(Ordering::Relaxed),
         }
     }
 }

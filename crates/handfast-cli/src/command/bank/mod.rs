@@ -1,5 +1,6 @@
-//! `handfast bank`: the guarantee, shown. Many workers move money between accounts while things go wrong; at the end all the
-//! money is there, nothing is half done, and the recorded history is one that snapshot isolation (or serializability) allows.
+//! `handfast bank` demonstrates the guarantees. Many workers move money between accounts during crashes and lost answers; at the
+//! end all the money must be there, no transfer may be half done, and the recorded history must be one that snapshot isolation
+//! (or serializability) allows.
 //!
 //! ```text
 //! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: a read of it names the write that it saw
@@ -7,11 +8,11 @@
 //! audit     read all accounts of one snapshot       the sum must be the money that was put in
 //! ```
 //!
-//! With `--store` the accounts are on another server, and transfers are transactions on single documents. With `--crash` the
-//! workers are a process of their own, which is killed (SIGKILL) and started again on the same store; with `--processes` several at once. With `--lost-replies` commits are
-//! done and their answers lost: the library asks the store what became of them, and where that answer is lost too, the worker asks by id.
-//! With `--mechanism server-side` the transactions are those that the server has itself, as drivers use them; a commit whose
-//! answer was lost is sent again.
+//! With `--store` the accounts are on another server, and transfers are transactions over a store that is atomic one document at
+//! a time. With `--crash` the workers are in a process of their own, which is killed (SIGKILL) and started again on the same
+//! store; with `--processes` there are several. With `--lost-replies` commits are done and their answers lost: the library asks
+//! the store for their outcomes, and where that answer is lost, too, the worker asks by id. With `--mechanism server-side` the
+//! transactions are those of the server itself, as drivers use them; a commit whose answer was lost is sent again.
 
 mod accounts;
 pub(super) mod arguments;
@@ -59,7 +60,8 @@ use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 use crate::store::{Directory, Location, Servers};
 
-/// Names the servers where no flag does, and for child processes, because others can see a command line.
+/// The variable that names the servers if no flag does. Child processes get it instead of the flag, because other users can see a
+/// command line.
 const STORE_VARIABLE: &str = "HANDFAST_STORE";
 
 #[derive(Clone, Debug)]
@@ -67,7 +69,7 @@ struct Run {
     mechanism: BankMechanism,
     accounts: u32,
     workers: u32,
-    /// Processes of the program, which share the workers.
+    /// The number of processes of the program, which share the workers.
     processes: u32,
     transfers: u64,
     isolation: Isolation,
@@ -109,13 +111,13 @@ struct RunResult {
 
 /// Runs the bank, or, if `child` says so, the part of it that is killed.
 pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
-    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let sources = Sources::system().context("the operating system provides no random numbers")?;
     if let Some(kind) = Kind::of(arguments.mechanism) {
         return steps::run(&arguments, kind, sources).await;
     }
     let run = plan(&arguments, &sources)?;
     if let Some(first) = arguments.child {
-        let location = location(&arguments)?.context("workers without a store")?;
+        let location = location(&arguments)?.context("a worker process has no store")?;
         crash::child(&run, &location, first, sources).await?;
         return Ok(Exit::Good);
     }
@@ -148,7 +150,7 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     };
     let latencies = progress.finish();
     let end = audit(&run, &location, &sources, &recorder, records_before).await?;
-    Arc::into_inner(recorder).context("a worker is left")?.finish()?;
+    Arc::into_inner(recorder).context("a worker still uses the recorder")?.finish()?;
     let judged = history.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
     let report = Report::new(&run, &work, &latencies, &end, &verdict);
@@ -160,11 +162,13 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
 fn check_processes(run: &Run, location: Option<&Location>) -> Result<()> {
     let why = match location {
         _ if run.processes == 1 => return Ok(()),
-        Some(Location::Servers(servers)) if servers.sole_writer => "with --sole-writer there is one",
-        Some(Location::Servers(_)) if run.workers < run.processes => "each needs a worker, of which there are fewer",
+        Some(Location::Servers(servers)) if servers.sole_writer => "only one process can write with --sole-writer",
+        Some(Location::Servers(_)) if run.workers < run.processes => {
+            "each process needs a worker, and --workers is smaller"
+        }
         Some(Location::Servers(_)) => return Ok(()),
         Some(Location::Directory(_)) | None => {
-            "a data directory belongs to one: several need a server, which --store names"
+            "only one process can open a data directory: several processes need --store"
         }
     };
     Err(Usage(format!("--processes: {why}")).into())
@@ -181,21 +185,24 @@ fn location(arguments: &BankArguments) -> Result<Option<Location>> {
     let is_server_side = arguments.mechanism == BankMechanism::ServerSide;
     let Some(stores) = stores else {
         if is_server_side {
-            let text = "--mechanism server-side needs a server that has transactions, which --store names";
+            let text = "--mechanism server-side needs --store with a server that has transactions";
             return Err(Usage(text.to_owned()).into());
         }
         if *sole_writer {
-            return Err(Usage("--sole-writer is about a server, which --store names".to_owned()).into());
+            return Err(Usage("--sole-writer needs --store".to_owned()).into());
         }
         return Ok(data.clone().map(directory));
     };
     if is_server_side && *sole_writer {
-        return Err(Usage("--sole-writer is not for --mechanism server-side".to_owned()).into());
+        return Err(Usage(
+            "--sole-writer does not apply to --mechanism server-side: it is for --mechanism transaction".to_owned(),
+        )
+        .into());
     }
     stores.check().map_err(|reason| Usage(format!("{from}: {reason}")))?;
     let routes = routes(&stores).map_err(|error| Usage(format!("{from}: {}", error.message())))?;
     if !routes.is_empty() && arguments.mechanism != BankMechanism::Transaction {
-        return Err(Usage(format!("{from}: several stores are for --mechanism transaction")).into());
+        return Err(Usage(format!("{from}: several stores need --mechanism transaction")).into());
     }
     let timeout = SELECTION_TIMEOUT;
     Ok(Some(Location::Servers(Servers { stores, routes, sole_writer: *sole_writer, timeout })))
@@ -221,14 +228,14 @@ fn routes(stores: &Stores) -> handfast_store::Result<Vec<Route>> {
 
 fn plan(arguments: &BankArguments, sources: &Sources) -> Result<Run> {
     if arguments.accounts < 2 {
-        return Err(Usage("--accounts must be at least 2: money moves between two".to_owned()).into());
+        return Err(Usage("--accounts must be at least 2, because money moves between two accounts".to_owned()).into());
     }
     if !(0.0..=50.0).contains(&arguments.lost_replies) {
         let text = format!("--lost-replies is a percentage between 0 and 50, not {}", arguments.lost_replies);
         return Err(Usage(text).into());
     }
     if (arguments.mechanism, arguments.isolation) == (BankMechanism::ServerSide, Some(HistoryIsolation::Serializable)) {
-        let text = "--mechanism server-side has snapshot isolation: no driver can ask a server for serializable";
+        let text = "--mechanism server-side has only --isolation snapshot: servers have no serializable transactions";
         return Err(Usage(text.to_owned()).into());
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 500, as checked above")]
@@ -268,7 +275,7 @@ async fn prepare(
     let opened = OpenedBank::open(&quiet, location, sources).await?;
     if opened.leaves_transactions_unused() {
         console.remark(
-            "that server has transactions itself, which --mechanism server-side uses: these here are made over it",
+            "that server has its own transactions, which this run does not use; --mechanism server-side uses them",
         );
     }
     let accounts = Accounts::new(run.accounts, location.store_count())?;
@@ -289,16 +296,15 @@ async fn work_here(
     let opened = OpenedBank::open(run, location, sources).await?;
     let began = sources.clock.elapsed();
     let outcomes = opened.outcomes();
-    let accounts = Accounts::new(run.accounts, location.store_count())?;
-    let workers = Workers::new(
-        run,
-        accounts,
-        opened.mechanism.clone(),
-        Arc::clone(recorder),
-        Arc::clone(&outcomes),
-        sources.clone(),
-        1,
-    )?;
+    let workers = Workers {
+        run: run.clone(),
+        accounts: Accounts::new(run.accounts, location.store_count())?,
+        mechanism: opened.mechanism.clone(),
+        recorder: Arc::clone(recorder),
+        outcomes: Arc::clone(&outcomes),
+        sources: sources.clone(),
+        first: 1,
+    };
     let progress = Arc::clone(progress);
     let committed = workers.run(run.transfers, move |took| progress.transferred(took)).await?;
     let took = sources.clock.elapsed().saturating_sub(began);
@@ -309,7 +315,7 @@ async fn work_here(
     Ok(RunResult { committed, conflicts: tally.conflicts, lost_answers, kills: 0, under_way: 0, took })
 }
 
-/// The store at the end, opened anew.
+/// The final state of the store, opened again.
 struct FinalState {
     total: i64,
     expected: i64,
@@ -331,7 +337,7 @@ async fn audit(
     let opened = OpenedBank::open(&quiet, location, sources).await?;
     let accounts = Accounts::new(run.accounts, location.store_count())?;
     let total = accounts.audit(&opened.mechanism, recorder, 0, async { Ok(()) }).await?;
-    let total = total.context("the last audit was refused although nobody else was there")?;
+    let total = total.context("the last audit failed with a conflict, although no other transaction was open")?;
     // What is left behind: the outcomes, and nothing else.
     let are_forgotten = opened.forget_outcomes().await?;
     let records_due = if are_forgotten { 0 } else { records_before };

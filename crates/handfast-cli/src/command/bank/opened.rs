@@ -1,4 +1,4 @@
-//! The accounts' store, opened with what makes transactions over it.
+//! The open store of the accounts, with the mechanism that makes transactions over it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use handfast_txn::{Database, PercolatorOptions};
 use super::Run;
 use super::accounts::Accounts;
 use super::arguments::BankMechanism;
-use super::lost_answers::{LossCounter, OutcomeCounter};
-use super::mechanism::{Mechanism, Tally};
+use super::lost_answers::{LossCounter, Tally};
+use super::mechanism::{Mechanism, OutcomeCounter};
 use super::record::Recorder;
 use super::server_side::ServerSide;
 use crate::store::{Access, Location, OpenedStore};
 
-/// How often a flush is repeated whose answer is lost.
+/// Repetitions of a flush whose answer is lost.
 const FLUSHES_MAX: u32 = 10;
 
-/// The accounts' store with what makes transactions over it; with `--lost-replies` the store loses answers.
+/// The open store of the accounts, with the mechanism that makes transactions over it. With `--lost-replies` the store loses
+/// answers.
 pub(super) struct OpenedBank {
     pub(super) mechanism: Mechanism,
-    /// None if a server makes the transactions.
+    /// The store, unless a server makes the transactions.
     store: Option<OpenedStore>,
 }
 
@@ -33,8 +34,8 @@ fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> LossCou
     Arc::new(move || faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64))
 }
 
-/// Returns whether the answer may get lost: that of a write, and that to the question what became of one. The library asks it with a
-/// flush on an embedded store, and by reading a document elsewhere. Where both are lost, the worker has to ask.
+/// Returns whether the answer to an operation may get lost: a write, or the library's query for the outcome of a write, which is
+/// a flush on an embedded store and a find elsewhere. If both are lost, the worker has to ask.
 fn may_lose_reply(operation: Operation) -> bool {
     operation.is_write() || matches!(operation, Operation::Flush | Operation::Find)
 }

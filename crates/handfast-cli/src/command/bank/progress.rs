@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 /// Latencies in microseconds, up to a minute.
 pub(super) type Latencies = Histogram<u64>;
 
-/// The text is renewed after so many transfers: a quantile is a walk through a thousand numbers.
+/// The number of transfers between two updates of the text: a quantile is a walk through a thousand numbers.
 const TEXT_EVERY: u64 = 32;
 
 pub(super) struct Progress {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use handfast_history::{Event, EventKind, Header, HistoryWriter, MicroOp};
+use handfast_history::{Event, EventKind, Header, HistoryWriter, MicroOp, Name, ReadValue};
 use handfast_store::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::lost_answers::{LostAnswers, OutcomeCounter};
+use super::lost_answers::LostAnswers;
 
 type Output = Box<dyn Write + Send>;
 
@@ -23,7 +23,7 @@ pub(super) struct Recorder {
 
 /// Counts for the process that started this one.
 struct Parent {
-    outcomes: Arc<OutcomeCounter>,
+    lost_answers: Box<dyn Fn() -> LostAnswers + Send + Sync>,
     /// The counts that were reported last.
     last: Mutex<LostAnswers>,
 }
@@ -61,10 +61,10 @@ impl Recorder {
         self
     }
 
-    /// Says beside the events what [`side_message_of`] reads; what became of lost answers before the end of a transaction, so that what
-    /// is known to have ended is parent of whole.
-    pub(super) fn reporting_to_parent(self, outcomes: Arc<OutcomeCounter>) -> Self {
-        Recorder { parent: Some(Parent { outcomes, last: Mutex::default() }), ..self }
+    /// Sends side messages to the parent process, which reads them with [`side_message_of`]. The counts of lost answers are sent before
+    /// the end of each transaction, so that they are complete for every transaction whose end the parent has read.
+    pub(super) fn reporting_to_parent(self, lost_answers: impl Fn() -> LostAnswers + Send + Sync + 'static) -> Self {
+        Recorder { parent: Some(Parent { lost_answers: Box::new(lost_answers), last: Mutex::default() }), ..self }
     }
 
     /// Returns a value that no other write has.
@@ -107,7 +107,7 @@ impl Recorder {
     fn report_lost_answers(&self) -> Result<()> {
         let Some(parent) = &self.parent else { return Ok(()) };
         let mut last = parent.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost_answers = parent.outcomes.lost_answers();
+        let lost_answers = (parent.lost_answers)();
         if *last == lost_answers {
             return Ok(());
         }
@@ -125,4 +125,14 @@ impl Recorder {
         let writer = self.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
         writer.finish().context("the history cannot be written").map(|_| ())
     }
+}
+
+/// Returns the operation of a history that reads an account.
+pub(super) fn read(number: u32, seen: ReadValue, amount: Option<i64>) -> MicroOp {
+    MicroOp::Read { key: Name::Number(i64::from(number)), seen, amount }
+}
+
+/// Returns the operation of a history that writes an account.
+pub(super) fn write(number: u32, mark: i64, amount: Option<i64>) -> MicroOp {
+    MicroOp::Write { key: Name::Number(i64::from(number)), value: Name::Number(mark), amount }
 }

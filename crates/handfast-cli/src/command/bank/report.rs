@@ -7,6 +7,7 @@ use super::arguments::BankMechanism;
 use super::progress::Latencies;
 use super::totals::Totals;
 use super::{FinalState, LostAnswers, Run, RunResult};
+use crate::listing::counted;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -84,17 +85,17 @@ impl Report {
         let mut lines = vec![
             self.totals.money(self.holds),
             format!(
-                "{transfers} transfers by {workers} workers between {accounts} accounts {}, {} conflicts; {} reads saw their \
-                 snapshot and not what others had written since, as they should",
+                "{transfers} transfers by {} between {accounts} accounts {}, {}; {} correctly saw their snapshot instead of newer writes",
+                counted(workers, "workers"),
                 self.totals.speed(),
-                self.conflicts,
-                self.old_version_reads
+                counted(self.conflicts, "conflicts"),
+                counted(self.old_version_reads, "reads")
             ),
             self.totals.latency(),
         ];
         if kills > 0 {
             let under_way = self.under_way_at_kills;
-            lines.push(format!("{kills} kills; {under_way} transactions were under way when it happened"));
+            lines.push(format!("{}; transactions in progress at that time: {under_way}", counted(kills, "kills")));
         }
         lines.extend(lost_answers_line(&self.lost_answers));
         let isolation = match self.isolation {
@@ -102,20 +103,24 @@ impl Report {
             handfast_history::Isolation::Serializable => "serializability",
         };
         if self.history_clean {
-            lines.push(format!("the history is clean: two judges found nothing against {isolation}"));
+            lines.push(format!("the history is clean: two checkers found no violation of {isolation}"));
         } else {
             lines.push(format!("the history breaks {isolation}:"));
             lines.extend(self.anomalies.iter().cloned());
         }
         if !made_enough(transfers, &self.lost_answers, self.transfers_asked_for) {
-            lines.push(format!("{} transfers were asked for, and there are {transfers}", self.transfers_asked_for));
+            lines.push(format!("only {transfers} of {} transfers were made", self.transfers_asked_for));
         }
         if self.records_left > 0 {
-            let why = if self.records_stay { "outcomes are kept for their time" } else { "records were left behind" };
+            let why = if self.records_stay {
+                "outcomes are kept for their retention time"
+            } else {
+                "records were left behind"
+            };
             lines.push(format!("{} {why}", self.records_left));
         }
         if self.locks_left > 0 {
-            lines.push(format!("{} accounts were left locked", self.locks_left));
+            lines.push(format!("accounts that were left locked: {}", self.locks_left));
         }
         lines.push(self.totals.seed());
         lines.join("\n")

@@ -19,11 +19,11 @@ use handfast_mongodb::{Session, SessionClient, TransactionError};
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Random, SeededRandom};
 
-use super::mechanism::Tally;
+use super::lost_answers::Tally;
 use super::record::{Recorder, SideMessage};
 use crate::configuration::ConnectionString;
 
-/// How often a commit is sent whose answer was lost: at most half of the answers get lost.
+/// Attempts to send a commit whose answer was lost: at most half of the answers get lost.
 const COMMITS_MAX: u32 = 100;
 /// The longest pause before a transaction is repeated after a conflict: transactions last some milliseconds.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -127,7 +127,7 @@ impl ServerSide {
 }
 
 impl ServerTransaction {
-    /// Commits, again where the answer is lost: the second answer tells the outcome of the first commit.
+    /// Commits, and repeats the commit if its answer is lost: the second answer tells the outcome of the first commit.
     pub(super) async fn commit(mut self) -> Result<(), TransactionError> {
         let mut attempts = 1;
         loop {
@@ -144,7 +144,7 @@ impl ServerTransaction {
         }
     }
 
-    /// Rolls back; the server has done so when this returns.
+    /// Rolls back, and returns when the server has done so.
     pub(super) async fn roll_back(mut self) {
         self.session.abort().await;
     }

@@ -18,7 +18,7 @@ pub(super) struct Totals {
     seed: u64,
     money_in: i64,
     pub(super) money_out: i64,
-    /// Counted in the store.
+    /// The number of transfers that the store holds.
     pub(super) transfers: u64,
     pub(super) kills: u32,
     seconds: f64,
@@ -71,8 +71,8 @@ impl Totals {
         self.mechanism
     }
 
-    /// Returns the line about the sum. `holds` is the verdict over the whole run: one account may lose what another gains, which no sum
-    /// shows.
+    /// Returns the line about the sum. `holds` is the verdict on the whole run: the sum does not show money that moved to the
+    /// wrong account.
     pub(super) fn money(&self, holds: bool) -> String {
         let verdict = match (self.all_the_money_is_there(), holds) {
             (true, true) => "nothing is lost or made",

@@ -1,4 +1,4 @@
-//! The workers: each makes transfers one after another, and now and then audits all accounts as they were before a transfer.
+//! The workers. Each makes transfers one after another, and regularly audits all accounts as they were before a transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,49 +10,37 @@ use handfast_txn::TransactionOptions;
 use tokio::task::JoinSet;
 
 use super::accounts::{Accounts, Transferred};
-use super::lost_answers::{CommitOutcome, OutcomeCounter};
-use super::mechanism::Mechanism;
+use super::lost_answers::CommitOutcome;
+use super::mechanism::{Mechanism, OutcomeCounter};
 use super::record::Recorder;
 use super::{MoneyTransfer, Run};
 
 /// The largest amount of a transfer.
 const AMOUNT_MAX: u64 = 10;
-/// A worker makes one audit in so many transfers.
+/// The number of transfers for each audit of a worker.
 const AUDIT_EVERY: u64 = 50;
 /// Processes of the history that one process of the program may use: its workers are numbered from the first one, and
 /// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
 
-/// Called after each transfer with its duration.
+/// A function that is called after each transfer with its duration.
 type OnTransfer = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// The workers of this process.
 pub(super) struct Workers {
-    run: Run,
-    accounts: Accounts,
-    mechanism: Mechanism,
-    recorder: Arc<Recorder>,
-    outcomes: Arc<OutcomeCounter>,
-    sources: Sources,
-    /// The number of the first one in the history.
-    first: i64,
+    pub(super) run: Run,
+    pub(super) accounts: Accounts,
+    pub(super) mechanism: Mechanism,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) outcomes: Arc<OutcomeCounter>,
+    pub(super) sources: Sources,
+    /// The number of the first worker in the history.
+    pub(super) first: i64,
 }
 
 impl Workers {
-    pub(super) fn new(
-        run: &Run,
-        accounts: Accounts,
-        mechanism: Mechanism,
-        recorder: Arc<Recorder>,
-        outcomes: Arc<OutcomeCounter>,
-        sources: Sources,
-        first: i64,
-    ) -> Result<Self> {
-        Ok(Workers { run: run.clone(), accounts, mechanism, recorder, outcomes, sources, first })
-    }
-
-    /// Makes so many transfers, all workers together, and calls `on_transfer` after each with the time from its first attempt on.
-    /// Returns how many have certainly committed.
+    /// Makes this number of transfers with all workers together, and calls `on_transfer` after each with the time since its first
+    /// attempt. Returns how many have certainly committed.
     pub(super) async fn run(
         self,
         transfers: u64,
@@ -102,7 +90,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Makes one transfer, in as many attempts as it takes. Returns false if its outcome stays unknown.
+    /// Makes one transfer, in as many attempts as necessary. Returns false if its outcome stays unknown.
     async fn transfer(&self, process: i64, random: &SeededRandom) -> Result<bool> {
         let transfer = MoneyTransfer::random(random, self.run.accounts, AMOUNT_MAX);
         loop {

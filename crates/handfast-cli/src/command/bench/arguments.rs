@@ -17,17 +17,17 @@ pub(crate) enum BenchArguments {
     #[command(after_help = "Example:\n  handfast bench serve --seconds 5 --strict")]
     Serve(BenchFlags),
     /// Transfers in transactions: against the engine, between few accounts, through the server, against SQLite
-    #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
+    #[command(after_help = "SQLite is measured if the program was built with --features sqlite.\n\n\
         Example:\n  handfast bench transactions --clients 64 --seconds 5")]
     Transactions(BenchFlags),
     /// Transfers over a store of single documents: in transactions, by two-phase commit, unprotected
     #[command(
-        after_help = "The store is in memory, and each of its operations takes --delay; with --store it is a server.\n\n\
+        after_help = "The store is in memory, and each of its operations takes the time of --delay; with --store it is a server.\n\n\
         Examples:\n  handfast bench transfers --clients 32 --documents 10000 --delay 1ms\n  \
         handfast bench transfers --clients 32 --documents 10000 --store mongodb://127.0.0.1:27018"
     )]
     Transfers(TransferFlags),
-    /// The building blocks: what they cost in operations on the store, and against the same writes without them
+    /// The building blocks against the same writes without them, with the store operations of each
     #[command(after_help = "Example:\n  handfast bench patterns --documents 10000 --directory /srv")]
     Patterns(BenchFlags),
     /// The program as a process: its start, and its memory, idle and after loading
@@ -35,22 +35,22 @@ pub(crate) enum BenchArguments {
     Process(ProcessFlags),
 }
 
-/// How much is measured.
+/// The flags for the extent of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct BenchFlags {
-    /// Tasks or connections at once; promises are for the default [default: 64, of the server 16]
+    /// Number of concurrent tasks or connections; promises apply to the default only [default: 64; 16 for the server]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) clients: Option<u16>,
-    /// Documents that are read and updated
+    /// Number of documents that are read and updated
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) documents: u64,
-    /// How long one round of one case takes
+    /// Duration of one round of one case
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub(crate) seconds: f64,
-    /// Rounds of each case, in turns with its baseline; the median counts
+    /// Number of rounds of each case, in turns with its baseline; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Ask for this ratio to its baseline, instead of the one that is promised of a case on the store or of a find through the server
+    /// Ratio to the baseline that every case with a promise must reach, instead of the promised ratio
     #[arg(long, value_name = "RATIO")]
     pub(crate) demand: Option<f64>,
     #[command(flatten)]
@@ -60,14 +60,14 @@ pub(crate) struct BenchFlags {
 /// The flags of the measurement of transfers.
 #[derive(Args, Debug)]
 pub(crate) struct TransferFlags {
-    /// How long each operation of the store in memory takes at least
+    /// Minimum duration of each operation of the store in memory
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     pub(crate) delay: Span,
-    /// Move money on this MongoDB-compatible server (mongodb://..) instead, where its database handfast_bench is made anew and
-    /// dropped at the end; only the round trips of a transfer are still counted in memory
+    /// Move money on this MongoDB-compatible server (mongodb://..) instead of in memory; its database handfast_bench is dropped
+    /// before and after. Only the round trips of a transfer are still counted in memory
     #[arg(long, visible_alias = "uri", value_name = "URI")]
     pub(crate) store: Option<ConnectionString>,
-    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
+    /// Declare that no other process writes to that server; required where its updates are not atomic (FerretDB 1)
     #[arg(long, requires = "store")]
     pub(crate) sole_writer: bool,
     #[command(flatten)]
@@ -77,10 +77,10 @@ pub(crate) struct TransferFlags {
 /// The flags of measured starts of the program.
 #[derive(Args, Debug)]
 pub(crate) struct ProcessFlags {
-    /// Documents that are loaded
+    /// Number of documents that are loaded
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) documents: u64,
-    /// Starts on an empty directory; the median counts
+    /// Number of starts on an empty directory; the median counts
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     #[command(flatten)]
@@ -93,10 +93,10 @@ pub(crate) struct SubjectFlags {
     /// Size of a document
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub(crate) document_bytes: usize,
-    /// Bound of the cache of data blocks, of the subject and of its baseline
+    /// Maximum size of the cache of data blocks, of the subject and of its baseline
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(crate) cache_bytes: Bytes,
-    /// A directory on the disk to measure; a scratch directory is made in it and removed
+    /// Directory on the disk to measure; a scratch directory is created in it and removed at the end
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
     /// End with exit code 3 if a promise is missed

@@ -12,9 +12,28 @@ use tokio::sync::{mpsc, oneshot};
 /// Writes that one group may share a sync with; the embedded store's own bound is of the same size.
 const GROUP_WRITES_MAX: usize = 1024;
 
-/// The puts of one batch: whether into the second keyspace, key, value.
-type Batch = Vec<(bool, Vec<u8>, Vec<u8>)>;
-type Write = (Batch, oneshot::Sender<Result<(), String>>);
+/// A key and a value that a batch writes.
+pub(crate) struct Put {
+    is_index: bool,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Put {
+    pub(crate) fn document(key: Vec<u8>, value: Vec<u8>) -> Self {
+        Put { is_index: false, key, value }
+    }
+
+    pub(crate) fn index(key: Vec<u8>, value: Vec<u8>) -> Self {
+        Put { is_index: true, key, value }
+    }
+}
+
+/// A batch that waits for the committer thread.
+struct Write {
+    batch: Vec<Put>,
+    acknowledge: oneshot::Sender<Result<(), String>>,
+}
 
 /// Two keyspaces and a thread that commits in groups.
 pub(crate) struct Bare {
@@ -39,13 +58,13 @@ impl Bare {
             while waiting.blocking_recv_many(&mut group, GROUP_WRITES_MAX) > 0 {
                 let mut acknowledgements = Vec::with_capacity(group.len());
                 let mut result = Ok(());
-                for (puts, acknowledge) in group.drain(..) {
+                for write in group.drain(..) {
                     let mut batch = database.batch().durability(None);
-                    for (index, key, value) in puts {
-                        batch.insert(if index { &indexes } else { &committed }, key, value);
+                    for Put { is_index, key, value } in write.batch {
+                        batch.insert(if is_index { &indexes } else { &committed }, key, value);
                     }
                     result = result.and_then(|()| batch.commit());
-                    acknowledgements.push(acknowledge);
+                    acknowledgements.push(write.acknowledge);
                 }
                 let result =
                     result.and_then(|()| database.persist(PersistMode::SyncData)).map_err(|error| error.to_string());
@@ -60,9 +79,9 @@ impl Bare {
     }
 
     /// Writes one batch and returns when it is synced.
-    pub(crate) async fn write(&self, batch: Batch) -> Result<()> {
+    pub(crate) async fn write(&self, batch: Vec<Put>) -> Result<()> {
         let (acknowledge, acknowledged) = oneshot::channel();
-        self.writer.send((batch, acknowledge)).await.context("the committer thread is gone")?;
+        self.writer.send(Write { batch, acknowledge }).await.context("the committer thread is gone")?;
         acknowledged.await.context("the committer thread is gone")?.map_err(anyhow::Error::msg)
     }
 

@@ -1,4 +1,4 @@
-//! A client of the wire protocol, as lean as it can be: what it costs is a part of every figure.
+//! A client of the wire protocol that does little work, because its cost is a part of every figure.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const LOAD_BATCH_DOCUMENTS: u64 = 1000;
 
 /// A connection that sends one command and waits for its reply.
 pub(crate) struct Client {
-    /// One read of the socket takes a whole reply of usual size, as drivers do.
+    /// The buffered stream: one read of the socket takes a whole reply of usual size, as in drivers.
     stream: BufReader<TcpStream>,
     request_id: i32,
     limits: Limits,
@@ -21,7 +21,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects.
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
@@ -43,7 +42,7 @@ impl Client {
         self.frame.clear();
         OpMsg::new(Flags::default(), body).encode(self.request_id, 0, &mut self.frame);
         self.stream.write_all(&self.frame).await?;
-        read_frame(&mut self.stream, &self.limits, &mut self.frame).await.context("the server hung up")
+        read_frame(&mut self.stream, &self.limits, &mut self.frame).await.context("the server closed the connection")
     }
 }
 

@@ -20,7 +20,7 @@ const LATENCY_DIGITS: u8 = 3;
 pub(crate) struct Round {
     /// Operations done.
     pub(crate) operations: u64,
-    /// How long the round took.
+    /// The duration of the round.
     pub(crate) elapsed: Duration,
     /// The processor time of this program, client and server together.
     pub(crate) processor: Duration,
@@ -42,7 +42,6 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Adds a round.
     pub(crate) fn push(&mut self, round: Round) {
         self.rounds.push(round);
     }
@@ -77,7 +76,28 @@ impl Series {
     }
 }
 
-/// Runs `operation(task, step)` from `tasks` tasks, each one after the other, until `duration` is over.
+/// The rounds of a case and of its baseline.
+#[derive(Default)]
+pub(crate) struct Turns {
+    pub(crate) subject: Series,
+    pub(crate) baseline: Series,
+}
+
+/// Measures the baseline and the subject in turns. Both get the number of the round.
+pub(crate) async fn in_turns(
+    rounds: usize,
+    mut baseline: impl AsyncFnMut(u64) -> Result<Round>,
+    mut subject: impl AsyncFnMut(u64) -> Result<Round>,
+) -> Result<Turns> {
+    let mut turns = Turns::default();
+    for turn in 0..rounds as u64 {
+        turns.baseline.push(baseline(turn).await?);
+        turns.subject.push(subject(turn).await?);
+    }
+    Ok(turns)
+}
+
+/// Runs `operation(task, step)` in a loop in each of `tasks` tasks, until `duration` is over.
 pub(crate) async fn round<F, O>(clock: Arc<dyn Clock>, tasks: usize, duration: Duration, operation: F) -> Result<Round>
 where
     F: Fn(usize, u64) -> O + Clone + Send + 'static,

@@ -93,7 +93,7 @@ impl Workspace {
     fn make(flags: &SubjectFlags) -> Result<Self> {
         let console = Console::new(flags.output);
         let scratch = Scratch::create(&flags.directory, "bench")?;
-        let sources = Sources::system().context("the operating system gives no randomness")?;
+        let sources = Sources::system().context("the operating system provides no random numbers")?;
         Ok(Workspace { console, scratch, sources, bar: console.progress("bench", "steps", 0) })
     }
 }

@@ -22,7 +22,7 @@ use crate::configuration::PREFIX;
 const START_MILLIS_PROMISED: f64 = 50.0;
 /// Resident memory of an idle server, in MB. Beyond it are only the caches and buffers that settings bound.
 const IDLE_MEGABYTES_PROMISED: f64 = 40.0;
-/// How long a server idles before its memory is measured.
+/// The time that a server idles before its memory is measured.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Large write buffers of the store: one of documents, one of indexes.
 const LARGE_BUFFERS: u64 = 2;

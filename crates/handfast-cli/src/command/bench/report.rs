@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::measure::Series;
+use super::measure::Turns;
 
-/// One comparison: a subject against its baseline, measured in turns in the same run.
+/// A comparison of a subject with its baseline, measured in turns in the same run.
 #[derive(Serialize)]
 pub(crate) struct Comparison {
     pub(crate) case: String,
@@ -20,7 +20,7 @@ pub(crate) struct Comparison {
     /// Processor time of one operation in microseconds, client and server together: what other programs take of the
     /// machine is not in it. Without waits for a disk, the baseline's figure divided by this is the ratio on an idle machine.
     pub(crate) processor_us: f64,
-    /// See `processor_us`.
+    /// Like `processor_us`, for the baseline.
     pub(crate) baseline_processor_us: f64,
     /// The ratio to reach, where one is promised.
     pub(crate) promised: Option<f64>,
@@ -40,14 +40,9 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares two series.
-    pub(crate) fn new(
-        case: &str,
-        subject: &Series,
-        baseline_name: &str,
-        baseline: &Series,
-        promised: Option<f64>,
-    ) -> Self {
+    /// Compares a case with its baseline.
+    pub(crate) fn new(case: &str, baseline_name: &str, turns: &Turns, promised: Option<f64>) -> Self {
+        let Turns { subject, baseline } = turns;
         let (rate, baseline_rate) = (subject.rate(), baseline.rate());
         let ratio = if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 };
         Comparison {
@@ -76,7 +71,7 @@ impl Comparison {
     }
 }
 
-/// One quantity that has a bound instead of a baseline.
+/// A quantity that has a bound instead of a baseline.
 #[derive(Serialize)]
 pub(crate) struct Measurement {
     pub(crate) case: String,
@@ -85,12 +80,12 @@ pub(crate) struct Measurement {
     /// The value to stay under.
     pub(crate) promised: f64,
     pub(crate) kept: bool,
-    /// How it was measured.
+    /// The conditions of the measurement.
     pub(crate) note: String,
 }
 
 impl Measurement {
-    /// A value and its bound.
+    /// Compares a value with its bound.
     pub(crate) fn new(case: &str, value: f64, unit: &'static str, promised: f64) -> Self {
         let kept = value < promised;
         Measurement { case: case.to_owned(), value, unit, promised, kept, note: String::new() }
@@ -105,7 +100,7 @@ impl Measurement {
 
 /// A figure that may have a promise.
 pub(crate) trait Promised {
-    /// Returns what the promise is about and how far it was missed; none if it is kept, or there is none.
+    /// Returns a line about the missed promise; none if it is kept, or there is none.
     fn missed(&self) -> Option<String>;
 }
 

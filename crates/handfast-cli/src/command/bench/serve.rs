@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::Promises;
 use super::client::{Client, load, read_frame};
-use super::measure::{Series, round};
+use super::measure::{in_turns, round};
 use super::report::Comparison;
 use super::store::scattered;
 
@@ -90,13 +90,10 @@ async fn compare(
     let echo_address = listener.local_addr()?;
     let echo = tokio::spawn(echo(listener, Arc::new(first.frame.clone())));
 
-    let (mut subject, mut baseline) = (Series::default(), Series::default());
-    for _ in 0..plan.rounds {
-        baseline.push(measured(plan, clock, echo_address, command).await?);
-        subject.push(measured(plan, clock, server, command).await?);
-    }
+    let baseline = async |_| measured(plan, clock, echo_address, command).await;
+    let turns = in_turns(plan.rounds, baseline, async |_| measured(plan, clock, server, command).await).await?;
     echo.abort();
-    Ok(Comparison::new(case, &subject, "echo of the same messages", &baseline, promised).with_note(format!(
+    Ok(Comparison::new(case, "echo of the same messages", &turns, promised).with_note(format!(
         "{} connections, replies of {} bytes",
         plan.connections,
         first.frame.len()

@@ -12,8 +12,8 @@ use handfast_store::{
 };
 
 use super::Promises;
-use super::bare::Bare;
-use super::measure::{Series, round};
+use super::bare::{Bare, Put};
+use super::measure::{Round, in_turns, round};
 use super::report::Comparison;
 
 /// Bytes that the embedded store puts before a document and its key; the baseline writes as many, so that both write
@@ -69,70 +69,158 @@ pub(crate) async fn run(
             indexes: vec![IndexSpec::new(rawdoc! { "group": 1 })],
         })
         .await?;
+    let bench = Bench { plan, clock, store, bare };
 
     progress("journaled inserts");
-    let mut comparisons = vec![
-        inserts(plan, &clock, &store, &bare, &plain, false, 1 << 40).await?,
-        inserts(plan, &clock, &store, &bare, &indexed, true, 2 << 40).await?,
-    ];
+    let mut comparisons = vec![bench.inserts(&plain, false).await?, bench.inserts(&indexed, true).await?];
     progress("loading documents to read");
-    load(plan, &store, &bare, &plain).await?;
+    load(plan, &bench.store, &bench.bare, &plain).await?;
     progress("find by _id");
-    comparisons.push(finds(plan, &clock, &store, &bare, &plain).await?);
+    comparisons.push(bench.finds(&plain).await?);
     progress("update by _id");
-    comparisons.push(updates(plan, &clock, &store, &bare, &plain).await?);
+    comparisons.push(bench.updates(&plain).await?);
     Ok(comparisons)
 }
 
-async fn inserts(
-    plan: &Plan,
-    clock: &Arc<dyn Clock>,
-    store: &Arc<dyn DocumentStore>,
-    bare: &Arc<Bare>,
-    namespace: &Namespace,
-    index: bool,
-    first_id: u64,
-) -> Result<Comparison> {
-    let (mut subject, mut baseline) = (Series::default(), Series::default());
-    let template = plan.document(1).into_bytes();
-    let syncs_before = bare.syncs();
-    for turn in 0..plan.rounds as u64 {
-        let base = first_id + (turn << 32);
-        let (template, writer) = (template.clone(), Arc::clone(bare));
-        baseline.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let writer = Arc::clone(&writer);
-                let id = base + ((task as u64) << 24) + step;
-                let mut batch = vec![(false, bare_key(id, RECORD_KEY_BYTES), bare_value(&template))];
-                if index {
-                    batch.push((true, bare_key(id, INDEX_KEY_BYTES + RECORD_KEY_BYTES), vec![0; 4]));
-                }
-                async move { writer.write(batch).await }
-            })
-            .await?,
-        );
-        let documents = Arc::new((plan.document(1), namespace.clone(), Arc::clone(store)));
-        let size = plan.document_bytes;
-        let own = Plan { document_bytes: size, ..*plan };
-        let own = Arc::new(own);
-        subject.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let (shared, own) = (Arc::clone(&documents), Arc::clone(&own));
-                let id = base + ((task as u64) << 24) + step;
-                async move {
-                    let document = own.document(i64::try_from(id)?);
-                    let outcome = shared.2.insert(Insert::new(shared.1.clone(), vec![document])).await?;
-                    ensure!(outcome.inserted == 1, "an insert was refused: {:?}", outcome.errors);
-                    Ok(())
-                }
-            })
-            .await?,
-        );
+/// The state that the cases share.
+struct Bench<'a> {
+    plan: &'a Plan,
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn DocumentStore>,
+    bare: Arc<Bare>,
+}
+
+impl Bench<'_> {
+    async fn inserts(&self, namespace: &Namespace, has_index: bool) -> Result<Comparison> {
+        let (case, promised, first_id) =
+            if has_index { ("insert, one index", 0.4, 2 << 40) } else { ("insert", 0.6, 1 << 40) };
+        let document_bytes = self.plan.document_bytes;
+        let template = self.plan.document(1).into_bytes();
+        let id_of = move |turn: u64, task: usize, step: u64| first_id + (turn << 32) + ((task as u64) << 24) + step;
+        let syncs_before = self.bare.syncs();
+        let turns = in_turns(
+            self.plan.rounds,
+            async |turn| {
+                let (bare, template) = (Arc::clone(&self.bare), template.clone());
+                self.round(move |task, step| {
+                    let bare = Arc::clone(&bare);
+                    let id = id_of(turn, task, step);
+                    let mut batch = vec![Put::document(bare_key(id, RECORD_KEY_BYTES), bare_value(&template))];
+                    if has_index {
+                        batch.push(Put::index(bare_key(id, INDEX_KEY_BYTES + RECORD_KEY_BYTES), vec![0; 4]));
+                    }
+                    async move { bare.write(batch).await }
+                })
+                .await
+            },
+            async |turn| {
+                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                self.round(move |task, step| {
+                    let (store, namespace) = (Arc::clone(&store), namespace.clone());
+                    async move {
+                        let document = document(i64::try_from(id_of(turn, task, step))?, document_bytes);
+                        let outcome = store.insert(Insert::new(namespace, vec![document])).await?;
+                        ensure!(outcome.inserted == 1, "an insert was refused: {:?}", outcome.errors);
+                        Ok(())
+                    }
+                })
+                .await
+            },
+        )
+        .await?;
+        let promised = self.plan.promises.ratio(promised);
+        Ok(Comparison::new(case, "bare group commit", &turns, promised).with_note(self.syncs_since(syncs_before)))
     }
-    let (case, promised) = if index { ("insert, one index", 0.4) } else { ("insert", 0.6) };
-    let syncs = bare.syncs() - syncs_before;
-    Ok(Comparison::new(case, &subject, "bare group commit", &baseline, plan.promises.ratio(promised))
-        .with_note(format!("{} tasks; baseline syncs {syncs}", plan.tasks)))
+
+    async fn finds(&self, namespace: &Namespace) -> Result<Comparison> {
+        let documents = self.plan.documents;
+        let turns = in_turns(
+            self.plan.rounds,
+            async |_| {
+                let bare = Arc::clone(&self.bare);
+                self.round(move |task, step| {
+                    let bare = Arc::clone(&bare);
+                    async move {
+                        let key = bare_key(scattered(task, step, documents), RECORD_KEY_BYTES);
+                        bare.read(&key)?.context("a loaded record is missing")?;
+                        yield_now_and_then(step).await;
+                        Ok(())
+                    }
+                })
+                .await
+            },
+            async |_| {
+                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                self.round(move |task, step| {
+                    let (store, namespace) = (Arc::clone(&store), namespace.clone());
+                    async move {
+                        let id = i64::try_from(scattered(task, step, documents))?;
+                        let mut cursor = store.find(Find::new(namespace, rawdoc! { "_id": id })).await?;
+                        let page = cursor.next_page(BatchLimit::REPLY).await?;
+                        ensure!(page.documents.len() == 1, "a loaded document is missing: {id}");
+                        yield_now_and_then(step).await;
+                        Ok(())
+                    }
+                })
+                .await
+            },
+        )
+        .await?;
+        let promised = self.plan.promises.ratio(0.5);
+        Ok(Comparison::new("find by _id", "bare point read", &turns, promised)
+            .with_note(format!("{documents} documents of {} bytes", self.plan.document_bytes)))
+    }
+
+    async fn updates(&self, namespace: &Namespace) -> Result<Comparison> {
+        let documents = self.plan.documents;
+        let syncs_before = self.bare.syncs();
+        let turns = in_turns(
+            self.plan.rounds,
+            async |_| {
+                let bare = Arc::clone(&self.bare);
+                self.round(move |task, step| {
+                    let bare = Arc::clone(&bare);
+                    async move {
+                        let key = bare_key(scattered(task, step, documents), RECORD_KEY_BYTES);
+                        let value = bare.read(&key)?.context("a loaded record is missing")?;
+                        bare.write(vec![Put::document(key, value.to_vec())]).await
+                    }
+                })
+                .await
+            },
+            async |_| {
+                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                self.round(move |task, step| {
+                    let (store, namespace) = (Arc::clone(&store), namespace.clone());
+                    async move {
+                        let id = i64::try_from(scattered(task, step, documents))?;
+                        let change = UpdateSpec::Document(rawdoc! { "$inc": { "count": 1 } });
+                        let statement = UpdateStatement::one(rawdoc! { "_id": id }, change);
+                        let outcome = store.update(Update::new(namespace, vec![statement])).await?;
+                        ensure!(outcome.modified == 1, "an update did not apply: {:?}", outcome.errors);
+                        Ok(())
+                    }
+                })
+                .await
+            },
+        )
+        .await?;
+        let note = self.syncs_since(syncs_before);
+        Ok(Comparison::new("update by _id ($inc)", "bare read and group commit", &turns, None).with_note(note))
+    }
+
+    async fn round<F, O>(&self, operation: F) -> Result<Round>
+    where
+        F: Fn(usize, u64) -> O + Clone + Send + 'static,
+        O: Future<Output = Result<()>> + Send,
+    {
+        round(Arc::clone(&self.clock), self.plan.tasks, self.plan.round_duration(), operation).await
+    }
+
+    /// Returns the note of a case that writes.
+    fn syncs_since(&self, before: u64) -> String {
+        format!("{} tasks; baseline syncs {}", self.plan.tasks, self.bare.syncs() - before)
+    }
 }
 
 /// Documents that one load request carries.
@@ -152,98 +240,13 @@ pub(super) async fn load(
         let documents = (next..end).map(|id| Ok(plan.document(i64::try_from(id)?))).collect::<Result<Vec<_>>>()?;
         let outcome = store.insert(Insert::new(namespace.clone(), documents)).await?;
         ensure!(outcome.errors.is_empty(), "an insert was refused: {:?}", outcome.errors);
-        bare.write((next..end).map(|id| (false, bare_key(id, RECORD_KEY_BYTES), bare_value(&template))).collect())
-            .await?;
+        bare.write(
+            (next..end).map(|id| Put::document(bare_key(id, RECORD_KEY_BYTES), bare_value(&template))).collect(),
+        )
+        .await?;
         next = end;
     }
     Ok(())
-}
-
-async fn finds(
-    plan: &Plan,
-    clock: &Arc<dyn Clock>,
-    store: &Arc<dyn DocumentStore>,
-    bare: &Arc<Bare>,
-    namespace: &Namespace,
-) -> Result<Comparison> {
-    let (mut subject, mut baseline) = (Series::default(), Series::default());
-    let documents = plan.documents;
-    for _ in 0..plan.rounds {
-        let reader = Arc::clone(bare);
-        baseline.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let reader = Arc::clone(&reader);
-                async move {
-                    let key = bare_key(scattered(task, step, documents), RECORD_KEY_BYTES);
-                    reader.read(&key)?.context("a loaded record is missing")?;
-                    yield_now_and_then(step).await;
-                    Ok(())
-                }
-            })
-            .await?,
-        );
-        let shared = Arc::new((namespace.clone(), Arc::clone(store)));
-        subject.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let shared = Arc::clone(&shared);
-                async move {
-                    let id = i64::try_from(scattered(task, step, documents))?;
-                    let mut cursor = shared.1.find(Find::new(shared.0.clone(), rawdoc! { "_id": id })).await?;
-                    let page = cursor.next_page(BatchLimit::REPLY).await?;
-                    ensure!(page.documents.len() == 1, "a loaded document is missing: {id}");
-                    yield_now_and_then(step).await;
-                    Ok(())
-                }
-            })
-            .await?,
-        );
-    }
-    Ok(Comparison::new("find by _id", &subject, "bare point read", &baseline, plan.promises.ratio(0.5))
-        .with_note(format!("{documents} documents of {} bytes", plan.document_bytes)))
-}
-
-async fn updates(
-    plan: &Plan,
-    clock: &Arc<dyn Clock>,
-    store: &Arc<dyn DocumentStore>,
-    bare: &Arc<Bare>,
-    namespace: &Namespace,
-) -> Result<Comparison> {
-    let (mut subject, mut baseline) = (Series::default(), Series::default());
-    let documents = plan.documents;
-    let syncs_before = bare.syncs();
-    for _ in 0..plan.rounds {
-        let engine = Arc::clone(bare);
-        baseline.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let engine = Arc::clone(&engine);
-                async move {
-                    let key = bare_key(scattered(task, step, documents), RECORD_KEY_BYTES);
-                    let value = engine.read(&key)?.context("a loaded record is missing")?;
-                    engine.write(vec![(false, key, value.to_vec())]).await
-                }
-            })
-            .await?,
-        );
-        let shared = Arc::new((namespace.clone(), Arc::clone(store)));
-        subject.push(
-            round(Arc::clone(clock), plan.tasks, plan.round_duration(), move |task, step| {
-                let shared = Arc::clone(&shared);
-                async move {
-                    let id = i64::try_from(scattered(task, step, documents))?;
-                    let change = UpdateSpec::Document(rawdoc! { "$inc": { "count": 1 } });
-                    let statement = UpdateStatement::one(rawdoc! { "_id": id }, change);
-                    let outcome = shared.1.update(Update::new(shared.0.clone(), vec![statement])).await?;
-                    ensure!(outcome.modified == 1, "an update did not apply: {:?}", outcome.errors);
-                    Ok(())
-                }
-            })
-            .await?,
-        );
-    }
-    let syncs = bare.syncs() - syncs_before;
-    Ok(Comparison::new("update by _id ($inc)", &subject, "bare read and group commit", &baseline, None)
-        .with_note(format!("{} tasks; baseline syncs {syncs}", plan.tasks)))
 }
 
 /// Yields now and then: point reads never wait, and a task that never waits blocks the others.

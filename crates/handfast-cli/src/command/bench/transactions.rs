@@ -20,8 +20,8 @@ use handfast_embedded::EmbeddedStore;
 use handfast_store::{Clock, DocumentStore, Namespace, StoreExt};
 use handfast_txn::{Counts, Database};
 
-use super::bare::Bare;
-use super::measure::{Round, Series, round};
+use super::bare::{Bare, Put};
+use super::measure::{Round, in_turns, round};
 use super::report::Comparison;
 use super::store::{self, RECORD_KEY_BYTES, bare_key, bare_value, scattered};
 
@@ -31,7 +31,7 @@ const FEW_TASKS: [usize; 2] = [1, 8];
 const HOT_ACCOUNTS: u64 = 10;
 /// Connections to the server.
 const CONNECTIONS: usize = 16;
-/// With so many clients or more, transfers are promised to be faster than SQLite's.
+/// The number of clients from which transfers are promised to be faster than SQLite's.
 #[cfg(feature = "sqlite")]
 const SQLITE_BEHIND_FROM: usize = 8;
 /// Bytes of the record of an outcome, and of its key: a session's UUID and its field names, a number, a time, the result.
@@ -79,22 +79,21 @@ impl Bench<'_> {
     }
 
     async fn against_engine(&self, tasks: usize) -> Result<Comparison> {
-        let (mut subject, mut baseline) = (Series::default(), Series::default());
         let (mut costs, mut counts) = (Costs::default(), self.database.counts());
-        for _ in 0..self.plan.rounds {
-            baseline.push(self.bare_batches(tasks).await?);
+        let transfers = async |_| {
             let before = self.embedded.costs();
             let measured = self.transfers(tasks, self.plan.documents).await?;
             let after = self.embedded.costs();
             costs.transfers += measured.operations;
             costs.operations += after.operations - before.operations;
             costs.syncs += after.syncs - before.syncs;
-            subject.push(measured);
-        }
+            Ok(measured)
+        };
+        let turns = in_turns(self.plan.rounds, async |_| self.bare_batches(tasks).await, transfers).await?;
         counts = since(counts, self.database.counts());
         let promised = self.plan.promises.ratio(0.5).filter(|_| tasks == self.plan.tasks);
         let name = format!("transfer, {tasks} clients");
-        Ok(Comparison::new(&name, &subject, "bare batch of four writes", &baseline, promised).with_note(format!(
+        Ok(Comparison::new(&name, "bare batch of four writes", &turns, promised).with_note(format!(
             "{} batches and {:.3} syncs a transfer; {}",
             costs.operations as f64 / costs.transfers as f64,
             costs.syncs as f64 / costs.transfers as f64,
@@ -104,30 +103,29 @@ impl Bench<'_> {
 
     #[cfg(feature = "sqlite")]
     async fn against_sqlite(&self, tasks: usize, peer: &sqlite::Accounts) -> Result<Comparison> {
-        let (mut subject, mut baseline) = (Series::default(), Series::default());
-        for _ in 0..self.plan.rounds {
-            baseline.push(peer.transfers(&self.clock, tasks, self.plan.round_duration()).await?);
-            subject.push(self.transfers(tasks, self.plan.documents).await?);
-        }
+        let baseline = async |_| peer.transfers(&self.clock, tasks, self.plan.round_duration()).await;
+        let subject = async |_| self.transfers(tasks, self.plan.documents).await;
+        let turns = in_turns(self.plan.rounds, baseline, subject).await?;
         let promised = (tasks >= SQLITE_BEHIND_FROM).then_some(1.0);
         let name = format!("transfer, {tasks} clients");
-        Ok(Comparison::new(&name, &subject, "SQLite, WAL, synchronous=FULL", &baseline, promised))
+        Ok(Comparison::new(&name, "SQLite, WAL, synchronous=FULL", &turns, promised))
     }
 
     async fn hot_against_uniform(&self) -> Result<Comparison> {
-        let (mut subject, mut baseline) = (Series::default(), Series::default());
         let mut conflicts = Counts::default();
-        for _ in 0..self.plan.rounds {
-            baseline.push(self.transfers(self.plan.tasks, self.plan.documents).await?);
+        let uniform = async |_| self.transfers(self.plan.tasks, self.plan.documents).await;
+        let between_hot = async |_| {
             let before = self.database.counts();
-            subject.push(self.transfers(self.plan.tasks, HOT_ACCOUNTS).await?);
+            let measured = self.transfers(self.plan.tasks, HOT_ACCOUNTS).await?;
             let hot = since(before, self.database.counts());
             conflicts.begun += hot.begun;
             conflicts.conflicts += hot.conflicts;
-        }
+            Ok(measured)
+        };
+        let turns = in_turns(self.plan.rounds, uniform, between_hot).await?;
         let name = format!("transfer, {HOT_ACCOUNTS} hot accounts, {} clients", self.plan.tasks);
-        let comparison =
-            Comparison::new(&name, &subject, "uniform transfers", &baseline, self.plan.promises.ratio(1.0 / 3.0));
+        let promised = self.plan.promises.ratio(1.0 / 3.0);
+        let comparison = Comparison::new(&name, "uniform transfers", &turns, promised);
         Ok(comparison.with_note(aborts(conflicts)))
     }
 
@@ -154,10 +152,11 @@ impl Bench<'_> {
             async move {
                 let (from, to) = pair(task, step, accounts)?;
                 let account = |id: i64| {
-                    anyhow::Ok((false, bare_key(u64::try_from(id)?, RECORD_KEY_BYTES), bare_value(&document)))
+                    let key = bare_key(u64::try_from(id)?, RECORD_KEY_BYTES);
+                    anyhow::Ok(Put::document(key, bare_value(&document)))
                 };
-                let outcome = (false, bare_key(task as u64, OUTCOME_KEY_BYTES), bare_value(&[0; OUTCOME_BYTES]));
-                let number = (true, bare_key(0, NUMBER_BYTES), vec![0; NUMBER_BYTES]);
+                let outcome = Put::document(bare_key(task as u64, OUTCOME_KEY_BYTES), bare_value(&[0; OUTCOME_BYTES]));
+                let number = Put::index(bare_key(0, NUMBER_BYTES), vec![0; NUMBER_BYTES]);
                 bare.write(vec![account(from)?, account(to)?, outcome, number]).await
             }
         })

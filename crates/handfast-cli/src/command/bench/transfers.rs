@@ -20,7 +20,7 @@ use handfast_store::decorator::Metered;
 use handfast_store::{DocumentStore, Find, Insert, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions};
 
-use super::measure::{Round, Series, round};
+use super::measure::{Round, in_turns, round};
 use super::report::Comparison;
 use super::store::Plan;
 use super::transactions::{by, pair};
@@ -43,7 +43,7 @@ type Store = Arc<Metered<Arc<dyn DocumentStore>>>;
 
 #[derive(Clone)]
 enum Method {
-    /// One update, to measure a round trip.
+    /// An update, to measure a round trip.
     OneUpdate(Store),
     Unprotected(Store),
     TwoPhase(Arc<TwoPhase>),
@@ -67,10 +67,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Opens the accounts in the collection `handfast_bench.accounts`, which is made anew.
-    ///
-    /// # Errors
-    /// Those of the store; a bench with fewer accounts than are hot.
+    /// Drops the collection `handfast_bench.accounts`, and creates the accounts in it.
     pub(super) async fn open(
         store: Arc<dyn DocumentStore>,
         plan: Plan,
@@ -158,21 +155,23 @@ impl<'a> Bench<'a> {
         baseline: &Method,
         promised: Option<f64>,
     ) -> Result<Comparison> {
-        let (mut of_subject, mut of_baseline, mut operations) = (Series::default(), Series::default(), 0);
-        let mut transfers = 0;
-        for _ in 0..self.plan.rounds {
-            of_baseline.push(self.measured(tasks, accounts, baseline).await?);
+        let (mut operations, mut transfers) = (0, 0);
+        let measure = async |method| {
+            let measured = self.measured(tasks, accounts, method).await?;
             self.database.flush().await?;
+            anyhow::Ok(measured)
+        };
+        let counted = async |_| {
             let before = self.operations(subject);
-            let measured = self.measured(tasks, accounts, subject).await?;
-            self.database.flush().await?;
+            let measured = measure(subject).await?;
             operations += self.operations(subject) - before;
             transfers += measured.operations;
-            of_subject.push(measured);
-        }
+            Ok(measured)
+        };
+        let turns = in_turns(self.plan.rounds, async |_| measure(baseline).await, counted).await?;
         let hot = if accounts == HOT_ACCOUNTS { ", 10 hot accounts" } else { "" };
         let name = format!("transfer, {}, {tasks} clients{hot}", subject.name());
-        let comparison = Comparison::new(&name, &of_subject, baseline.name(), &of_baseline, promised);
+        let comparison = Comparison::new(&name, baseline.name(), &turns, promised);
         Ok(comparison.with_note(format!("{:.1} store operations", operations as f64 / transfers.max(1) as f64)))
     }
 

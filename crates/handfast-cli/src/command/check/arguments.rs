@@ -14,7 +14,7 @@ pub(crate) struct CheckArguments {
     pub(crate) subject: Option<CheckSubject>,
     #[command(flatten)]
     pub(crate) open: OpenFlags,
-    /// Mend what can be mended (indexes from documents, the journal, the files around it), and say what is lost
+    /// Repair what can be repaired (indexes from documents, the journal, the other files), and report what is lost
     #[arg(long)]
     pub(crate) repair: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct CheckArguments {
 /// The commands that check something else than a data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckSubject {
-    /// Judge a history of transactions, as their clients recorded it: which isolation did the store keep?
+    /// Check which isolation a history of transactions shows, as their clients recorded it
     #[command(after_help = "Examples:\n  \
         handfast check history run.jsonl\n  \
         handfast check history run.jsonl --isolation serializable --json")]
@@ -32,13 +32,13 @@ pub(crate) enum CheckSubject {
 /// `handfast check history`.
 #[derive(Args, Debug)]
 pub(crate) struct HistoryArguments {
-    /// The history: one event a line, as Jepsen writes them in JSON; - is standard input
+    /// File of the history, with one event per line as Jepsen writes them in JSON; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The isolation that the history must show [default: that in the file, else snapshot]
+    /// Isolation that the history must show [default: the one in the file, otherwise snapshot]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<HistoryIsolation>,
-    /// The order that the history must show [default: that in the file, else real-time]
+    /// Order that the history must show [default: the one in the file, otherwise real-time]
     #[arg(long, value_name = "ORDER")]
     pub(crate) order: Option<HistoryOrder>,
     #[command(flatten)]
@@ -57,9 +57,9 @@ pub(crate) enum HistoryIsolation {
 /// The order that a history must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HistoryOrder {
-    /// Nothing
+    /// No order
     None,
-    /// A process sees what it did before
+    /// A process sees its own earlier writes
     Session,
     /// A transaction that begins after an acknowledgement sees the acknowledged writes
     RealTime,

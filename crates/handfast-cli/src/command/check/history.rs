@@ -1,4 +1,4 @@
-//! `handfast check history`: judges what clients saw of a store's transactions.
+//! `handfast check history`: checks the isolation that the recorded transactions of clients show.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! `handfast check`: proves that a data directory is whole, or says what is not.
+//! `handfast check`: verifies that a data directory is intact, or reports the damage.
 
 pub(super) mod arguments;
 mod history;
@@ -13,6 +13,7 @@ use self::arguments::CheckArguments;
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::listing::counted;
 use crate::store::Directory;
 
 pub(super) use self::history::run as history;
@@ -38,7 +39,12 @@ pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console
 
 fn text(report: &CheckReport, repair: Repair) -> String {
     let CheckReport { collections, documents, entries, .. } = report;
-    let looked_at = format!("{documents} documents and {entries} index entries of {collections} collections");
+    let looked_at = format!(
+        "{} and {} of {}",
+        counted(*documents, "documents"),
+        counted(*entries, "index entries"),
+        counted(*collections, "collections")
+    );
     if report.is_clean() {
         return format!("clean: {looked_at}");
     }
@@ -71,16 +77,18 @@ fn advice(remedy: &Remedy, repair: Repair) -> Option<&'static str> {
     let by_repair = match remedy {
         Remedy::None => {
             return Some(
-                "restore a backup; what can be read of damaged collections `dump --skip-damaged` carries to a new store",
+                "restore a backup, or write the readable documents of damaged collections with `dump --skip-damaged`",
             );
         }
-        Remedy::WriteFormat => "--repair writes FORMAT anew",
+        Remedy::WriteFormat => "--repair writes FORMAT again",
         Remedy::MendJournal => {
             "--repair cuts the journal where it cannot be read, and keeps a copy; a backup may have more"
         }
         Remedy::ResetWitness => "--repair accepts that batches are missing; a backup may have them",
-        Remedy::WriteWitness => "--repair takes what is there, and writes the witness anew; compare it with a backup",
-        Remedy::BuildIndex(..) => "--repair builds indexes anew",
+        Remedy::WriteWitness => {
+            "--repair accepts the present data, and writes the witness again; compare the data with a backup"
+        }
+        Remedy::BuildIndex(..) => "--repair builds indexes again",
         Remedy::Count(_) => "--repair counts documents again",
     };
     (repair == Repair::No).then_some(by_repair)

@@ -12,7 +12,7 @@ fn a_finding_says_its_remedy_and_what_it_is_about() {
     let orders = || Namespace::new("shop", "orders").unwrap();
     let expected = json!({
         "text": "something", "remedy": "build-index", "namespace": "shop.orders", "index": "total_1",
-        "to_do": "--repair builds indexes anew",
+        "to_do": "--repair builds indexes again",
     });
     assert_eq!(of(Remedy::BuildIndex(orders(), "total_1".to_owned()), Repair::No), expected);
     let expected = json!({

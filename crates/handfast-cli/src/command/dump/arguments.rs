@@ -11,35 +11,35 @@ use crate::flags::OpenFlags;
 pub(crate) struct DumpArguments {
     #[command(flatten)]
     pub(crate) open: OpenFlags,
-    /// Directory to write to; created, and refused if it holds anything
+    /// Directory to write to, which must be missing or empty
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
-    /// How documents are written
+    /// Format of the documents
     #[arg(long, value_name = "FORMAT", default_value = "bson")]
     pub(crate) format: DumpFormat,
-    /// Leave out what is damaged instead of refusing, and say what that is; exit code 3 if there is any
+    /// Leave out damaged data instead of failing, and report it; exit code 3 if there is any
     #[arg(long)]
     pub(crate) skip_damaged: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
 }
 
-/// How documents are written to a file.
+/// The format of the documents in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// BSON documents one after the other (NAME.bson), as mongorestore reads them
+    /// BSON documents, one after the other (NAME.bson), which mongorestore can read
     Bson,
-    /// Canonical Extended JSON, one document a line (NAME.json), as mongoimport reads them
+    /// Canonical Extended JSON, one document per line (NAME.json), which mongoimport can read
     Json,
 }
 
-/// Which documents a dump or a restore is about.
+/// The selection of collections of a dump or a restore.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Selection {
-    /// This database alone
+    /// Only this database
     #[arg(long, value_name = "NAME")]
     pub(crate) database: Option<String>,
-    /// This collection alone
+    /// Only this collection of --database
     #[arg(long, value_name = "NAME", requires = "database")]
     pub(crate) collection: Option<String>,
 }

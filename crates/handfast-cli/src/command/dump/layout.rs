@@ -12,7 +12,7 @@ const NAME_BYTES_MAX: usize = 200;
 
 pub(in crate::command) const METADATA: &str = ".metadata.json";
 
-/// Documents in JSON of a collection whose name ends so would have the name of a metadata file.
+/// The end of a collection's name with which the file of its documents in JSON would have the name of a metadata file.
 const METADATA_IN_NAME: &str = ".metadata";
 
 /// Returns the file name, without ending, of a database or collection: percent-encoded where a file system might object. A long name is
@@ -63,7 +63,7 @@ pub(in crate::command) fn decode_name(file: &str) -> Result<String> {
 /// The metadata of a collection.
 #[derive(Debug, PartialEq)]
 pub(in crate::command) struct Metadata {
-    /// `None` if the file does not contain the name.
+    /// The name of the collection, if the file contains it.
     pub(in crate::command) collection: Option<String>,
     /// The indexes without `_id_`.
     pub(in crate::command) indexes: Vec<IndexSpec>,

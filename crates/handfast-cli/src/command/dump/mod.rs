@@ -26,6 +26,7 @@ use self::write::{Damaged, count_documents, find_collections, write_dump};
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::listing::counted;
 use crate::store::Directory;
 
 /// Counts of what was written or read.
@@ -101,7 +102,8 @@ pub(super) async fn run(settings: &Settings, arguments: &DumpArguments, console:
 /// Returns the text about documents that a dump with damage left out.
 fn left_out(missing: u64) -> String {
     match missing {
-        0 => "none is left out: what is damaged was found elsewhere too".to_owned(),
+        0 => "no document is left out: the damaged ones were found elsewhere, too".to_owned(),
+        1 => "1 document is damaged and left out".to_owned(),
         _ => format!("{missing} documents are damaged and left out"),
     }
 }
@@ -109,5 +111,10 @@ fn left_out(missing: u64) -> String {
 /// Returns the line that reports what was dumped or restored.
 pub(super) fn done(what: &str, totals: &Totals) -> String {
     let Totals { collections, indexes, documents, bytes } = totals;
-    format!("{what} {documents} documents ({bytes} bytes) and {indexes} indexes of {collections} collections")
+    format!(
+        "{what} {} ({bytes} bytes) and {} of {}",
+        counted(*documents, "documents"),
+        counted(*indexes, "indexes"),
+        counted(*collections, "collections")
+    )
 }

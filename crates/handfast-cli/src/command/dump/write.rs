@@ -65,7 +65,7 @@ pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Selecte
     Ok(count)
 }
 
-/// How a dump treats documents that cannot be read.
+/// The treatment of documents that cannot be read.
 pub(crate) enum Damaged<'s> {
     /// Fails, because the dump would be incomplete.
     Refuse,
@@ -203,7 +203,7 @@ pub(super) fn ending(format: DumpFormat) -> &'static str {
 /// is removed first.
 struct UnfinishedDirectory {
     path: PathBuf,
-    /// Locked, so that no other process takes it for the rest of a killed one.
+    /// The lock, which keeps other processes from removing the directory as the leftover of a killed dump.
     _held: File,
     finished: bool,
 }
@@ -213,7 +213,8 @@ impl UnfinishedDirectory {
         if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Usage(format!("{} is not empty; choose another directory with --to", target.display())).into());
         }
-        let name = target.file_name().with_context(|| format!("{} is no name of a directory", target.display()))?;
+        let name =
+            target.file_name().with_context(|| format!("{} is not the name of a directory", target.display()))?;
         let mut passing = name.to_owned();
         passing.push(".unfinished");
         let path = target.with_file_name(passing);
@@ -253,7 +254,7 @@ fn remove_left(path: &Path) -> Result<()> {
         found => found.with_context(|| at(path))?,
     };
     let is_left = holds_a_dump(path).with_context(|| at(path))?;
-    ensure!(is_left, "{} is no dump that was stopped: give it another name, or name another directory", path.display());
+    ensure!(is_left, "{} is not an interrupted dump: rename it, or choose another directory with --to", path.display());
     let _held = hold(path)?;
     fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))
 }

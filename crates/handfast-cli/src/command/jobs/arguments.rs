@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 /// The commands on a queue of jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsArguments {
-    /// Count the jobs by state, and say what needs somebody
+    /// Count the jobs by state, and report what needs attention
     #[command(after_help = "Example:\n  handfast jobs status --data /srv/handfast --database shop")]
     Status {
         #[command(flatten)]
@@ -24,16 +24,16 @@ pub(crate) enum JobsArguments {
     List {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Jobs in this state; may be given several times [default: failed, processing and todo]
+        /// Only jobs in this state; may be repeated [default: failed, processing and todo]
         #[arg(long = "state", value_name = "STATE")]
         states: Vec<JobStateName>,
-        /// Jobs of this type alone
+        /// Only jobs of this type
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
-        /// Jobs alone that were enqueued so long ago
+        /// Only jobs that were enqueued at least this long ago
         #[arg(long, value_name = "AGE")]
         older_than: Option<Span>,
-        /// The next page: jobs behind the one of this id, which was the last of the page before; with one --state
+        /// Start after the job with this id, the last one of the previous page; needs exactly one --state
         #[arg(long, value_name = "ID", requires = "states")]
         after: Option<Id>,
         #[command(flatten)]
@@ -46,10 +46,10 @@ pub(crate) enum JobsArguments {
     Show {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Its _id
+        /// _id of the job
         id: Id,
     },
-    /// Let failed jobs be done after all, with all their attempts again
+    /// Put failed jobs back into the queue, with all their attempts again
     #[command(after_help = "Examples:\n  \
         handfast jobs retry 65a1b2c3d4e5f60718293a4b --data /srv/handfast --database shop\n  \
         handfast jobs retry --all --type mail --data /srv/handfast --database shop")]
@@ -69,34 +69,34 @@ pub(crate) enum JobsArguments {
         #[command(flatten)]
         failed: FailedFlags,
     },
-    /// Do not let jobs be done; a worker that has one is stopped at its next sign of life
+    /// Cancel jobs; a worker that is processing one stops at its next sign of life
     #[command(
         after_help = "Example:\n  handfast jobs cancel 65a1b2c3d4e5f60718293a4b --data /srv/handfast --database shop"
     )]
     Cancel {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Their _ids
+        /// _ids of the jobs
         #[arg(value_name = "ID", required = true)]
         ids: Vec<Id>,
     },
-    /// Let no worker of any process claim a job until `resume`
-    #[command(after_help = "Workers see it within a second. They go on with the jobs that they have.\n\n\
+    /// Stop all workers from claiming jobs until `resume`
+    #[command(after_help = "Workers see the pause within a second. They finish the jobs that they have.\n\n\
         Example:\n  handfast jobs pause --why 'the mail server is moved' --data /srv/handfast --database shop")]
     Pause {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// For who looks at the queue
+        /// Reason, which `jobs status` shows
         #[arg(long, value_name = "TEXT", default_value = "")]
         why: String,
     },
-    /// Let jobs of a paused queue be claimed again
+    /// Let workers claim jobs of a paused queue again
     #[command(after_help = "Example:\n  handfast jobs resume --data /srv/handfast --database shop")]
     Resume {
         #[command(flatten)]
         queue: Box<JobsFlags>,
     },
-    /// Return jobs whose workers are silent for longer than the lease
+    /// Return jobs to the queue whose workers have been silent for longer than the lease
     #[command(
         visible_alias = "reclaim",
         after_help = "Example:\n  handfast jobs recover --lease 60s --data /srv/handfast --database shop"
@@ -104,54 +104,54 @@ pub(crate) enum JobsArguments {
     Recover {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Give up a job over which so many workers fell silent [default: as recorded, else 5]
+        /// Give up a job after this many of its workers fell silent [default: as recorded, otherwise 5]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         crashes_max: Option<u32>,
     },
-    /// Remove jobs that have been over for long
+    /// Remove old jobs that are done, failed or canceled
     #[command(
-        after_help = "A copy of a request may put a job into the queue again that is removed while it is under way: \
-        keep them for longer than that.\n\n\
+        after_help = "A delayed copy of a request can enqueue a removed job again: keep jobs for longer than a request \
+        may be delayed.\n\n\
         Example:\n  handfast jobs purge --done 7d --failed 90d --data /srv/handfast --database shop"
     )]
     Purge {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Those that were done so long ago
+        /// Remove jobs that were done at least this long ago
         #[arg(long, value_name = "AGE")]
         done: Span,
-        /// Those that were given up, or canceled, so long ago
+        /// Remove jobs that failed or were canceled at least this long ago
         #[arg(long, value_name = "AGE")]
         failed: Span,
     },
 }
 
-/// Which queue.
+/// The queue of a command.
 #[derive(Args, Debug)]
 pub(crate) struct JobsFlags {
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// The collection of the jobs
+    /// Collection of the jobs
     #[arg(long, value_name = "NAME", default_value = "jobs")]
     pub(crate) collection: String,
-    /// How long the application lets a worker be silent; `recover` must be told, elsewhere it is 60s unless said
+    /// Time that the application lets a worker be silent; `recover` requires it [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(crate) lease: Option<Span>,
 }
 
-/// Which of the failed jobs.
+/// The selection of failed jobs.
 #[derive(Args, Debug)]
 pub(crate) struct FailedFlags {
-    /// Their _ids
+    /// _ids of the jobs
     #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) ids: Vec<Id>,
-    /// All that failed, the oldest first
+    /// All failed jobs, the oldest first
     #[arg(long)]
     pub(crate) all: bool,
-    /// With --all: those of this type alone
+    /// With --all: only jobs of this type
     #[arg(long = "type", value_name = "TYPE", requires = "all")]
     pub(crate) kind: Option<String>,
-    /// With --all: so many of them at most
+    /// With --all: maximum number of jobs
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
 }
@@ -159,15 +159,15 @@ pub(crate) struct FailedFlags {
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum JobStateName {
-    /// Waits for its time, and then for a worker
+    /// Waiting for its time or for a worker
     Todo,
-    /// A worker has it
+    /// Being processed by a worker
     Processing,
-    /// Finished well
+    /// Finished successfully
     Done,
-    /// Given up: the dead letters
+    /// Given up after its last attempt (a dead letter)
     Failed,
-    /// Somebody did not want it done
+    /// Canceled
     Canceled,
 }
 
@@ -184,7 +184,7 @@ impl From<JobStateName> for JobState {
 }
 
 impl JobsArguments {
-    /// Which queue it is about.
+    /// Returns the queue of a command.
     pub(crate) fn queue(&self) -> &JobsFlags {
         match self {
             JobsArguments::Status { queue }

@@ -55,7 +55,7 @@ impl JobOutcomes {
         self.listing.push([shown(id), text], line);
     }
 
-    /// `did` names the outcome of a job that is done.
+    /// Reports all outcomes; `did` is the word for a job that is done.
     fn report(&self, console: Console, did: &str, all: bool) -> Result<Exit> {
         let JobOutcomes { listing, done, skipped, failed } = self;
         console.list(listing)?;
@@ -145,7 +145,7 @@ async fn each(
             return Ok(outcomes);
         }
     }
-    console.remark("there are more that failed: --limit says how many are looked for");
+    console.remark("there are more failed jobs: --limit N handles more of them");
     Ok(outcomes)
 }
 

@@ -19,9 +19,8 @@ use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
 use crate::id::{extended, shown};
-use crate::listing::{Listing, age};
+use crate::listing::{Listing, age, counted};
 
-/// `handfast jobs`.
 pub(super) fn run(arguments: &JobsArguments) -> Result<Exit> {
     let queue = arguments.queue();
     with_collection(&queue.open, &queue.collection, |collection, console| execute(collection, arguments, console))
@@ -54,7 +53,7 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
     }
 }
 
-/// States that are listed unless others are asked for.
+/// The states that are listed by default.
 const LISTED: [JobState; 3] = [JobState::Failed, JobState::Processing, JobState::Todo];
 
 /// Returns the recorded settings with those of flags. The queue refuses a flag that contradicts the record.
@@ -67,7 +66,7 @@ async fn options(collection: &OpenedCollection, arguments: &JobsArguments) -> Re
     }
     options.lease = flags.lease.map_or(options.lease, |lease| lease.0);
     if options.lease.is_zero() {
-        return Err(Usage("--lease must be longer than nothing".to_owned()).into());
+        return Err(Usage("--lease must be longer than zero".to_owned()).into());
     }
     rename(&mut options.fields, &flags.open.fields)?;
     Ok(options)
@@ -79,7 +78,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Attaches without creating indexes or recording settings.
+    /// Opens the queue without creating indexes or recording settings.
     async fn attach(&self) -> Result<JobQueue> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
@@ -100,7 +99,9 @@ impl Queue {
         console: Console,
     ) -> Result<Exit> {
         if after.is_some() && filters.len() > 1 {
-            return Err(Usage("--after goes with one --state: each state is a list of its own".to_owned()).into());
+            return Err(
+                Usage("--after needs exactly one --state, because each state is listed by itself".to_owned()).into()
+            );
         }
         let queue = self.attach().await?;
         let after = match after {
@@ -191,7 +192,7 @@ impl Queue {
                 let name = worker.as_ref().map_or("?", |worker| worker.name.as_str());
                 let recover = if job.cancel { "`jobs recover` cancels it" } else { "`jobs recover` returns it" };
                 match worker.as_ref().and_then(|worker| worker.ts) {
-                    None => format!("its worker {name} has left no date of a sign of life: {recover}"),
+                    None => format!("its worker {name} has recorded no sign of life: {recover}"),
                     Some(ts) if ts > now => {
                         let ahead = self.collection.ago(ts);
                         format!("the last sign of life of its worker {name} is {ahead} of the clock: {recover}")
@@ -203,18 +204,19 @@ impl Queue {
                 format!("worker {} has it", worker.as_ref().map_or("?", |worker| worker.name.as_str()))
             }
             (JobState::Done, _) => "done".to_owned(),
-            (JobState::Canceled, _) => "canceled: it is not done any more".to_owned(),
+            (JobState::Canceled, _) => "canceled".to_owned(),
             (JobState::Failed, _) => {
-                let why = job.error.as_deref().unwrap_or("nobody has said why");
-                format!("given up: {why}; `jobs retry` lets it be done after all, `jobs discard` removes it")
+                let why = job.error.as_deref().unwrap_or("no reason is recorded");
+                format!("failed: {why}; `jobs retry` puts it back into the queue, `jobs discard` removes it")
             }
         }
     }
 
     async fn recover(&self, flags: &JobsFlags, console: Console) -> Result<Exit> {
         if flags.lease.is_none() {
-            let why = "a shorter one than that of the workers takes jobs from them that they are at";
-            return Err(Usage(format!("recover needs --lease, as the application has it: {why}")).into());
+            let why =
+                "a lease shorter than that of the workers takes jobs away from workers that are still processing them";
+            return Err(Usage(format!("recover needs --lease with the value of the application: {why}")).into());
         }
         let queue = self.open().await?;
         let [returned, given_up, canceled] = [const { AtomicU64::new(0) }; 3];
@@ -229,14 +231,14 @@ impl Queue {
         let Round { failed, .. } = rounds(console, "recover", "jobs", |batch| queue.reclaim_each(batch, tell)).await?;
         let [returned, given_up, canceled] = [returned, given_up, canceled].map(AtomicU64::into_inner);
         let text = || {
-            let mut text = format!("returned {returned} {}", if returned == 1 { "job" } else { "jobs" });
+            let mut text = format!("returned {}", counted(returned, "jobs"));
             for (count, what) in [(given_up, "given up"), (canceled, "canceled")] {
                 if count > 0 {
                     text.push_str(&format!(", {count} {what}"));
                 }
             }
             if failed > 0 {
-                text.push_str(&format!("; {failed} failed, the log says why: run it again"));
+                text.push_str(&format!("; {failed} failed: the log says why; repeat the command"));
             }
             text
         };

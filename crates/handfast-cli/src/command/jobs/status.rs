@@ -62,17 +62,17 @@ impl Queue {
         if let Some(Pause { since, why }) = paused {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
             let since = age(self.collection.since(*since));
-            lines.push(format!("paused for {since}{why}; nobody claims its jobs: `jobs resume` ends it"));
+            lines.push(format!("paused for {since}{why}; workers claim no jobs until `jobs resume`"));
         }
         if !unknown.is_empty() {
             lines.push(in_unknown_states(unknown));
         }
         if depth.foreign > 0 {
             let foreign = match depth.foreign {
-                1 => "1 document waits that is no job, and nobody claims it: `jobs list --state todo` names it"
+                1 => "1 document in the state TODO is not a job, and no worker claims it: `jobs list --state todo` names it"
                     .to_owned(),
                 more => format!(
-                    "{more} documents wait that are no jobs, and nobody claims them: `jobs list --state todo` names them"
+                    "{more} documents in the state TODO are not jobs, and no worker claims them: `jobs list --state todo` names them"
                 ),
             };
             lines.push(foreign);
@@ -80,12 +80,12 @@ impl Queue {
         if depth.silent > 0 {
             let lease = age(self.options.lease);
             lines.push(format!(
-                "next: `jobs recover --lease {lease}` returns the silent ones, if that is your workers' lease"
+                "next: `jobs recover --lease {lease}` returns the jobs of silent workers, if that is the lease of your workers"
             ));
         }
         if depth.failed > 0 {
             let next =
-                "next: `jobs list --state failed` says why they failed, `jobs retry` lets them be done after all";
+                "next: `jobs list --state failed` shows why they failed, `jobs retry` puts them back into the queue";
             lines.push(next.to_owned());
         }
         lines
@@ -116,7 +116,7 @@ fn in_unknown_states(unknown: &[StateCount]) -> String {
     }
     let names = names.join(", ");
     match all {
-        1 => format!("1 document is in a state that no job has, and nobody claims it: {names}"),
-        all => format!("{all} documents are in states that no job has, and nobody claims them: {names}"),
+        1 => format!("1 document has an unknown state, and no worker claims it: {names}"),
+        all => format!("{all} documents have unknown states, and no worker claims them: {names}"),
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The commands on a ledger.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerArguments {
-    /// Count the entries, and say how long the oldest one waits to be committed
+    /// Count the entries, and report how long the oldest uncommitted one has waited
     #[command(after_help = "Example:\n  handfast ledger status --data /srv/handfast --database bank")]
     Status {
         #[command(flatten)]
@@ -36,57 +36,57 @@ pub(crate) enum LedgerArguments {
     Show {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// Its _id: a text, a number, an ObjectId, or Extended JSON
+        /// _id of the entry: a text, a number, an ObjectId, or Extended JSON
         id: Id,
     },
-    /// Show what accounts have, counted from their last final balance
+    /// Show the balances of accounts, computed from their last final balance
     #[command(after_help = "Example:\n  handfast ledger balance ann bob --data /srv/handfast --database bank")]
     Balance {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// The _ids of the accounts
+        /// _ids of the accounts
         #[arg(id = "named", value_name = "ACCOUNT", required = true)]
         accounts: Vec<Id>,
     },
-    /// Show the changes of an account, the last page of them
+    /// Show the changes of an account, by default the last page
     #[command(
         after_help = "Example:\n  handfast ledger statement ann --before 481 --data /srv/handfast --database bank"
     )]
     Statement {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// The _id of the account
+        /// _id of the account
         account: Id,
-        /// The page before this place instead
+        /// Show the page before this place
         #[arg(long, value_name = "PLACE", conflicts_with = "after", value_parser = clap::value_parser!(i64).range(1..))]
         before: Option<i64>,
-        /// The page after this place instead; 0 is the beginning
+        /// Show the page after this place; 0 is the beginning
         #[arg(long, value_name = "PLACE", value_parser = clap::value_parser!(i64).range(0..))]
         after: Option<i64>,
-        /// Changes of a page
+        /// Number of changes of a page
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,
     },
-    /// Open an account; again with its limits, if its document is lost
+    /// Open an account, or create its lost document again with its limits
     #[command(
         after_help = "Example:\n  handfast ledger open ann --asset EUR --minimum 0 --data /srv/handfast --database bank"
     )]
     Open {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// The _id of the account
+        /// _id of the account
         account: Id,
-        /// The unit of its balance: a currency, or another thing that is counted
+        /// Unit of the balance, such as a currency
         #[arg(long, value_name = "TEXT")]
         asset: String,
-        /// The amount that must stay available in it, in the smallest unit of the asset [default: no limit]
+        /// Amount that must stay available, in the smallest unit of the asset [default: no limit]
         #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "sequence")]
         minimum: Option<i64>,
-        /// Its places come from a sequence: it is one that all post to
+        /// Draw the places of its changes from a sequence, for an account that many post to at once
         #[arg(long)]
         sequence: bool,
     },
-    /// Commit entries whose turn it is, and free authorisations whose time is over
+    /// Commit the entries that are due, and release expired authorisations
     #[command(
         visible_alias = "commit",
         after_help = "Example:\n  handfast ledger reconcile --data /srv/handfast --database bank"
@@ -94,83 +94,83 @@ pub(crate) enum LedgerArguments {
     Reconcile {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// How long a place that was drawn from a sequence waits for its entry
+        /// Time after which a place that was drawn from a sequence is given up if its entry is missing
         #[arg(long, value_name = "TIME", default_value = "60s")]
         abandoned_after: Span,
     },
-    /// Take entries back: one that is not committed counts for nothing, a committed one gets a reversal
+    /// Cancel entries: an uncommitted one is marked as canceled, a committed one gets a reversal
     #[command(after_help = "Example:\n  \
         handfast ledger cancel order-7 --reason 'paid twice' --data /srv/handfast --database bank")]
     Cancel {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// Their _ids
+        /// _ids of the entries
         #[arg(value_name = "ID", required = true)]
         ids: Vec<Id>,
-        /// Why: it is kept with the entry
+        /// Reason, which is kept with the entry
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Count everything again from the first entry on, and compare it with what is written
-    #[command(after_help = "Exit code 3 if anything is not as it must be.\n\n\
+    /// Compute everything again from the first entry, and compare it with the recorded balances
+    #[command(after_help = "Exit code 3 if anything is wrong.\n\n\
         Examples:\n  \
         handfast ledger verify --data /srv/handfast --database bank\n  \
         handfast ledger verify ann --data /srv/handfast --database bank --json")]
     Verify {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// These accounts alone [default: all, every entry, and the sums over the whole ledger]
+        /// Only these accounts [default: all accounts, all entries, and the sums over the whole ledger]
         #[arg(id = "named", value_name = "ACCOUNT")]
         accounts: Vec<Id>,
-        /// Entries need not add up to zero: the ledger was opened so by a version that did not record it
+        /// Allow entries that do not add up to zero, in a ledger of a version that did not record this option
         #[arg(long)]
         single_entry: bool,
     },
-    /// Count balances again from the first entry on, and write those that are missing or wrong; stop at lost and altered entries
-    #[command(after_help = "Exit code 3 if it could not count everything, as entries are lost or altered.\n\n\
+    /// Compute balances again from the first entry, and write those that are missing or wrong; stop at lost or altered entries
+    #[command(after_help = "Exit code 3 if lost or altered entries kept it from computing everything.\n\n\
         Examples:\n  \
         handfast ledger rebuild --data /srv/handfast --database bank\n  \
         handfast ledger rebuild ann bob --data /srv/handfast --database bank")]
     Rebuild {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// These accounts alone [default: all]
+        /// Only these accounts [default: all]
         #[arg(id = "named", value_name = "ACCOUNT")]
         accounts: Vec<Id>,
     },
-    /// Put lost entries back from a file that `ledger export` wrote; those that are there stay as they are
-    #[command(after_help = "Exit code 1 if an entry was not put back.\n\n\
+    /// Restore lost entries from a file that `ledger export` wrote; existing entries do not change
+    #[command(after_help = "Exit code 1 if an entry was not restored.\n\n\
         Examples:\n  \
         handfast ledger restore entries.jsonl --data /srv/handfast --database bank\n  \
         handfast ledger restore entries.jsonl order-7 --data /srv/handfast --database bank")]
     Restore {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// The export, in JSON Lines
+        /// File of the export, in JSON Lines
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The _ids of the entries [default: all that are lost]
+        /// _ids of the entries [default: all that are lost]
         #[arg(value_name = "ID")]
         ids: Vec<Id>,
-        /// Entries need not add up to zero: the ledger was opened so by a version that did not record it
+        /// Allow entries that do not add up to zero, in a ledger of a version that did not record this option
         #[arg(long)]
         single_entry: bool,
     },
-    /// Close a gap: say that its entries are gone for good, and count for nothing
+    /// Close a gap: declare that its entries are lost for good and do not count
     #[command(after_help = "Example:\n  \
         handfast ledger abandon ann 7 --reason 'in no export' --data /srv/handfast --database bank")]
     Abandon {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// The _id of the account
+        /// _id of the account
         account: Id,
-        /// The first place of the gap
+        /// First place of the gap
         #[arg(value_name = "FIRST", value_parser = clap::value_parser!(i64).range(1..))]
         first: i64,
-        /// The last place of the gap [default: the first]
+        /// Last place of the gap [default: the first]
         #[arg(value_name = "LAST", value_parser = clap::value_parser!(i64).range(1..))]
         last: Option<i64>,
-        /// Why: it is kept with the entry that closes the gap
+        /// Reason, which is kept with the entry that closes the gap
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
@@ -181,42 +181,42 @@ pub(crate) enum LedgerArguments {
     Export {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
-        /// How they are written
+        /// Format of the entries
         #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
         format: LedgerFormat,
-        /// Into this file, which must not be there [default: standard output]
+        /// File to write, which must not exist [default: standard output]
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
 }
 
-/// Which ledger.
+/// The ledger of a command.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerFlags {
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// The collection of the entries
+    /// Collection of the entries
     #[arg(long, value_name = "NAME", default_value = "tx")]
     pub(crate) collection: String,
-    /// The collection of the accounts [default: the recorded one, or account]
+    /// Collection of the accounts [default: as recorded, otherwise account]
     #[arg(long, value_name = "NAME")]
     pub(crate) accounts: Option<String>,
-    /// The collection that says which authorisations expire [default: the recorded one, or hold]
+    /// Collection of the authorisations that expire [default: as recorded, otherwise hold]
     #[arg(long, value_name = "NAME")]
     pub(crate) holds: Option<String>,
 }
 
-/// How entries are written.
+/// The format of exported entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LedgerFormat {
-    /// The document of each entry as relaxed Extended JSON, one a line
+    /// The document of each entry as relaxed Extended JSON, one per line
     Jsonl,
-    /// Each change of each entry, one a line, with a header
+    /// Each change of each entry, one per line, with a header
     Csv,
 }
 
 impl LedgerArguments {
-    /// Which ledger it is about.
+    /// Returns the ledger of a command.
     pub(crate) fn ledger(&self) -> &LedgerFlags {
         match self {
             LedgerArguments::Status { ledger }

@@ -11,6 +11,7 @@ use crate::command::pattern::first_findings;
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown};
+use crate::listing::counted;
 
 impl Books {
     pub(super) async fn verify(&self, accounts: &[Id], console: Console) -> Result<Exit> {
@@ -55,10 +56,13 @@ impl Books {
         let Rebuilt { accounts, places, balances, caches, gaps, stops } = &rebuilt;
         let text = || {
             let mut lines = vec![format!(
-                "counted {accounts} accounts with {places} places anew: wrote {balances} balances of entries and {caches} of accounts"
+                "counted {} with {} again: wrote {} of entries and {caches} of accounts",
+                counted(*accounts, "accounts"),
+                counted(*places, "places"),
+                counted(*balances, "balances")
             )];
             if !rebuilt.is_whole() {
-                lines.push("it stopped here, and changed nothing behind:".to_owned());
+                lines.push("the rebuild stopped at these places, and changed nothing after them:".to_owned());
             }
             lines.extend(first_findings(gaps, gaps.count()));
             lines.extend(first_findings(stops, stops.count()));
@@ -119,31 +123,32 @@ fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
     let Verified { accounts, places, entries, in_flight, gaps, findings, .. } = verified;
     let mut lines = Vec::new();
     if gaps.count() > 0 {
-        lines.push("entries are lost; the balances behind them were final before that, and are kept:".to_owned());
+        lines.push("entries are lost; the later balances were final before, and stay as they are:".to_owned());
         lines.extend(first_findings(gaps, gaps.count()));
     }
-    let mut counted = format!("counted {accounts} accounts with {places} places");
+    let mut line = format!("counted {} with {}", counted(*accounts, "accounts"), counted(*places, "places"));
     // Entries of single accounts are not counted by themselves.
     if *entries > 0 {
-        counted.push_str(&format!(", {entries} entries"));
+        line.push_str(&format!(", {}", counted(*entries, "entries")));
     }
-    lines.push(counted);
+    lines.push(line);
     if *in_flight > 0 {
-        lines.push(format!("{in_flight} places are drawn, and their entries may still come"));
+        lines.push(format!("places that are drawn from sequences, and whose entries may still arrive: {in_flight}"));
     }
     for Totals { asset, debits, credits, held } in totals {
         lines.push(format!("  {asset:<8} taken {debits}, given {credits}, held {held}"));
     }
     lines.extend(first_findings(findings, findings.count()));
     if !balanced {
-        lines.push("what was taken is not what was given: --single-entry, if the ledger was opened so".to_owned());
+        lines.push(
+            "debits and credits differ: use --single-entry if the ledger was opened without double entry".to_owned(),
+        );
     }
     lines.extend(next_steps(gaps, findings));
     lines.push(match (gaps.count() + findings.count(), balanced) {
         (0, true) => "everything is as it must be".to_owned(),
         (0, false) => "the books do not balance".to_owned(),
-        (1, _) => "1 finding".to_owned(),
-        (count, _) => format!("{count} findings"),
+        (count, _) => counted(count, "findings"),
     });
     lines.join("\n")
 }
@@ -153,15 +158,15 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
     let mut steps = Vec::new();
     if let Some(Gap { account, first, last, .. }) = gaps.first() {
         let account = shown(account);
-        steps.push("next: `ledger restore FILE` puts lost entries back from a file of `ledger export`".to_owned());
+        steps.push("next: `ledger restore FILE` restores lost entries from a file of `ledger export`".to_owned());
         steps.push(format!(
-            "  or, if there is no copy: `ledger abandon {account} {first} {last} --reason TEXT`, for each gap, says that they count for nothing; then `ledger rebuild`"
+            "  or, if there is no copy: `ledger abandon {account} {first} {last} --reason TEXT`, for each gap, declares that they do not count; then `ledger rebuild`"
         ));
     }
     if let Some(Finding::NoAccount { account }) = findings.iter().find(|found| is_without_document(found)) {
         let account = shown(account);
         steps.push(format!(
-            "next: `ledger open {account} --asset TEXT --minimum N` opens an account again, with the minimum that it had, if it had one, or `--sequence`, if its places come from one; then `ledger rebuild`"
+            "next: `ledger open {account} --asset TEXT --minimum N` opens the account again (without --minimum if it had none, with --sequence if its places come from a sequence); then `ledger rebuild`"
         ));
     }
     // A rebuild stops at findings beyond which it cannot count.
@@ -173,11 +178,11 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
         } else {
             ""
         };
-        steps.push(format!("next: `ledger rebuild` counts balances anew{others} from the entries"));
+        steps.push(format!("next: `ledger rebuild` computes balances{others} from the entries again"));
     }
     let is_there_twice = findings.iter().any(|found| matches!(found, Finding::SamePlace { .. }));
     if findings.iter().any(|found| matches!(found, Finding::NoIndex { .. })) && !is_there_twice {
-        steps.push("next: `ledger reconcile` makes the index again".to_owned());
+        steps.push("next: `ledger reconcile` creates the index again".to_owned());
     }
     if findings.iter().any(|found| matches!(found, Finding::NoSettings { .. })) {
         steps.push("next: the application records the settings again when it opens the ledger".to_owned());
@@ -191,7 +196,7 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
     if !kinds.is_empty() {
         let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
         steps.push(format!(
-            "no command puts these right by itself ({kinds}): somebody has changed documents; compare them with an export or a backup, and see \"When an entry or a balance is altered\" in docs/patterns/ledger.md"
+            "no command can repair these ({kinds}), because documents were changed; compare them with an export or a backup, and see \"When an entry or a balance is altered\" in docs/patterns/ledger.md"
         ));
     }
     steps

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +15,7 @@ use super::{Books, bsons};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown};
+use crate::listing::counted;
 
 /// Entries that were not restored and are listed; more are counted.
 const REFUSED_SHOWN_MAX: usize = 1000;
@@ -47,8 +49,8 @@ impl Books {
         let there = there.unwrap_or(0);
         let whole = pass.refused_count == 0 && pass.absent.is_empty();
         let text = || {
-            let mut lines = vec![format!("put back {}; {there} were there", entries(restored))];
-            lines.extend(pass.refused.iter().map(|(id, why)| format!("  not put back: entry {}: {why}", shown(id))));
+            let mut lines = vec![format!("restored {}; {there} existed already", counted(restored, "entries"))];
+            lines.extend(pass.refused.iter().map(|(id, why)| format!("  not restored: entry {}: {why}", shown(id))));
             let more = pass.refused_count.saturating_sub(pass.refused.len() as u64);
             if more > 0 {
                 lines.push(format!("  and {more} more"));
@@ -74,18 +76,18 @@ impl Books {
     pub(super) async fn abandon(
         &self,
         account: &Id,
-        (first, last): (i64, Option<i64>),
+        places: RangeInclusive<i64>,
         reason: &str,
         console: Console,
     ) -> Result<Exit> {
-        let last = last.unwrap_or(first);
-        let abandoned = self.open().await?.abandon(account.0.clone(), first..=last, reason).await?;
+        let (first, last) = (*places.start(), *places.end());
+        let abandoned = self.open().await?.abandon(account.0.clone(), places, reason).await?;
         let places = if first == last { format!("place {first}") } else { format!("places {first} to {last}") };
         let text = || {
             let account = shown(&account.0);
-            let done = if abandoned == 0 { "was abandoned before" } else { "is abandoned, and counts for nothing" };
+            let done = if abandoned == 0 { "was abandoned before" } else { "is abandoned, and does not count" };
             format!(
-                "{places} of account {account} {done}\nnext: the other gaps that `ledger verify` names, then `ledger rebuild`"
+                "{places} of account {account} {done}\nnext: abandon or restore the other gaps that `ledger verify` names, then run `ledger rebuild`"
             )
         };
         let json = json!({ "account": extended(&account.0), "first": first, "last": last, "abandoned": abandoned });
@@ -135,8 +137,4 @@ fn read(line: &str) -> Result<Document> {
         Bson::Document(exported) => Ok(exported),
         other => Err(anyhow::anyhow!("{expected}, not {other}")),
     }
-}
-
-fn entries(count: u64) -> String {
-    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }

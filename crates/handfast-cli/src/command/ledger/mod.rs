@@ -21,7 +21,6 @@ use crate::flags::LimitFlags;
 use crate::id::{Id, shown as id};
 use crate::listing::{Listing, age};
 
-/// `handfast ledger`.
 pub(super) fn run(arguments: &LedgerArguments) -> Result<Exit> {
     let ledger = arguments.ledger();
     with_collection(&ledger.open, &ledger.collection, |collection, console| execute(collection, arguments, console))
@@ -55,7 +54,7 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
         LedgerArguments::Rebuild { accounts, .. } => books.rebuild(accounts, console).await,
         LedgerArguments::Restore { file, ids, .. } => books.restore(file, ids, console).await,
         LedgerArguments::Abandon { account, first, last, reason, .. } => {
-            books.abandon(account, (*first, *last), reason, console).await
+            books.abandon(account, *first..=last.unwrap_or(*first), reason, console).await
         }
         LedgerArguments::Export { format, to, .. } => books.export(*format, to.as_deref(), console).await,
     }
@@ -87,7 +86,7 @@ struct Books {
 }
 
 impl Books {
-    /// Attaches without creating indexes or recording settings.
+    /// Opens the ledger without creating indexes or recording settings.
     async fn attach(&self) -> Result<Ledger> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)

@@ -5,8 +5,6 @@
 //! (names of fields, leases).
 
 mod opened_collection;
-#[cfg(test)]
-mod tests;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -18,7 +16,7 @@ pub(super) use self::opened_collection::OpenedCollection;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::flags::{AnyStoreFlags, Renamed};
-use crate::listing::Listing;
+use crate::listing::{Listing, counted};
 use crate::setup::{block_on, prepare_any, until_stopped};
 
 /// Items of one round of a recovery: short enough for the progress to move.
@@ -86,7 +84,7 @@ pub(super) fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<Stri
     }
     let counted = count.saturating_sub(findings.len() as u64);
     if counted > 0 {
-        lines.push(format!("  and {counted} beyond those: put the first right, and verify again to see them"));
+        lines.push(format!("  and {counted} beyond those: repair the first ones, then verify again to see them"));
     }
     lines
 }
@@ -95,8 +93,8 @@ pub(super) fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<Stri
 pub(super) fn report_rounds(console: Console, did: &str, unit: &str, round: Round) -> anyhow::Result<Exit> {
     let Round { done, failed, .. } = round;
     let text = || match failed {
-        0 => format!("{did} {done} {unit}"),
-        _ => format!("{did} {done} {unit}; {failed} failed, the log says why: run it again"),
+        0 => format!("{did} {}", counted(done, unit)),
+        _ => format!("{did} {}; {failed} failed: the log says why; repeat the command", counted(done, unit)),
     };
     console.report(text, &json!({ "done": done, "failed": failed }))?;
     Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
@@ -126,5 +124,24 @@ impl ItemOutcomes {
     pub(super) fn report(&self, console: Console) -> anyhow::Result<Exit> {
         console.list(&self.listing)?;
         Ok(self.exit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_findings;
+
+    /// Returns the lines after the findings.
+    fn behind(kept: usize, count: u64) -> Vec<String> {
+        first_findings(&vec!["finding"; kept], count).into_iter().filter(|line| line != "  finding").collect()
+    }
+
+    #[test]
+    fn a_report_counts_the_findings_that_json_has_and_those_beyond() {
+        assert_eq!(behind(20, 20), [""; 0]);
+        assert_eq!(behind(21, 21), ["  and 1 more: --json has them"]);
+        assert_eq!(behind(1000, 1000), ["  and 980 more: --json has them"]);
+        let beyond = "  and 34 beyond those: repair the first ones, then verify again to see them";
+        assert_eq!(behind(1000, 1034), ["  and 980 more: --json has them", beyond]);
     }
 }

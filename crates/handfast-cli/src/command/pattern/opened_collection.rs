@@ -31,7 +31,7 @@ impl OpenedCollection {
         collection: &str,
     ) -> Result<(Self, SingleDocumentStore)> {
         let namespace = namespace(database, collection, "--collection")?;
-        let sources = Sources::system().context("the operating system gives no randomness")?;
+        let sources = Sources::system().context("the operating system provides no random numbers")?;
         let opened = SingleDocumentStore::open(configuration, sources.clone()).await?;
         let collection = OpenedCollection { store: Arc::clone(&opened.store), sources, namespace };
         match ensure_there(&*collection.store, &collection.namespace, "--collection").await {
@@ -61,7 +61,7 @@ impl OpenedCollection {
         let ours = find(mark).await?.is_some() || find(doc! {}).await?.is_none();
         ensure!(
             ours,
-            "{} holds no {what}: choose another one with --collection, or name its fields with --field",
+            "{} holds no {what}: choose another collection with --collection, or name its fields with --field",
             self.namespace
         );
         Ok(())
@@ -110,7 +110,7 @@ impl OpenedCollection {
 
     /// Returns the message that there is no document with this id.
     pub(in crate::command) fn missing(&self, id: &Bson) -> String {
-        format!("{} has nothing with the id {}", self.namespace, crate::id::shown(id))
+        format!("{} has no document with the _id {}", self.namespace, crate::id::shown(id))
     }
 }
 

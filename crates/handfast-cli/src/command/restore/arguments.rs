@@ -12,7 +12,7 @@ use crate::flags::OpenFlags;
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
     pub(crate) open: OpenFlags,
-    /// Directory that dump wrote
+    /// Directory that `dump` wrote
     #[arg(long, value_name = "DIR")]
     pub(crate) from: PathBuf,
     /// Drop each collection of the dump before it is restored

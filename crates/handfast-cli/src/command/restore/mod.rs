@@ -20,11 +20,11 @@ use crate::exit::Exit;
 use crate::store;
 
 /// The advice after a restore that failed.
-const AGAIN: &str = "run it again when that is mended: documents that are in already are refused and counted, unless \
+const AGAIN: &str = "repeat the command when the cause is removed: documents that are in already are refused and counted, unless \
                      --drop drops their collections first; --database and --collection name what is left";
 
 /// The advice after a restore that was stopped.
-const GO_ON: &str = "run it again to go on: documents that are in already are refused and counted, unless --drop drops \
+const GO_ON: &str = "repeat the command to continue: documents that are in already are refused and counted, unless --drop drops \
                      their collections first; --database and --collection name what is left";
 
 pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, console: Console) -> anyhow::Result<Exit> {
@@ -38,8 +38,8 @@ pub(super) async fn run(settings: &Settings, arguments: &RestoreArguments, conso
     let restored = restored.0.take().unwrap_or_default();
     let closed = store.close().await;
     let outcome = result.map_err(|error| {
-        let unsure = if closed.is_err() { "; the last of it may not be on the disk" } else { "" };
-        error.context(Advised { what: format!("broken off: {restored}{unsure}"), advice: AGAIN })
+        let unsure = if closed.is_err() { "; the last documents may not be on the disk" } else { "" };
+        error.context(Advised { what: format!("interrupted: {restored}{unsure}"), advice: AGAIN })
     })?;
     closed?;
     let report = outcome.report();
@@ -60,7 +60,7 @@ impl UntilStopped {
 impl Drop for UntilStopped {
     fn drop(&mut self) {
         if let Some(restored) = &self.0 {
-            write_remark(&format!("broken off: {restored}; {GO_ON}"));
+            write_remark(&format!("interrupted: {restored}; {GO_ON}"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::listing::counted;
 use handfast_store::Namespace;
 
 /// Collections that a message names; more are counted.
@@ -14,7 +15,7 @@ pub(crate) struct RestoreProgress {
     whole: Vec<(Namespace, u64)>,
     /// The current collection.
     begun: Option<(Namespace, u64)>,
-    /// A batch is being inserted, and may be in the store.
+    /// Whether a batch is being inserted, which may be in the store.
     under_way: bool,
     /// Collections that are not begun yet.
     left: usize,
@@ -56,7 +57,7 @@ impl fmt::Display for RestoreProgress {
                 f.write_str("restored are ")?;
                 for (number, (namespace, documents)) in whole.iter().take(NAMED_MAX).enumerate() {
                     let comma = if number == 0 { "" } else { ", " };
-                    write!(f, "{comma}{namespace} ({documents} documents)")?;
+                    write!(f, "{comma}{namespace} ({})", counted(*documents, "documents"))?;
                 }
                 if whole.len() > NAMED_MAX {
                     write!(f, " and {} more", whole.len() - NAMED_MAX)?;
@@ -65,7 +66,7 @@ impl fmt::Display for RestoreProgress {
         }
         if let Some((namespace, documents)) = &self.begun {
             let or_more = if self.under_way { "at least " } else { "" };
-            write!(f, "; of {namespace} {or_more}{documents} documents are in")?;
+            write!(f, "; {or_more}{} of {namespace} are restored", counted(*documents, "documents"))?;
         }
         if self.left > 0 {
             write!(f, "; collections not begun: {}", self.left)?;

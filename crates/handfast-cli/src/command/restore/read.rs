@@ -20,7 +20,7 @@ use crate::command::dump::arguments::Selection;
 use crate::command::dump::layout::{METADATA, Metadata, decode_name};
 use crate::command::dump::{Totals, count};
 use crate::exit::Usage;
-use crate::listing::listed;
+use crate::listing::{counted, listed};
 
 /// Documents inserted at a time: as many as a driver sends, or fewer if they are large.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -44,7 +44,7 @@ pub(crate) struct DumpedCollection {
 struct Refused {
     count: u64,
     first: Option<String>,
-    /// The first was refused as a duplicate of its `_id` or a unique key.
+    /// Whether the first was refused as a duplicate of its `_id` or a unique key.
     first_is_there: bool,
 }
 
@@ -61,19 +61,26 @@ pub(crate) async fn read_dump(
     restored: &mut RestoreProgress,
     progress: &ProgressBar,
 ) -> Result<Outcome> {
-    let mut totals = Totals::default();
-    let mut refused = Refused::default();
     restored.begin(sources.len());
+    let outcome = Outcome { totals: Totals::default(), refused: Refused::default() };
+    let mut restore = Restore { store, drop_first, restored, progress, outcome };
     for source in sources {
         progress.set_message(source.namespace.to_string());
-        restored.collection(&source.namespace);
-        restore_collection(store, source, drop_first, &mut totals, &mut refused, restored, progress)
-            .await
-            .with_context(|| format!("cannot restore {}", source.namespace))?;
-        restored.collection_is_whole();
+        restore.restored.collection(&source.namespace);
+        restore.collection(source).await.with_context(|| format!("cannot restore {}", source.namespace))?;
+        restore.restored.collection_is_whole();
     }
     store.flush().await?;
-    Ok(Outcome { totals, refused })
+    Ok(restore.outcome)
+}
+
+/// A restore that is under way.
+struct Restore<'a> {
+    store: &'a dyn DocumentStore,
+    drop_first: bool,
+    restored: &'a mut RestoreProgress,
+    progress: &'a ProgressBar,
+    outcome: Outcome,
 }
 
 /// The outcome of a restore that read all files.
@@ -113,58 +120,53 @@ impl Outcome {
                     false => "",
                 };
                 let (is_in, count) = (totals.documents, refused.count);
-                bail!("{is_in} documents are in, {count} were refused; the first: {first}{advice}")
+                bail!("restored {}, refused {count}; the first: {first}{advice}", counted(is_in, "documents"))
             }
             None => Ok(totals),
         }
     }
 }
 
-async fn restore_collection(
-    store: &dyn DocumentStore,
-    source: &DumpedCollection,
-    drop_first: bool,
-    totals: &mut Totals,
-    refused: &mut Refused,
-    restored: &mut RestoreProgress,
-    progress: &ProgressBar,
-) -> Result<()> {
-    if drop_first {
-        store.drop_collection(&source.namespace).await?;
-    }
-    store.create_collection(&source.namespace, CollectionOptions::default()).await?;
-    // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
-    let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
-    if !indexes.is_empty() {
-        store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
-    }
-    let mut reader = Reader::open(&source.documents)?;
-    let are_tickets = source.namespace == Ticket::namespace()?;
-    loop {
-        let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
-        if batch.is_empty() {
-            break;
+impl Restore<'_> {
+    async fn collection(&mut self, source: &DumpedCollection) -> Result<()> {
+        let store = self.store;
+        if self.drop_first {
+            store.drop_collection(&source.namespace).await?;
         }
-        let bytes = batch.iter().map(|document| document.as_bytes().len() as u64).sum();
-        let records = if are_tickets { batch.clone() } else { Vec::new() };
-        // Synced once at the end, instead of once a batch.
-        let insert =
-            Insert { ordered: false, durability: Durability::Memory, ..Insert::new(source.namespace.clone(), batch) };
-        restored.batch();
-        let outcome = store.insert(insert).await?;
-        count(totals, progress, outcome.inserted, bytes);
-        restored.documents(outcome.inserted);
-        let errors = if are_tickets {
-            session_records::replace_older(store, &records, outcome.errors).await?
-        } else {
-            outcome.errors
-        };
-        refused.add(&source.namespace, &errors);
-        tokio::task::yield_now().await;
+        store.create_collection(&source.namespace, CollectionOptions::default()).await?;
+        // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
+        let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
+        if !indexes.is_empty() {
+            store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
+        }
+        let mut reader = Reader::open(&source.documents)?;
+        let are_tickets = source.namespace == Ticket::namespace()?;
+        loop {
+            let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
+            if batch.is_empty() {
+                break;
+            }
+            let bytes = batch.iter().map(|document| document.as_bytes().len() as u64).sum();
+            let records = if are_tickets { batch.clone() } else { Vec::new() };
+            // Synced once at the end, instead of once a batch.
+            let durability = Durability::Memory;
+            let insert = Insert { ordered: false, durability, ..Insert::new(source.namespace.clone(), batch) };
+            self.restored.batch();
+            let inserted = store.insert(insert).await?;
+            count(&mut self.outcome.totals, self.progress, inserted.inserted, bytes);
+            self.restored.documents(inserted.inserted);
+            let errors = if are_tickets {
+                session_records::replace_older(store, &records, inserted.errors).await?
+            } else {
+                inserted.errors
+            };
+            self.outcome.refused.add(&source.namespace, &errors);
+            tokio::task::yield_now().await;
+        }
+        self.outcome.totals.collections += 1;
+        self.outcome.totals.indexes += store.list_indexes(&source.namespace).await?.len() as u64;
+        Ok(())
     }
-    totals.collections += 1;
-    totals.indexes += store.list_indexes(&source.namespace).await?.len() as u64;
-    Ok(())
 }
 
 impl Refused {
@@ -217,7 +219,7 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
 }
 
 /// The layout of a dump, for an error.
-const LAYOUT: &str = "in it is a directory for each database, and in that NAME.bson or NAME.json";
+const LAYOUT: &str = "a dump has a directory for each database, with NAME.bson or NAME.json for each collection";
 
 /// Returns the error that there is nothing to restore: a missing name, or no dump.
 fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], collections: &[String]) -> String {
@@ -244,8 +246,8 @@ fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Resul
     let collection = told.map_or_else(|| decode_name(stem), Ok)?;
     ensure!(
         !selection.has_collection(&collection),
-        "{} is there without documents ({stem}.bson or {stem}.json): the dump is not whole; remove the file to restore \
-         the rest",
+        "{} has no documents beside it ({stem}.bson or {stem}.json): the dump is incomplete; remove this file to restore the \
+         rest",
         path.display()
     );
     Ok(())
@@ -271,7 +273,7 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn name_of(path: &Path) -> Result<&str> {
-    path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{} is no name in UTF-8", path.display()))
+    path.file_name().and_then(|name| name.to_str()).with_context(|| format!("the name {} is not UTF-8", path.display()))
 }
 
 /// Reads the documents of a file.
@@ -324,7 +326,10 @@ fn read_bson(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     let mut head = [0; 4];
     file.read_exact(&mut head).context("the file ends within a document")?;
     let length = usize::try_from(i32::from_le_bytes(head)).unwrap_or(0);
-    ensure!((5..=DOCUMENT_BYTES_MAX).contains(&length), "a document of {length} bytes: this is no BSON, or too long");
+    ensure!(
+        (5..=DOCUMENT_BYTES_MAX).contains(&length),
+        "a document of {length} bytes: the file is not BSON, or the document is too long"
+    );
     let mut bytes = vec![0; length];
     bytes[..4].copy_from_slice(&head);
     file.read_exact(&mut bytes[4..]).context("the file ends within a document")?;
@@ -344,7 +349,7 @@ fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
         }
         // The parser refuses nesting beyond 128 by itself.
         let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| in_line(&error))?;
-        let Bson::Document(document) = Bson::try_from(value)? else { bail!("a line is no object") };
+        let Bson::Document(document) = Bson::try_from(value)? else { bail!("a line is not a JSON object") };
         return checked(RawDocumentBuf::try_from(&document)?.into_bytes()).map(Some);
     }
 }

@@ -31,15 +31,15 @@ fn files_that_are_no_documents_are_refused() {
         let error = format!("{:#}", read(Reader::bson(Bytes::new(bytes.to_vec()))).unwrap_err());
         assert!(error.contains(expected), "{error}");
     };
-    check(&[0xff; 16], "this is no BSON");
-    check(&[0x00, 0x00, 0x00, 0x7f, 0], "this is no BSON, or too long");
-    check(&[4, 0, 0, 0], "this is no BSON");
+    check(&[0xff; 16], "the file is not BSON");
+    check(&[0x00, 0x00, 0x00, 0x7f, 0], "the file is not BSON, or the document is too long");
+    check(&[4, 0, 0, 0], "the file is not BSON");
     let check = |text: &str, expected: &str| {
         let error = format!("{:#}", read(Reader::json(Bytes::new(text.as_bytes().to_vec()))).unwrap_err());
         assert!(error.contains(expected), "{error}");
     };
     check("{", "EOF");
-    check("[]", "no object");
+    check("[]", "not a JSON object");
     check("{\"a\": 1} {\"b\": 2}", "trailing characters");
     check(&"{\"a\":".repeat(10_000), "recursion limit");
 }
@@ -78,7 +78,7 @@ mod with_a_store {
         Namespace::new("db", "c").unwrap()
     }
 
-    /// More documents than a page has.
+    /// Returns a store with this number of documents.
     async fn store_with(count: i32) -> MemoryStore {
         let store = MemoryStore::new(Sources::seeded(1));
         let documents = (0..count).map(|id| rawdoc! { "_id": id, "text": "x".repeat(100) }).collect();
@@ -87,7 +87,7 @@ mod with_a_store {
         store
     }
 
-    /// A name in a directory of the test's own.
+    /// Returns a path in a directory of the test's own.
     fn scratch(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("handfast-dump-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
@@ -187,7 +187,7 @@ mod with_a_store {
         dump_all(&store, &target, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
         std::fs::copy(target.join("db/c.metadata.json"), target.join("db/d.metadata.json")).unwrap();
         let error = find_sources(&target, &ALL).unwrap_err().to_string();
-        assert!(error.contains("d.metadata.json is there without documents"), "{error}");
+        assert!(error.contains("d.metadata.json has no documents beside it"), "{error}");
         std::fs::remove_file(target.join("db/d.metadata.json")).unwrap();
         assert_eq!(find_sources(&target, &ALL).unwrap().len(), 1);
         std::fs::remove_dir_all(directory).unwrap();
@@ -231,9 +231,9 @@ mod with_a_store {
         restored.collection(&namespace());
         restored.batch();
         restored.documents(1000);
-        assert_eq!(restored.to_string(), "no collection is restored; of db.c 1000 documents are in");
+        assert_eq!(restored.to_string(), "no collection is restored; 1000 documents of db.c are restored");
         restored.batch();
-        assert_eq!(restored.to_string(), "no collection is restored; of db.c at least 1000 documents are in");
+        assert_eq!(restored.to_string(), "no collection is restored; at least 1000 documents of db.c are restored");
     }
 
     #[tokio::test]
@@ -246,7 +246,7 @@ mod with_a_store {
         copy.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "mine": true }])).await.unwrap();
         let sources = find_sources(&target, &ALL).unwrap();
         let error = restore_all(&copy, &sources, false).await.unwrap_err().to_string();
-        assert!(error.starts_with("2 documents are in, 1 were refused; the first: db.c: E11000"), "{error}");
+        assert!(error.starts_with("restored 2 documents, refused 1; the first: db.c: E11000"), "{error}");
         assert_eq!(all(&copy).await.len(), 3);
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -265,7 +265,7 @@ mod with_a_store {
         document.get_i32("n").unwrap_or(0)
     }
 
-    /// Restores; returns the message if something was refused.
+    /// Restores a dump, and returns the message if documents were refused.
     async fn restored(store: &MemoryStore, dumped: &std::path::Path, drop: bool) -> Option<String> {
         let sources = find_sources(dumped, &ALL).unwrap();
         restore_all(store, &sources, drop).await.err().map(|error| error.to_string())
@@ -285,7 +285,7 @@ mod with_a_store {
 
         // Once more: the document is refused, the record is the same.
         let refused = restored(&copy, &early, false).await.unwrap();
-        assert!(refused.starts_with("0 documents are in, 1 were refused; the first: db.c: E11000"), "{refused}");
+        assert!(refused.starts_with("restored 0 documents, refused 1; the first: db.c: E11000"), "{refused}");
         assert_eq!(restored(&copy, &early, true).await, None);
 
         // The session goes on, and nothing older comes in its way.

@@ -18,8 +18,8 @@ use crate::exit::Exit;
 use crate::shutdown::{STOPPING, Shutdown};
 use crate::store::OpenedDatabase;
 
-/// A bug alone causes this.
-const BY_ITSELF: &str = "the server ended by itself";
+/// The error of a server that ends by itself, which only a bug causes.
+const BY_ITSELF: &str = "the server ended without a signal";
 
 pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
     let settings = &configuration.settings;
@@ -32,14 +32,13 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let tls = tls(configuration)?;
     if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {
         warn!(
-            "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key \
-             encrypt it"
+            "other machines can reach the server without encryption; --tls-certificate and --tls-key encrypt connections"
         );
     }
     if settings.test_commands {
-        warn!("clients can make commands fail: --test-commands is for tests");
+        warn!("clients can make commands fail, because --test-commands is on; use it for tests only");
     }
-    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let sources = Sources::system().context("the operating system provides no random numbers")?;
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
     let opened = OpenedDatabase::open(configuration, sources).await?;
@@ -68,7 +67,7 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
             bail!(BY_ITSELF);
         }
     }
-    serving.await.context("the server broke off")?;
+    serving.await.context("the server failed")?;
     opened.close().await?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
     Ok(Exit::Good)
@@ -109,14 +108,14 @@ async fn addresses(configuration: &Configuration) -> anyhow::Result<Vec<Address>
     let wrong = |reason| configuration.mistake("listen", reason);
     let named = tokio::net::lookup_host(listen).await;
     let sockets: Vec<SocketAddr> =
-        named.map_err(|error| wrong(format!("'{listen}' is no address (HOST:PORT): {error}")))?.collect();
+        named.map_err(|error| wrong(format!("'{listen}' is not an address (HOST:PORT): {error}")))?.collect();
     if sockets.is_empty() {
-        return Err(wrong(format!("'{listen}' stands for no address")).into());
+        return Err(wrong(format!("'{listen}' resolves to no address")).into());
     }
     let open = sockets.iter().find(|socket| !socket.ip().is_loopback());
     if let Some(open) = open.filter(|_| !insecure && !auth) {
-        let why = "anybody who reaches it could read and change everything";
-        let what = "--auth asks for a login, --insecure allows it";
+        let why = "every client that can reach it could read and change all data";
+        let what = "--auth requires a login, --insecure allows this";
         return Err(wrong(format!("{open} is not a loopback address, and {why}; {what}")).into());
     }
     let unix = unix_socket.clone().map(Address::Unix);
@@ -131,7 +130,7 @@ fn is_open(address: &Address) -> bool {
 /// Loads certificate and key, if TLS is configured. An error names the setting.
 fn tls(configuration: &Configuration) -> anyhow::Result<Option<Tls>> {
     let Settings { tls_certificate, tls_key, tls_client_ca, .. } = &configuration.settings;
-    let alone = |key, missing| Err(configuration.mistake(key, format!("it needs {missing} beside it")).into());
+    let alone = |key, missing| Err(configuration.mistake(key, format!("it needs {missing}, too")).into());
     let (certificate, key) = match (tls_certificate, tls_key, tls_client_ca) {
         (None, None, None) => return Ok(None),
         (Some(certificate), Some(key), _) => (certificate, key),
@@ -165,7 +164,7 @@ async fn check_users(users: &Users, configuration: &Configuration, listen: &[Add
     Ok(())
 }
 
-/// Port 0 means one free port: two addresses of a name (127.0.0.1 and ::1) would get two.
+/// Keeps one address if the port is 0, because two addresses of a name (127.0.0.1 and ::1) would get two different ports.
 fn with_one_free_port(mut sockets: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
     sockets.sort();
     sockets.dedup();
@@ -203,7 +202,7 @@ fn options(settings: &Settings) -> Options {
     options
 }
 
-/// The command line as clients may see it.
+/// Returns the command line without the secrets of connection strings.
 fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     const FLAG: &str = "--store";
     let shown = |uri: &str| uri.parse().map(|uri: ConnectionString| uri.to_string()).unwrap_or_default();
@@ -221,10 +220,25 @@ fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown_arguments
 }
 
-/// More than the machine can address is as good as all of it.
+/// Converts a size; the largest size stands for one that the machine cannot address.
 fn bytes(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn clients_see_no_password_of_the_command_line() {
+        let check = |line: &str, expected: &str| {
+            let shown = without_secrets(line.split(' ').map(str::to_owned));
+            assert_eq!(shown.join(" "), expected);
+        };
+        check("handfast serve --data d", "handfast serve --data d");
+        let uri = "mongodb://boss:s3cret@db:1/?tls=true";
+        check(&format!("handfast serve --store {uri} --port 1"), "handfast serve --store mongodb://db:1 --port 1");
+        check(&format!("handfast serve --store={uri}"), "handfast serve --store=mongodb://db:1");
+        check("handfast serve --store boss:s3cret@db", "handfast serve --store mongodb://..");
+    }
+}

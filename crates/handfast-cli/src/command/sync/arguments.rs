@@ -13,14 +13,14 @@ use std::str::FromStr;
 /// The commands on main documents whose fields are copied into others.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SyncArguments {
-    /// Count what is not in sync at the moment, and say for how long
+    /// Count main documents whose copies are not up to date, and report since when
     #[command(after_help = "Example:\n  \
         handfast sync status --data /srv/handfast --database site --collection users")]
     Status {
         #[command(flatten)]
         sync: Box<SyncFlags>,
     },
-    /// List main documents whose changes are not carried yet, the oldest first
+    /// List main documents whose copies are not up to date, the oldest first
     #[command(after_help = "Example:\n  \
         handfast sync list --data /srv/handfast --database site --collection users")]
     List {
@@ -35,10 +35,10 @@ pub(crate) enum SyncArguments {
     Show {
         #[command(flatten)]
         sync: Box<SyncFlags>,
-        /// Its _id: a text, a number, an ObjectId, or Extended JSON
+        /// _id of the main document: a text, a number, an ObjectId, or Extended JSON
         id: Id,
     },
-    /// Carry changes to their copies that were left behind
+    /// Update the copies that an interrupted process has left out of date
     #[command(
         visible_alias = "recover",
         after_help = "Example:\n  handfast sync sweep --abandoned-after 5m --data /srv/handfast --database site \\\n    \
@@ -50,8 +50,8 @@ pub(crate) enum SyncArguments {
     },
     /// Compare every copy with its main document
     #[command(
-        after_help = "Exit code 3 if a copy differs and no flag says so. Copies that the application computes can be \
-        compared if an aggregation expression says how: \"computed\" of a link.\n\n\
+        after_help = "Exit code 3 if a copy differs and no flag says so. Computed copies are compared only if \"computed\" of \
+        their link has their aggregation expression.\n\n\
         Example:\n  handfast sync verify --data /srv/handfast --database site --collection users"
     )]
     Verify {
@@ -60,13 +60,13 @@ pub(crate) enum SyncArguments {
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Put right what verify finds
+    /// Repair the copies that `sync verify` reports
     #[command(after_help = "Example:\n  handfast sync repair --data /srv/handfast --database site --collection users")]
     Repair {
         #[command(flatten)]
         sync: Box<SyncFlags>,
     },
-    /// Give every main document a version and every copy its values: the first run over documents that are there
+    /// Give every main document a version and every copy its values, once, when existing documents start to use the pattern
     #[command(
         visible_alias = "rebuild",
         after_help = "Example:\n  handfast sync backfill --data /srv/handfast --database site --collection users \\\n    \
@@ -78,27 +78,28 @@ pub(crate) enum SyncArguments {
     },
 }
 
-/// Which main documents, and where their copies are.
+/// The main documents and the copies of a command.
 #[derive(Args, Debug)]
 pub(crate) struct SyncFlags {
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// The collection of the main documents
+    /// Collection of the main documents
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: String,
-    /// Where copies are, if the application has not declared it, or to look at some of them:
-    /// COLLECTION:KEY:FIELD=COPY,.. with the field KEY that holds the _id of the main document. Or as JSON:
-    /// {"collection": .., "key": .., "fields": {"name": "userName"}, "computed": {"userInitial": EXPRESSION}, "onDelete": RULE,
-    /// "version": .., "syncing": ..} with the RULE "unset", "remove", "keep", or {"set": {"userName": VALUE}}. A command that changes
-    /// copies needs all links of the application, each with this flag and as declared
+    /// Collection of copies, as COLLECTION:KEY:FIELD=COPY,.. (KEY is the field that holds the _id of the main document), or as
+    /// JSON (see --help); may be repeated [default: the links that the application has declared]
+    ///
+    /// The JSON form is {"collection": .., "key": .., "fields": {"name": "userName"}, "computed": {"userInitial": EXPRESSION},
+    /// "onDelete": RULE, "version": .., "syncing": ..}. RULE is "unset", "remove", "keep" or {"set": {"userName": VALUE}}. A command
+    /// that only reads may get some of the links. A command that changes copies needs all links of the application, as declared.
     #[arg(long = "link", value_name = "LINK")]
     pub(crate) links: Vec<LinkText>,
-    /// How old a flag must be to be taken for left behind
+    /// Age from which a flag counts as left by an interrupted process
     #[arg(long, value_name = "TIME", default_value = "1h")]
     pub(crate) abandoned_after: Span,
 }
 
-/// A link, as somebody writes it.
+/// The value of `--link`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LinkText {
@@ -109,7 +110,7 @@ pub(crate) struct LinkText {
     /// Fields of a copy that are computed, with their aggregation expressions.
     #[serde(default)]
     pub(crate) computed: BTreeMap<String, serde_json::Value>,
-    /// None: as declared.
+    /// The declared rule applies without one.
     pub(crate) on_delete: Option<LinkOnDelete>,
     pub(crate) version: Option<String>,
     pub(crate) syncing: Option<String>,
@@ -148,7 +149,7 @@ impl FromStr for LinkText {
 }
 
 impl SyncArguments {
-    /// What it is about.
+    /// Returns the main documents and copies of a command.
     pub(crate) fn sync(&self) -> &SyncFlags {
         match self {
             SyncArguments::Status { sync }
@@ -161,7 +162,7 @@ impl SyncArguments {
         }
     }
 
-    /// Whether it compares all copies with their main documents, or gives them all their values.
+    /// Returns whether a command compares all copies with their main documents, or gives them all their values.
     pub(crate) fn judges_copies(&self) -> bool {
         match self {
             SyncArguments::Verify { .. } | SyncArguments::Repair { .. } | SyncArguments::Backfill { .. } => true,
@@ -172,7 +173,7 @@ impl SyncArguments {
         }
     }
 
-    /// Whether it writes to copies.
+    /// Returns whether a command writes to copies.
     pub(crate) fn changes(&self) -> bool {
         match self {
             SyncArguments::Sweep { .. } | SyncArguments::Repair { .. } | SyncArguments::Backfill { .. } => true,

@@ -14,7 +14,7 @@ use crate::store::ensure_there;
 /// The links of a command.
 pub(super) struct Links {
     pub(super) links: Vec<Link>,
-    /// Copies of declared links that the command does not see.
+    /// Copies of declared links that the command does not check.
     pub(super) missed: Vec<String>,
     /// The settings that the application has recorded, if any.
     pub(super) recorded: Option<Declared>,
@@ -78,24 +78,29 @@ async fn ensure_collections(collection: &OpenedCollection, links: &[Link]) -> Re
     for link in links {
         ensure_there(&*collection.store, link.target(), "in the declared links")
             .await
-            .map_err(|error| CannotSee(format!("copies of {} cannot be seen: {error}", collection.namespace)))?;
+            .map_err(|error| CannotSee(format!("the copies of {} cannot be read: {error}", collection.namespace)))?;
     }
     Ok(())
 }
 
 fn all_declared(collection: &OpenedCollection, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Vec<Link>> {
     let Some(declared) = declared else {
-        return Err(usage(format!("the application has declared no links of {}: say them", collection.namespace)));
+        return Err(usage(format!(
+            "the application has declared no links of {}: give them with this flag",
+            collection.namespace
+        )));
     };
     match declared.iter().find_map(|link| link.functions().first()) {
         Some(function) if changes => Err(usage(format!(
-            "{function} is computed by a function of the application: say all links, with an expression for it (\"computed\")"
+            "{function} is computed by a function of the application: give all links, with an aggregation expression for it (\"computed\")"
         ))),
         Some(_) => {
             let links: Vec<_> = declared.iter().filter_map(|link| without_functions(link.link())).collect();
             if links.is_empty() {
                 let why = "every copied field is computed by a function of the application";
-                return Err(usage(format!("{why}: say links, with expressions for them (\"computed\")")));
+                return Err(usage(format!(
+                    "{why}: give the links, with aggregation expressions for these fields (\"computed\")"
+                )));
             }
             Ok(links)
         }
@@ -133,12 +138,12 @@ fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> 
         Some(declared) => declared.contradicts(link).or_else(|| {
             let rule = declared.link().deleted();
             let is_other = ![rule, &for_fields_of(link, rule)].contains(&link.deleted());
-            is_other.then(|| format!("onDelete is declared as {rule:?}, and said to be {:?}", link.deleted()))
+            is_other.then(|| format!("onDelete is declared as {rule:?}, and the flag says {:?}", link.deleted()))
         }),
         None => {
             let named: Vec<_> =
                 declared.iter().map(|one| named(one.link().target(), one.link().foreign_key())).collect();
-            Some(format!("no such link is declared, but {}", named.join(", ")))
+            Some(format!("this link is not declared; there is {}", named.join(", ")))
         }
     };
     match differs {
@@ -153,7 +158,7 @@ fn ensure_all_said(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
     match declared.iter().find(|one| !is_said(one)) {
         Some(one) => {
             let named = named(one.link().target(), one.link().foreign_key());
-            Err(usage(format!("{named} is declared, too: say all links, or none")))
+            Err(usage(format!("{named} is declared, too: give all links, or none")))
         }
         None => Ok(()),
     }
@@ -187,8 +192,7 @@ async fn read(
         (None, Some(declared)) => for_fields_of(&link, &declared),
         (None, None) if changes && declared.is_none() => {
             return Err(usage(format!(
-                "the application has declared no links: say what becomes of {copies} when their main document is deleted \
-                 (\"onDelete\")"
+                "the application has declared no links: \"onDelete\" must say what happens to {copies} when their main document is deleted"
             )));
         }
         (None, None) => OnDelete::default(),

@@ -16,12 +16,11 @@ use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
 use crate::id::{Id, extended, shown as id};
-use crate::listing::{Listing, age};
+use crate::listing::{Listing, age, counted};
 
 /// Documents that are read at a time.
 const PAGE: u32 = 500;
 
-/// `handfast sync`.
 pub(super) fn run(arguments: &SyncArguments) -> Result<Exit> {
     let sync = arguments.sync();
     with_collection(&sync.open, &sync.collection, |collection, console| execute(collection, arguments, console))
@@ -55,12 +54,12 @@ async fn execute(collection: OpenedCollection, arguments: &SyncArguments, consol
 struct Copies {
     collection: OpenedCollection,
     options: SyncFlagOptions,
-    /// Declared links that the command does not see.
+    /// Copies of declared links that the command does not check.
     missed: Vec<String>,
 }
 
 impl Copies {
-    /// Attaches without indexes and declarations, which are the application's.
+    /// Opens the pattern without creating indexes or declaring links.
     fn attach(&self) -> Result<SyncFlag> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(SyncFlag::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
@@ -74,8 +73,8 @@ impl Copies {
             format!("  copies not settled          {copies:>10}"),
         ];
         if let Some(oldest) = oldest {
-            text.push(format!("the oldest for {}: for so long at most some copy has been out of date", age(oldest)));
-            text.push("next: `sync list` shows them, `sync sweep` carries what was left behind".to_owned());
+            text.push(format!("the oldest for {}: some copies may have been out of date for as long", age(oldest)));
+            text.push("next: `sync list` shows them, `sync sweep` updates the copies that were left behind".to_owned());
         }
         let json = json!({
             "collection": self.collection.namespace.to_string(),
@@ -110,10 +109,10 @@ impl Copies {
         let since = main.since.map(|since| age(self.collection.since(since))).unwrap_or_default();
         let remark = match main.state {
             MainState::Settled | MainState::Gone => {
-                format!("version {}: every copy has it, or says that it may not", main.version)
+                format!("version {}: every copy has it, or is marked as possibly outdated", main.version)
             }
-            MainState::Syncing => format!("version {} is being carried to its copies, for {since}", main.version),
-            MainState::Deleting => format!("it is to be deleted, and its copies are being told, for {since}"),
+            MainState::Syncing => format!("version {} is being copied, for {since}", main.version),
+            MainState::Deleting => format!("it is being deleted, and its copies are being changed, for {since}"),
         };
         self.collection.show(console, &wanted.0, Some(remark)).await?;
         Ok(Exit::Good)
@@ -183,7 +182,7 @@ impl Copies {
         if left.is_empty() {
             return Ok(exit);
         }
-        console.remark("left as it is, as nobody can tell what it should be:");
+        console.remark("these copies stay as they are, because their main documents cannot be read:");
         left.iter().take(FINDINGS_SHOWN_MAX).for_each(|line| console.remark(&format!("  {line}")));
         if left.len() > FINDINGS_SHOWN_MAX {
             console.remark("  and more: `sync verify` names them");
@@ -213,21 +212,28 @@ fn line(main: &Main) -> Value {
 }
 
 fn text(audit: Audit, unjudged: u64, stale: &Listing, missed: &[String]) -> String {
-    let mut lines = vec![format!("compared {} copies, {} of them are being changed", audit.copies, audit.in_flight)];
+    let mut lines =
+        vec![format!("compared {}, of which {} are being changed", counted(audit.copies, "copies"), audit.in_flight)];
     if !missed.is_empty() {
         lines.push(format!("not compared: {}", missed.join("; ")));
-        lines.push("next: say all links, with an expression for what a function computes (\"computed\")".to_owned());
+        lines.push(
+            "next: give all links with --link, with an aggregation expression for each computed field (\"computed\")"
+                .to_owned(),
+        );
     }
     if audit.stale > 0 {
         lines.push(stale.table());
         let differ = audit.stale - unjudged;
         if unjudged > 0 {
             lines.push(format!(
-                "{unjudged} copies cannot be compared: `sync show MAIN` says what is wrong with the main document, change that by hand"
+                "{} cannot be compared: `sync show MAIN` shows what is wrong with the main document, which must be changed by hand",
+                counted(unjudged, "copies")
             ));
         }
         if differ > 0 {
-            lines.push(format!("{differ} copies differ and no flag says so; next: `sync repair` puts them right"));
+            let verb = if differ == 1 { "differs" } else { "differ" };
+            let differ = counted(differ, "copies");
+            lines.push(format!("{differ} {verb} and no flag says so; next: `sync repair` repairs the difference"));
         }
     } else if missed.is_empty() {
         lines.push("everything is as it must be".to_owned());

@@ -7,7 +7,7 @@ use crate::flags::{LimitFlags, ServerStoreFlags};
 /// The commands on transactions over a server's documents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TransactionsArguments {
-    /// Count what is locked, and say up to where history may be forgotten
+    /// Count the locks, and report up to which time old versions may be removed
     #[command(after_help = "Example:\n  handfast txns status --store mongodb://127.0.0.1:27018")]
     Status {
         #[command(flatten)]
@@ -21,27 +21,27 @@ pub(crate) enum TransactionsArguments {
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Show what became of a transaction, and its locks
+    /// Show the outcome of a transaction, and its locks
     #[command(after_help = "Example:\n  handfast txns show 466880316178923520 --store mongodb://127.0.0.1:27018")]
     Show {
         #[command(flatten)]
         store: ServerStoreFlags,
-        /// Its start, as `txns list` shows it
+        /// Start of the transaction, as `txns list` shows it
         start: u64,
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Finish what transactions have left that are decided or abandoned; one that may still commit is let alone
+    /// Finish transactions that are decided or abandoned; a transaction that may still commit is skipped
     #[command(after_help = "Examples:\n  \
         handfast txns resolve 466880316178923520 --store mongodb://127.0.0.1:27018\n  \
         handfast txns resolve --all --store mongodb://127.0.0.1:27018")]
     Resolve {
         #[command(flatten)]
         store: ServerStoreFlags,
-        /// Their starts, as `txns list` shows them
+        /// Starts of the transactions, as `txns list` shows them
         #[arg(value_name = "START", required_unless_present = "all", conflicts_with = "all")]
         starts: Vec<u64>,
-        /// All of them
+        /// All transactions
         #[arg(long)]
         all: bool,
     },
@@ -51,7 +51,7 @@ pub(crate) enum TransactionsArguments {
         #[command(flatten)]
         store: ServerStoreFlags,
     },
-    /// Finish what was left, and forget history that nobody reads any more, as servers do every 30 seconds
+    /// Finish abandoned transactions, and remove old versions that no process reads, as servers do every 30 seconds
     #[command(after_help = "Example:\n  handfast txns gc --store mongodb://127.0.0.1:27018")]
     Gc {
         #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) enum TransactionsArguments {
 }
 
 impl TransactionsArguments {
-    /// The store of the documents.
+    /// Returns the store of the documents.
     pub(crate) fn store(&self) -> &ServerStoreFlags {
         match self {
             TransactionsArguments::Status { store }

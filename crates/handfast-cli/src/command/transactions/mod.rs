@@ -16,7 +16,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
 use crate::id::{extended, shown};
-use crate::listing::{Listing, age};
+use crate::listing::{Listing, age, counted};
 use crate::setup::{block_on, prepare_server, until_stopped};
 use crate::store::{Access, Location, OpenedStore};
 
@@ -24,22 +24,22 @@ use crate::store::{Access, Location, OpenedStore};
 const LOCKS_MAX: u64 = 100_000;
 
 /// The remark on a server on which no transaction has ever begun.
-const NEVER: &str = "no transactions of Handfast were ever made on this server";
+const NEVER: &str = "Handfast has never made transactions on this server";
 
-/// The remark on a server that is a Handfast itself.
-const OF_HANDFAST: &str = "this server is a Handfast itself: its own transactions hold no locks here; with `serve --store`, name the \
+/// The remark on a server that is Handfast.
+const OF_HANDFAST: &str = "this server is Handfast: its own transactions hold no locks here; if it was started with `serve --store`, name the \
                            server behind it";
 
 /// The error without --store.
-const NO_STORE: &str = "--store: say on which server (mongodb://..); transactions in a data directory hold no locks";
+const NO_STORE: &str =
+    "--store is missing: name the server (mongodb://..), because transactions in a data directory hold no locks";
 
-/// `handfast txns`.
 pub(crate) fn run(arguments: &TransactionsArguments) -> Result<Exit> {
     let (configuration, console) = prepare_server(arguments.store())?;
     block_on(until_stopped(async {
         let settings = &configuration.settings;
         let stores = settings.store.as_ref().ok_or_else(|| Usage(NO_STORE.to_owned()))?;
-        let sources = Sources::system().context("the operating system gives no randomness")?;
+        let sources = Sources::system().context("the operating system provides no random numbers")?;
         let location = Location::of(&configuration)?;
         let opened = OpenedStore::open(&location, Access::Inspection, sources.clone()).await?;
         if opened.is_on_handfast() {
@@ -88,19 +88,19 @@ impl Operator {
         let text = || {
             let mut lines = vec![
                 self.address.clone(),
-                format!("  locks         {locks}, of {} transactions", open.len()),
+                format!("  locks         {locks}, of {}", counted(open.len() as u64, "transactions")),
                 format!("  the oldest    {}", oldest.map_or_else(|| "none".to_owned(), age)),
-                format!("  abandoned     {abandoned} transactions"),
-                format!("  decided       {decided} transactions, of which locks are left"),
+                format!("  abandoned     {}", counted(abandoned as u64, "transactions")),
+                format!("  decided       {}, whose locks are not removed yet", counted(decided as u64, "transactions")),
                 format!("  safe point    {}", since(points.now, points.readers)),
             ];
             if points.readers < points.messages {
-                let (at, all) = (since(points.now, points.messages), points.leases.len());
-                lines.push(format!("{all} processes with old snapshots hold it back: it would be {at} without them"));
+                let (at, all) = (since(points.now, points.messages), counted(points.leases.len() as u64, "processes"));
+                lines.push(format!("old snapshots of {all} hold it back: it would be {at} without them"));
             }
             if abandoned + decided > 0 {
                 lines
-                    .push("next: whoever meets these locks resolves them; `txns resolve --all` does it now".to_owned());
+                    .push("next: the next transaction that needs these documents removes the locks; `txns resolve --all` does so now".to_owned());
             }
             lines.join("\n")
         };
@@ -163,7 +163,7 @@ impl Operator {
 
     async fn show(&self, start: Timestamp, limit: LimitFlags, console: Console) -> Result<Exit> {
         let decided = self.engine.decided(start).await?;
-        let decided = decided.with_context(|| format!("no lock is held by a transaction that began at {start}"))?;
+        let decided = decided.with_context(|| format!("there is no lock of a transaction with the start {start}"))?;
         let (state, meaning, at) = state_of(decided);
         let mut listing = Listing::new(&["change", "primary", "document"]);
         let mut locks = Vec::new();
@@ -197,9 +197,9 @@ impl Operator {
         let text = || {
             let alive = match alive {
                 0 => String::new(),
-                _ => format!("; {alive} are of transactions that may still commit: they were let alone"),
+                _ => format!("; {alive} belong to transactions that may still commit, and stay"),
             };
-            format!("{resolved} locks resolved{alive}{}", not_done(failed))
+            format!("resolved {}{alive}{}", counted(resolved, "locks"), not_done(failed))
         };
         console.report(text, &json!({ "resolved": resolved, "alive": alive, "failed": failed }))?;
         Ok(exit(failed))
@@ -223,7 +223,11 @@ impl Operator {
         let Cleaned { resolved, alive, collected, failed, .. } = cleaned;
         let text = || {
             let failed = not_done(failed);
-            format!("{resolved} locks resolved, {alive} alive; {collected} documents have forgotten history{failed}")
+            format!(
+                "resolved {}, {alive} are alive; removed old versions of {}{failed}",
+                counted(resolved, "locks"),
+                counted(collected, "documents")
+            )
         };
         let report = json!({ "resolved": resolved, "alive": alive, "collected": collected, "failed": failed });
         console.report(text, &report)?;
@@ -235,9 +239,7 @@ impl Operator {
 fn not_done(failed: u64) -> String {
     match failed {
         0 => String::new(),
-        _ => format!(
-            "; {failed} documents or collections could not be cleaned: the log says what is wrong with the first"
-        ),
+        _ => format!("; {failed} documents or collections could not be cleaned: the log has the error of the first"),
     }
 }
 
@@ -249,7 +251,7 @@ fn exit(failed: u64) -> Exit {
 fn since(now: Timestamp, before: Timestamp) -> String {
     match known(before) {
         Some(_) => format!("{} ago", age(now.since(before))),
-        None => "none yet: nothing is forgotten before servers have run for 10 minutes".to_owned(),
+        None => "none yet: old versions stay until servers have run for 10 minutes".to_owned(),
     }
 }
 
@@ -276,6 +278,6 @@ fn state_of(decided: Decided) -> (&'static str, &'static str, Option<Timestamp>)
         Decided::Committed(at) => ("committed", "its locks are to be rolled forward: `txns resolve` does it", Some(at)),
         Decided::RolledBack => ("rolled back", "its locks are to be released: `txns resolve` does it", None),
         Decided::Open => ("alive", "it may still commit", None),
-        Decided::Abandoned => ("abandoned", "nobody has given a sign of life: `txns resolve` rolls it back", None),
+        Decided::Abandoned => ("abandoned", "it has given no sign of life: `txns resolve` rolls it back", None),
     }
 }

@@ -10,61 +10,60 @@ use crate::flags::{AnyStoreFlags, Renamed};
 /// `handfast transfer`.
 #[derive(Args, Debug)]
 pub(crate) struct TransferArguments {
-    /// The transfers, one a line, with the columns or fields from, to, amount and id; - is standard input
+    /// File of transfers, one per line, with the columns or fields from, to, amount and id; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// How the lines are written [default: what the name of the file ends in]
+    /// Format of the lines [default: the ending of the file name]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<TransferFormat>,
-    /// A column or field that has another name; may be given several times
-    #[arg(long = "column", value_name = "DEFAULT=NAME")]
+    /// Name of a column or field in the file, if it is not the default name; may be repeated
+    #[arg(long = "column", value_name = "DEFAULT=NAME", hide_short_help = true)]
     pub(crate) columns: Vec<Renamed>,
-    /// Of CSV: what the _ids of accounts are
-    #[arg(long, value_name = "TYPE", default_value = "text")]
+    /// Type of the _ids of accounts in CSV
+    #[arg(long, value_name = "TYPE", default_value = "text", hide_short_help = true)]
     pub(crate) account_ids: AccountIdType,
-    /// A name for what this file brings, which no other file ever has. Then rows without an id have one of it, their content and how
-    /// often the same content came before: run again, the file is applied once, also if lines were added or moved. A row
-    /// that was edited counts as another one
+    /// Unique name of this file's content, which gives ids to rows without one. If the file is applied again, also with lines
+    /// added or moved, each row is still applied once; an edited row counts as another transfer
     #[arg(long, value_name = "NAME")]
     pub(crate) batch: Option<String>,
-    /// How a transfer is made [default: transaction; with --store it has to be said]
+    /// Mechanism of the transfers; required with --store [default: transaction]
     #[arg(long, value_name = "HOW")]
     pub(crate) mechanism: Option<TransferMechanism>,
     #[command(flatten)]
     pub(crate) accounts: AccountFlags,
-    /// The collection that remembers what was applied [default: transfers; two-phase: transactions; ledger: tx]
+    /// Collection that records the applied transfers [default: transfers; two-phase: transactions; ledger: tx]
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: Option<String>,
-    /// Of a ledger: the asset of rows that do not say one
+    /// Only ledger: asset of rows that name none
     #[arg(long, value_name = "CODE")]
     pub(crate) asset: Option<String>,
-    /// Of a ledger: the collection that says which authorisations expire [default: hold]
-    #[arg(long, value_name = "NAME")]
+    /// Only ledger: collection of the authorisations that expire [default: hold]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) holds: Option<String>,
-    /// Two-phase and ledger: rows that are worked on at once. With more than one, a row that needs the money of the one before
-    /// it may be rejected
+    /// Only two-phase and ledger: number of rows that are applied at once. With more than 1, a row that needs the money of an
+    /// earlier row may be rejected
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
-    /// Write rejected rows to this file, too: one JSON object a line
-    #[arg(long, value_name = "FILE")]
+    /// Write rejected rows to this file, too, as one JSON object per line
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) rejects: Option<PathBuf>,
 }
 
-/// How lines are written.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TransferFormat {
-    /// Cells between commas, the names of the columns first
+    /// Comma-separated values, with a header
     Csv,
-    /// A JSON object each; ids may be Extended JSON
+    /// One JSON object per line; ids may be Extended JSON
     Jsonl,
 }
 
 /// The type of the cells of a CSV file that name accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AccountIdType {
-    /// Texts, as they stand there
+    /// Texts
     Text,
     /// Whole numbers
     Number,
@@ -72,14 +71,25 @@ pub(crate) enum AccountIdType {
     ObjectId,
 }
 
-/// How a transfer is made.
+/// The mechanism of the transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TransferMechanism {
-    /// Both accounts and the row's id in one transaction; with --store everybody who writes to the accounts must do so through
-    /// `handfast serve --store`
+    /// One transaction over both accounts and the row's id; with --store all other writers of the accounts must use `handfast
+    /// serve --store`
     Transaction,
-    /// Step by step, as the pattern of two-phase commit; others may write to the accounts directly
+    /// Two-phase commit, step by step; other programs may write to the accounts directly
     TwoPhase,
-    /// As an entry of a ledger
+    /// An entry of a ledger
     Ledger,
+}
+
+impl TransferMechanism {
+    /// Returns the name that the flag uses.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TransferMechanism::Transaction => "transaction",
+            TransferMechanism::TwoPhase => "two-phase",
+            TransferMechanism::Ledger => "ledger",
+        }
+    }
 }

@@ -33,15 +33,15 @@ fn check_quotes(line: &str) -> Result<(), &'static str> {
             (b'"', true) => match bytes.peek() {
                 Some(b'"') => drop(bytes.next()),
                 Some(b',') | None => is_quoted = false,
-                Some(_) => return Err("something stands between the end of a quoted cell and the next comma"),
+                Some(_) => return Err("there is text between the end of a quoted cell and the next comma"),
             },
             (b'"', false) if is_start => is_quoted = true,
             (b'"', false) => {
-                return Err("a quote is in the middle of a cell: a cell with quotes is quoted, and they are doubled");
+                return Err("a quote is in the middle of a cell: quote the whole cell, and double the quotes in it");
             }
             _ => {}
         }
         is_start = byte == b',' && !is_quoted;
     }
-    if is_quoted { Err("a quote is not closed in its line") } else { Ok(()) }
+    if is_quoted { Err("a quoted cell does not end in its line") } else { Ok(()) }
 }

@@ -8,7 +8,7 @@ pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Characters that are shown of an unreadable line.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
-/// Some programs write this before everything else in UTF-8.
+/// The mark that some programs write at the beginning of a file in UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// A line without its end.

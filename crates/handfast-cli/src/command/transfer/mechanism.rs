@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, ensure};
 use handfast_mongodb::Server;
 use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
-use handfast_store::{Sources, StoreExt};
+use handfast_store::{Namespace, Sources, StoreExt};
 use handfast_txn::percolator::ensure_unmanaged;
 use tokio::task::JoinSet;
 
@@ -44,11 +44,11 @@ pub(super) struct NamedRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RowOutcome {
     Applied,
-    /// An earlier run, or an earlier row of the same name, has applied it.
+    /// Applied before, by an earlier run or an earlier row with the same name.
     AlreadyApplied,
-    /// It cannot be applied, for this reason; nothing was changed.
+    /// Impossible to apply, for this reason; nothing was changed.
     Rejected(String),
-    /// Another process works on it, or was faster each time: run the same command again.
+    /// Not applied yet, because another process is working on it, or was faster each time: the command must be repeated.
     Unsettled(String),
 }
 
@@ -71,7 +71,8 @@ pub(super) struct Applier {
     workers: usize,
 }
 
-/// Returns the mechanism. With --store a flag has to name it, because each asks something else of all other writers of the accounts.
+/// Returns the mechanism. With --store a flag must name it, because each mechanism has other rules for all other writers of the
+/// accounts.
 ///
 /// # Errors
 /// No flag names it; a flag belongs to another mechanism.
@@ -80,28 +81,29 @@ pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuratio
         (Some(mechanism), _) => mechanism,
         (None, None) => TransferMechanism::Transaction,
         (None, Some(_)) => {
-            let text = "--mechanism has to be said with --store: two-phase or ledger if others write to that server directly, \
-                        transaction if everybody goes through `handfast serve --store`";
+            let text = "--store needs --mechanism: two-phase or ledger if other programs write to that server directly, \
+                        transaction if all of them use `handfast serve --store`";
             return Err(Usage(text.to_owned()).into());
         }
     };
     let AccountFlags { balance_field, overdraft, pending_credits, .. } = &arguments.accounts;
-    let (by_transaction, by_ledger) =
-        (mechanism == TransferMechanism::Transaction, mechanism == TransferMechanism::Ledger);
-    let misplaced = [
-        ("--balance-field", balance_field.is_some(), by_ledger),
-        ("--overdraft", *overdraft, by_ledger),
-        ("--pending-credits", pending_credits.is_some(), mechanism != TransferMechanism::TwoPhase),
-        ("--asset", arguments.asset.is_some(), !by_ledger),
-        ("--holds", arguments.holds.is_some(), !by_ledger),
-        ("--workers", arguments.workers.is_some(), by_transaction),
-        ("--field", !arguments.open.fields.is_empty(), by_transaction),
+    let (transaction, two_phase, ledger) =
+        (TransferMechanism::Transaction, TransferMechanism::TwoPhase, TransferMechanism::Ledger);
+    let flags: [(&str, bool, &[TransferMechanism]); 7] = [
+        ("--balance-field", balance_field.is_some(), &[transaction, two_phase]),
+        ("--overdraft", *overdraft, &[transaction, two_phase]),
+        ("--pending-credits", pending_credits.is_some(), &[two_phase]),
+        ("--asset", arguments.asset.is_some(), &[ledger]),
+        ("--holds", arguments.holds.is_some(), &[ledger]),
+        ("--workers", arguments.workers.is_some(), &[two_phase, ledger]),
+        ("--field", !arguments.open.fields.is_empty(), &[two_phase, ledger]),
     ];
-    for (flag, given, out_of_place) in misplaced {
-        ensure!(
-            !(given && out_of_place),
-            Usage(format!("{flag} is not for this mechanism: --mechanism names another"))
-        );
+    for (flag, is_given, mechanisms) in flags {
+        if is_given && !mechanisms.contains(&mechanism) {
+            let names: Vec<_> = mechanisms.iter().map(|mechanism| mechanism.name()).collect();
+            let (name, names) = (mechanism.name(), names.join(" and "));
+            return Err(Usage(format!("{flag} does not apply to --mechanism {name}: it is for {names}")).into());
+        }
     }
     Ok(mechanism)
 }
@@ -177,11 +179,12 @@ impl Applier {
     }
 }
 
-/// The refusal of a server that has transactions itself: two kinds over the same accounts do not see each other.
+/// Returns the error for a server with transactions of its own: two kinds of transactions over the same accounts do not respect
+/// each other.
 fn has_its_own(server: &Server) -> anyhow::Error {
     let text = format!(
-        "--mechanism transaction: {} is {}, whose own transactions know nothing of those of this command; --mechanism \
-         two-phase and ledger work there, and transaction with --data while that server is stopped",
+        "--mechanism transaction does not work on {}, which is {}: that server has its own transactions, which do not respect \
+         those of this command; use --mechanism two-phase or ledger, or stop that server and use --data",
         server.address, server.product
     );
     Usage(text).into()
@@ -191,7 +194,7 @@ async fn by_transaction(arguments: &TransferArguments, opened: &OpenedDatabase) 
     let database = &arguments.open.database;
     let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transfers = namespace(database, arguments.collection.as_deref().unwrap_or("transfers"), "--collection")?;
-    ensure!(accounts != transfers, Usage("--accounts and --collection are the same".to_owned()));
+    ensure_different(&accounts, &transfers)?;
     if opened.is_directory() {
         // The directory may be that of a server with a Handfast in front.
         ensure_unmanaged(&opened.database, &accounts).await?;
@@ -206,6 +209,13 @@ async fn by_transaction(arguments: &TransferArguments, opened: &OpenedDatabase) 
     }))
 }
 
+/// Fails if the accounts and the records of transfers are one collection.
+fn ensure_different(accounts: &Namespace, records: &Namespace) -> Result<()> {
+    let text = || format!("--accounts and --collection are both {accounts}: name two different collections");
+    ensure!(accounts != records, Usage(text()));
+    Ok(())
+}
+
 async fn by_two_phase(
     arguments: &TransferArguments,
     store: &SingleDocumentStore,
@@ -214,7 +224,7 @@ async fn by_two_phase(
     let database = &arguments.open.database;
     let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transactions = namespace(database, arguments.collection.as_deref().unwrap_or("transactions"), "--collection")?;
-    ensure!(accounts != transactions, Usage("--accounts and --collection are the same".to_owned()));
+    ensure_different(&accounts, &transactions)?;
     let mut options = match TwoPhaseOptions::recorded(store.store.clone(), &transactions, APPLICATION).await? {
         Some(recorded) => recorded,
         None if store.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {

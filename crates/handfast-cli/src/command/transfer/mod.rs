@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &TransferArguments) -> Result<Exit> {
 }
 
 async fn transfer(arguments: &TransferArguments, configuration: &Configuration, console: Console) -> Result<Exit> {
-    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let sources = Sources::system().context("the operating system provides no random numbers")?;
     let mechanism = mechanism::chosen(arguments, configuration)?;
     let file = TransferFile::new(arguments)?;
     ensure_apart(&arguments.file, arguments.rejects.as_deref())?;
@@ -80,7 +80,7 @@ async fn transfer(arguments: &TransferArguments, configuration: &Configuration, 
     // The report also covers a run that failed.
     let (mut report, result) = done;
     report.finish(console, sources.clock.elapsed().saturating_sub(began), result.is_ok())?;
-    result.context("not all rows were applied: run the same command again")?;
+    result.context("not all rows were applied: repeat the command")?;
     closed?;
     Ok(if report.is_complete() { Exit::Good } else { Exit::Failed })
 }
@@ -91,7 +91,7 @@ fn ensure_apart(file: &Path, rejects: Option<&Path>) -> Result<()> {
         (Ok(file), Ok(rejects)) => file == rejects,
         _ => false,
     });
-    ensure!(!same, Usage("--rejects names the file of the transfers itself".to_owned()));
+    ensure!(!same, Usage("--rejects names the same file as FILE: name another one".to_owned()));
     Ok(())
 }
 
@@ -144,10 +144,10 @@ impl TransferFile {
         let TransferArguments { file, account_ids, batch, .. } = arguments;
         let format = format(arguments)?;
         if format == TransferFormat::Jsonl && *account_ids != AccountIdType::Text {
-            return Err(Usage("--account-ids is about CSV: in JSON an id says what it is".to_owned()).into());
+            return Err(Usage("--account-ids is only for CSV: in JSON an id has its type".to_owned()).into());
         }
         if let Some(batch) = batch.as_ref().filter(|batch| batch.is_empty() || batch.len() > BATCH_BYTES_MAX) {
-            let text = format!("--batch is a name of 1 to {BATCH_BYTES_MAX} bytes, not of {}", batch.len());
+            let text = format!("--batch must have 1 to {BATCH_BYTES_MAX} bytes, not {}", batch.len());
             return Err(Usage(text).into());
         }
         let input = open(file)?;
@@ -164,10 +164,10 @@ impl TransferFile {
         let TransferFile { input, format, columns, account_ids, names, has_batch } = self;
         let Input { mut reader, name, length } = input;
         let is_empty = reader.fill_buf().with_context(|| format!("cannot read {name}"))?.is_empty();
-        ensure!(!is_empty, "{name} is empty: not even a header is there, so it may have been cut off");
+        ensure!(!is_empty, "{name} is empty, without a header: it may have been cut off");
         let mut lines = Lines::new(reader);
         let first = lines.next().with_context(|| format!("cannot read {name}"))?;
-        let Some(first) = first else { bail!("{name} has nothing but empty lines, so it may have been cut off") };
+        let Some(first) = first else { bail!("{name} has only empty lines: it may have been cut off") };
         let (header, first) = match format {
             TransferFormat::Jsonl => (None, Some(first)),
             TransferFormat::Csv => {
@@ -238,8 +238,10 @@ fn header(first: Line, columns: &Columns, account_ids: AccountIdType, name: &str
 }
 
 fn without_ids(name: &str) -> Usage {
-    let why = "its rows could not be told from those of an earlier run";
-    Usage(format!("{name} has no column id, so {why}: --column id=NAME says which it is, --batch names the whole file"))
+    let why = "rows of an earlier run could not be recognised";
+    Usage(format!(
+        "{name} has no column id, so {why}: name the column with --column id=NAME, or the whole file with --batch"
+    ))
 }
 
 /// Returns the format that a flag or the name of the file says.
@@ -252,7 +254,7 @@ fn format(arguments: &TransferArguments) -> Result<TransferFormat> {
         (None, _) => {
             let file = arguments.file.display();
             let text =
-                format!("--format csv or --format jsonl has to be said: '{file}' does not end in .csv or .jsonl");
+                format!("--format csv or --format jsonl is missing: the name '{file}' does not end in .csv or .jsonl");
             Err(Usage(text).into())
         }
     }
@@ -261,7 +263,7 @@ fn format(arguments: &TransferArguments) -> Result<TransferFormat> {
 /// An input that is open.
 struct Input {
     reader: Box<dyn BufRead + Send>,
-    /// Its name in messages.
+    /// The name of the input in messages.
     name: String,
     /// Bytes of the input; 0 if the length is unknown.
     length: u64,

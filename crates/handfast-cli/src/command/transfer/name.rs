@@ -59,28 +59,10 @@ impl Name {
     }
 }
 
-/// Returns whether a store takes two ids of accounts for equal: it compares numbers by value.
-pub(super) fn is_same_account(one: &Bson, other: &Bson) -> bool {
-    match (whole(one), whole(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
-    }
-}
-
-fn whole(id: &Bson) -> Option<i64> {
-    match id {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        // Shells write whole numbers so.
-        Bson::Double(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
-        _ => None,
-    }
-}
-
 /// Names rows.
 pub(super) struct Names {
     batch: Option<String>,
-    /// How often each content was read.
+    /// The number of rows with each content.
     counts: HashMap<String, u64>,
 }
 
@@ -95,14 +77,12 @@ impl Names {
             return Ok(id.clone());
         }
         let Some(batch) = &self.batch else {
-            return Err("it has no id: give it one, or the whole file a name with --batch".to_owned());
+            return Err("the row has no id: add one, or name the whole file with --batch".to_owned());
         };
         let Row { from, to, amount, asset, .. } = row;
         let content = json!([batch, extended(from), extended(to), amount, asset]).to_string();
         if self.counts.len() >= UNNAMED_ROWS_MAX && !self.counts.contains_key(&content) {
-            return Err(format!(
-                "more than {UNNAMED_ROWS_MAX} different rows have no id: give them ids, or split the file"
-            ));
+            return Err(format!("more than {UNNAMED_ROWS_MAX} different rows have no id: add ids, or split the file"));
         }
         let times = self.counts.entry(content).or_default();
         *times += 1;

@@ -11,6 +11,7 @@ use super::arguments::TransferMechanism;
 use super::mechanism::RowOutcome;
 use super::per_second;
 use crate::console::{Console, write_remark};
+use crate::listing::counted;
 use crate::unfinished::UnfinishedFile;
 
 /// Rejected rows that are shown one by one; the file of --rejects has all.
@@ -72,7 +73,7 @@ impl Report {
         let Some((what, why)) = untold else { return Ok(()) };
         match self.rejected + self.unsettled {
             shown if shown <= SHOWN_MAX => write_remark(&format!("line {line} {what}: {why}")),
-            next if next == SHOWN_MAX + 1 => write_remark("more rows are not applied: --rejects FILE has them all"),
+            next if next == SHOWN_MAX + 1 => write_remark("more rows are not applied: --rejects FILE gets all of them"),
             _ => {}
         }
         match &mut self.rejects {
@@ -100,15 +101,11 @@ impl Report {
             rejects.file.finish().context("--rejects")?;
         }
         let Report { applied, already, rejected, unsettled, .. } = &*self;
-        let mechanism = match self.mechanism {
-            TransferMechanism::Transaction => "transaction",
-            TransferMechanism::TwoPhase => "two-phase",
-            TransferMechanism::Ledger => "ledger",
-        };
+        let mechanism = self.mechanism.name();
         let rows = *applied + *already + *rejected + *unsettled;
         let text = || {
             let rate = per_second(rows, took);
-            format!("{rows} rows by {mechanism}: {}; {rate:.0} a second", self.in_short())
+            format!("{} by {mechanism}: {}; {rate:.0} per second", counted(rows, "rows"), self.in_short())
         };
         let json = json!({
             "rows": rows,
@@ -131,7 +128,7 @@ impl Drop for Report {
             // Rows that were under way may be applied, too.
             let counts = self.in_short();
             write_remark(&format!(
-                "broken off: at least {counts}; the same command again, with the whole input, goes on and applies nothing twice"
+                "interrupted: at least {counts}; the same command, with the whole input, continues and applies nothing twice"
             ));
         }
     }

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::arguments::AccountIdType;
 use super::cells;
-use super::name::is_same_account;
 use crate::exit::Usage;
 use crate::flags::Renamed;
 use crate::id::shown;
@@ -22,7 +21,7 @@ pub(super) struct Row {
     pub(super) id: Option<Bson>,
     pub(super) from: Bson,
     pub(super) to: Bson,
-    /// In the smallest unit of the currency; more than 0.
+    /// The amount in the smallest unit of the currency; more than 0.
     pub(super) amount: i64,
     pub(super) asset: Option<String>,
 }
@@ -100,9 +99,9 @@ impl Header {
             let there = cells.join(", ");
             let advice = match there.contains([';', '\t']) && cells.len() == 1 {
                 true => "cells are separated by commas".to_owned(),
-                false => format!("--column {default}=NAME names another"),
+                false => format!("--column {default}=NAME gives another name"),
             };
-            let missing = || format!("the header has no column '{name}' but {there}; {advice}");
+            let missing = || format!("the header has no column '{name}', only {there}; {advice}");
             find(name)?.ok_or_else(missing)
         };
         Ok(Header {
@@ -139,7 +138,7 @@ impl Header {
     }
 
     fn account(&self, cell: &str, column: &str) -> Result<Bson, String> {
-        let wrong = |kind: &str| format!("{column} is '{cell}', not {kind}: --account-ids says what they are");
+        let wrong = |kind: &str| format!("{column} is '{cell}', not {kind}: --account-ids sets the type of the ids");
         match self.account_ids {
             _ if cell.is_empty() => Err(format!("{column} is missing")),
             AccountIdType::Text => Ok(Bson::from(cell)),
@@ -153,11 +152,11 @@ impl Header {
 
 /// Reads a line of JSON.
 pub(super) fn of_json(line: &str, columns: &Columns) -> Result<Row, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("it is no JSON: {error}"))?;
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;
     let mut document = match Bson::try_from(value) {
         Ok(Bson::Document(document)) => document,
-        Ok(_) => return Err("it is no JSON object".to_owned()),
-        Err(error) => return Err(format!("it is no Extended JSON: {error}")),
+        Ok(_) => return Err("it is not a JSON object".to_owned()),
+        Err(error) => return Err(format!("it is not Extended JSON: {error}")),
     };
     let mut field = |name: &String| document.remove(name).filter(|value| *value != Bson::Null);
     let amount = match field(&columns.amount) {
@@ -203,5 +202,23 @@ fn check_id(id: Option<&Bson>, name: &str) -> Result<(), String> {
         Some(Bson::String(text)) if text.len() <= ID_BYTES_MAX => Ok(()),
         Some(Bson::String(_)) => Err(format!("{name} is longer than {ID_BYTES_MAX} bytes")),
         Some(other) => Err(format!("{name} is {}, not a text, a whole number, an ObjectId or binary", shown(other))),
+    }
+}
+
+/// Returns whether two ids name the same account: a store compares numbers by value.
+pub(super) fn is_same_account(one: &Bson, other: &Bson) -> bool {
+    match (whole(one), whole(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+fn whole(id: &Bson) -> Option<i64> {
+    match id {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        // Shells write whole numbers so.
+        Bson::Double(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
+        _ => None,
     }
 }

@@ -92,7 +92,7 @@ fn rows_of_csv() {
 fn headers_of_csv() {
     let read = |line: &str, columns: &Columns| Header::read(line, columns, AccountIdType::Text);
     let why = read("from,to", &columns()).unwrap_err();
-    assert_eq!(why, "the header has no column 'amount' but from, to; --column amount=NAME names another");
+    assert_eq!(why, "the header has no column 'amount', only from, to; --column amount=NAME gives another name");
     assert_eq!(read("from,to,amount,to", &columns()).unwrap_err(), "the header has two columns 'to'");
     let renamed = Columns::new(&[Renamed { default: "amount".to_owned(), name: "cent".to_owned() }]).unwrap();
     assert!(!read("note,cent,to,from", &renamed).unwrap().has_ids());
@@ -108,8 +108,8 @@ fn rows_of_json() {
     assert_eq!((row.from, row.amount), (Bson::Int32(1), 5_000_000_000));
     assert!(matches!(row.id, Some(Bson::ObjectId(_))));
     let bad = [
-        ("{", "it is no JSON"),
-        ("[1]", "it is no JSON object"),
+        ("{", "it is not JSON"),
+        ("[1]", "it is not a JSON object"),
         (r#"{"from": 1, "to": 2}"#, "amount is missing"),
         (r#"{"from": 1, "amount": 2}"#, "to is missing"),
         (r#"{"from": null, "to": 2, "amount": 2}"#, "from is missing"),
@@ -156,7 +156,7 @@ fn an_id_is_the_text_that_it_reads_as() {
         assert_eq!(name.id(), &Bson::from(text));
         for value in values {
             assert_eq!(Name::new(value.clone()), name, "{value}");
-            let is_found = name.recorded().iter().any(|recorded| name::is_same_account(recorded, &value));
+            let is_found = name.recorded().iter().any(|recorded| row::is_same_account(recorded, &value));
             assert!(is_found && name.recorded()[0] == *name.id(), "{value}: {name:?}");
         }
     }
@@ -170,7 +170,7 @@ fn an_id_is_the_text_that_it_reads_as() {
 
 #[test]
 fn accounts_are_one_as_the_store_compares_them() {
-    let same = name::is_same_account;
+    let same = row::is_same_account;
     assert!(same(&Bson::Int32(1), &Bson::Int64(1)) && same(&Bson::Double(1.0), &Bson::Int32(1)));
     assert!(
         same(&"1".into(), &"1".into())

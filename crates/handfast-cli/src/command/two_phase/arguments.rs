@@ -10,20 +10,20 @@ use clap::{Args, Subcommand};
 /// The commands on two-phase transactions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TwoPhaseArguments {
-    /// Count the transactions by state, and say what needs somebody
+    /// Count the transactions by state, and report what needs attention
     #[command(after_help = "Example:\n  handfast twophase status --data /srv/handfast --database bank")]
     Status {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
     },
-    /// List transactions, those first that came to their state first
+    /// List transactions, by the time at which they entered their state
     #[command(after_help = "Examples:\n  \
         handfast twophase list --data /srv/handfast --database bank\n  \
         handfast twophase list --state canceled --limit 100 --json --data /srv/handfast --database bank")]
     List {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Those in this state; may be given several times [default: initial, pending, applied and canceling]
+        /// Only transactions in this state; may be repeated [default: initial, pending, applied and canceling]
         #[arg(long = "state", value_name = "STATE")]
         states: Vec<TwoPhaseState>,
         #[command(flatten)]
@@ -34,17 +34,17 @@ pub(crate) enum TwoPhaseArguments {
     Show {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Its _id: a text, a number, an ObjectId, or Extended JSON
+        /// _id of the transaction: a text, a number, an ObjectId, or Extended JSON
         id: Id,
     },
-    /// Bring transactions to their end that were left alone, and take back what arrived late
+    /// Finish abandoned transactions, and undo updates that arrived late
     #[command(after_help = "Example:\n  \
         handfast twophase recover --abandoned-after 5m --data /srv/handfast --database bank")]
     Recover {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
     },
-    /// Carry out transactions that nobody works on
+    /// Run transactions that no process is working on
     #[command(
         visible_alias = "retry",
         after_help = "Examples:\n  \
@@ -54,132 +54,134 @@ pub(crate) enum TwoPhaseArguments {
     Run {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Their _ids
+        /// _ids of the transactions
         #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
         ids: Vec<Id>,
-        /// All that are initial
+        /// All transactions in the state initial
         #[arg(long)]
         all: bool,
     },
-    /// Roll transactions back that are not applied
+    /// Roll back transactions that are not applied yet
     #[command(after_help = "Example:\n  \
         handfast twophase cancel order-7 --reason 'paid twice' --data /srv/handfast --database bank")]
     Cancel {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Their _ids
+        /// _ids of the transactions
         #[arg(value_name = "ID", required = true)]
         ids: Vec<Id>,
-        /// Why: it is kept with the transaction
+        /// Reason, which is kept with the transaction
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Take back a transaction that is applied, by another one the other way
+    /// Reverse an applied transaction with a second one in the other direction
     #[command(after_help = "Example:\n  \
         handfast twophase compensate order-7 --by order-7-back --data /srv/handfast --database bank")]
     Compensate {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Its _id
+        /// _id of the transaction
         id: Id,
-        /// The _id of the transaction that takes it back; with the same one it is done once
+        /// _id of the reversing transaction; a repetition with the same _id has no further effect
         #[arg(long, value_name = "ID")]
         by: Id,
     },
-    /// Look whether participants carry what the transactions say
-    #[command(after_help = "Exit code 3 if anything is not as it must be.\n\n\
+    /// Check that the participants agree with the transactions
+    #[command(after_help = "Exit code 3 if anything is wrong.\n\n\
         Example:\n  handfast twophase verify --data /srv/handfast --database bank")]
     Verify {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
     },
-    /// Remove transactions that have been over for long
+    /// Remove old transactions that are done or canceled
     #[command(
-        after_help = "`recover` needs them to tell what arrived late: keep them for longer than any request can be \
-        under way.\n\n\
+        after_help = "`recover` recognises late updates by these transactions: keep them for longer than a request may be \
+        delayed.\n\n\
         Example:\n  handfast twophase purge --older 30d --data /srv/handfast --database bank"
     )]
     Purge {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Those that were over so long ago
+        /// Remove transactions that ended at least this long ago
         #[arg(long, value_name = "AGE")]
         older: Span,
     },
-    /// Show the recorded settings by which transactions are read, or change them
+    /// Show or change the recorded settings of the transactions
     #[command(
-        after_help = "The application records them when it opens the transactions. `--set` records what the flags say (--accounts,         --balance-field, --overdraft, --pending-credits, --pending-debits, --participants, --finished-max, --field), and leaves the rest         as recorded. It is refused while transactions are under way.\n\n\
+        after_help = "The application records them when it opens the transactions. `--set` records the values of the flags \
+        --accounts, --balance-field, --overdraft, --pending-credits, --pending-debits, --participants, --finished-max \
+        and --field, and leaves the others as recorded. It fails while transactions are unfinished.\n\n\
         Examples:\n  handfast twophase settings --data /srv/handfast --database bank\n  \
         handfast twophase settings --set --participants stock --data /srv/handfast --database bank"
     )]
     Settings {
         #[command(flatten)]
         transactions: Box<TwoPhaseFlags>,
-        /// Record the settings that the flags say
+        /// Record the settings that the flags name
         #[arg(long)]
         set: bool,
     },
 }
 
-/// Which transactions.
+/// The transactions of a command.
 #[derive(Args, Debug)]
 pub(crate) struct TwoPhaseFlags {
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// The collection of the transactions
+    /// Collection of the transactions
     #[arg(long, value_name = "NAME", default_value = "transactions")]
     pub(crate) collection: String,
     #[command(flatten)]
     pub(crate) accounts: AccountFlags,
-    /// A further collection of documents that take part; may be given several times [default: as recorded]
+    /// Further collection of participating documents; may be repeated [default: as recorded]
     #[arg(long = "participants", value_name = "NAME")]
     pub(crate) participants: Vec<String>,
-    /// The name under which this command works on transactions
-    #[arg(long, value_name = "NAME", default_value = "handfast")]
+    /// Name of the application that this command works as
+    #[arg(long, value_name = "NAME", default_value = "handfast", hide_short_help = true)]
     pub(crate) application: String,
-    /// How long a transaction under way must have been left alone to be taken over
+    /// Time after which an unfinished transaction counts as abandoned, and is taken over
     #[arg(long, value_name = "TIME", default_value = "30m")]
     pub(crate) abandoned_after: Span,
-    /// Ids of finished transactions that a participant remembers [default: as recorded]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of finished transactions whose ids a participant keeps [default: as recorded]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) finished_max: Option<u32>,
 }
 
-/// How the accounts of transfers look. What carries out or rolls back two-phase transfers goes by the recorded settings, and refuses
-/// others.
+/// The settings of the accounts of transfers. A command that runs or rolls back two-phase transfers uses the recorded settings,
+/// and refuses flags that contradict them.
 #[derive(Args, Debug)]
 pub(crate) struct AccountFlags {
-    /// The collection of the accounts [default: accounts; of a ledger: account]
+    /// Collection of the accounts [default: accounts; of a ledger: account]
     #[arg(long, value_name = "NAME")]
     pub(crate) accounts: Option<String>,
-    /// The field of an account that holds its balance [default: balance]
-    #[arg(long, value_name = "FIELD")]
+    /// Field of an account that holds its balance [default: balance]
+    #[arg(long, value_name = "FIELD", hide_short_help = true)]
     pub(crate) balance_field: Option<String>,
-    /// Balances may become negative by transfers
-    #[arg(long)]
+    /// Allow transfers that make a balance negative
+    #[arg(long, hide_short_help = true)]
     pub(crate) overdraft: bool,
-    /// The field for credits that are under way, if there is one
-    #[arg(long, value_name = "FIELD", requires = "pending_debits")]
+    /// Field for pending credits, if accounts have one
+    #[arg(long, value_name = "FIELD", requires = "pending_debits", hide_short_help = true)]
     pub(crate) pending_credits: Option<String>,
-    /// The field for debits that are under way, if there is one
-    #[arg(long, value_name = "FIELD", requires = "pending_credits")]
+    /// Field for pending debits, if accounts have one
+    #[arg(long, value_name = "FIELD", requires = "pending_credits", hide_short_help = true)]
     pub(crate) pending_debits: Option<String>,
 }
 
 /// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TwoPhaseState {
-    /// Written down; nobody works on it
+    /// Recorded; no process is working on it
     Initial,
     /// The updates are being applied
     Pending,
-    /// All are applied: there is no way back
+    /// All updates are applied: it cannot be canceled any more
     Applied,
-    /// Everything is in order
+    /// Finished
     Done,
-    /// Refused: what was applied is being undone
+    /// Refused; the applied updates are being undone
     Canceling,
-    /// As if it had never been
+    /// Undone completely
     Canceled,
 }
 
@@ -197,7 +199,7 @@ impl From<TwoPhaseState> for State {
 }
 
 impl TwoPhaseArguments {
-    /// Which transactions it is about.
+    /// Returns the transactions of a command.
     pub(crate) fn transactions(&self) -> &TwoPhaseFlags {
         match self {
             TwoPhaseArguments::Status { transactions }
@@ -213,7 +215,7 @@ impl TwoPhaseArguments {
         }
     }
 
-    /// Whether it reads or changes participants, and so has to know how the application reads them.
+    /// Returns whether a command reads or changes participants, and so needs the settings of the application.
     pub(crate) fn needs_settings(&self) -> bool {
         match self {
             TwoPhaseArguments::Recover { .. }

@@ -21,7 +21,7 @@ use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
 use crate::id::{Id, extended, shown as id};
-use crate::listing::{Listing, age};
+use crate::listing::{Listing, age, counted};
 
 /// Participants of a page that is verified or repaired.
 const PAGE: u32 = 500;
@@ -29,7 +29,6 @@ const PAGE: u32 = 500;
 /// The default collection of the accounts.
 pub(crate) const ACCOUNTS: &str = "accounts";
 
-/// `handfast twophase`.
 pub(super) fn run(arguments: &TwoPhaseArguments) -> Result<Exit> {
     let transactions = arguments.transactions();
     with_collection(&transactions.open, &transactions.collection, |collection, console| {
@@ -71,7 +70,7 @@ struct Transactions {
 }
 
 impl Transactions {
-    /// Attaches without creating indexes or recording settings.
+    /// Opens the transactions without creating indexes or recording settings.
     async fn attach(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
         Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
@@ -94,10 +93,8 @@ impl Transactions {
         }
         if abandoned > 0 {
             let after = age(self.options.abandoned_after);
-            text.push(format!(
-                "{abandoned} were left alone for longer than {after}, or have a date that is further ahead"
-            ));
-            text.push("next: `twophase recover` brings them to their end".to_owned());
+            text.push(format!("unchanged for longer than {after}, or with a date that is further ahead: {abandoned}"));
+            text.push("next: `twophase recover` finishes them".to_owned());
         }
         if states.iter().any(|state| state.state == State::Initial && state.count > 0) {
             text.push(
@@ -159,17 +156,17 @@ impl Transactions {
     fn remark(&self, record: &Record) -> String {
         let since = age(self.collection.since(record.last_modified));
         match record.state {
-            State::Initial => format!("nobody works on it, for {since}: `twophase run` carries it out"),
+            State::Initial => format!("no process has worked on it for {since}: `twophase run` runs it"),
             State::Pending | State::Applied | State::Canceling => {
-                let by = record.application.as_deref().unwrap_or("somebody");
-                format!("{by} works on it, since {since}: `twophase recover` brings it to its end if it was left alone")
+                let by = record.application.as_deref().unwrap_or("an unknown application");
+                format!("{by} has been working on it for {since}: `twophase recover` finishes it if it is abandoned")
             }
             State::Done => match &record.compensation {
-                Some(by) => format!("done {since} ago: transaction {} was begun to take it back", id(by)),
-                None => format!("done {since} ago: `twophase compensate` takes it back"),
+                Some(by) => format!("done {since} ago: transaction {} was begun to reverse it", id(by)),
+                None => format!("done {since} ago: `twophase compensate` reverses it"),
             },
             State::Canceled => {
-                format!("canceled {since} ago: {}", record.reason.as_deref().unwrap_or("nobody has said why"))
+                format!("canceled {since} ago: {}", record.reason.as_deref().unwrap_or("no reason is recorded"))
             }
         }
     }
@@ -187,30 +184,30 @@ impl Transactions {
         let repaired = transactions.repair(PAGE).await?;
         if repaired.done > 0 {
             let done = repaired.done;
-            console.remark(&format!("participants of transactions that are over that were put right: {done}"));
+            console.remark(&format!("participants of finished transactions that were repaired: {done}"));
         }
         if repaired.failed > 0 {
             let failed = repaired.failed;
-            console.remark(&format!("participants that cannot be put right: {failed}; `twophase verify` says why"));
+            console.remark(&format!("participants that cannot be repaired: {failed}; `twophase verify` shows why"));
         }
         let [done, canceled] = [done, canceled].map(AtomicU64::into_inner);
         let failed = round.failed + repaired.failed;
         let text = || {
-            let ended = format!("brought to their end: {done} done, {canceled} canceled");
-            if failed == 0 { ended } else { format!("{ended}; {failed} failed, the log says why: run it again") }
+            let ended = format!("finished: {done} done, {canceled} canceled");
+            if failed == 0 { ended } else { format!("{ended}; {failed} failed: the log says why; repeat the command") }
         };
         console.report(text, &json!({ "done": done, "canceled": canceled, "failed": failed }))?;
         Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
     }
 
-    /// Recovers, and names the transactions that cannot be finished as they are.
+    /// Recovers transactions, and reports those that cannot be finished.
     async fn recover_and_judge(&self, console: Console) -> Result<Exit> {
         let exit = self.recover(console).await?;
         let findings = self.attach().await?.verify(PAGE, |_| ()).await?.findings;
         if findings.count() == 0 {
             return Ok(exit);
         }
-        console.remark("left as it is:");
+        console.remark("these stay as they are:");
         first_findings(&findings, findings.count()).iter().for_each(|line| console.remark(line));
         Ok(Exit::GuaranteeBroken)
     }
@@ -284,7 +281,7 @@ fn what(record: &Record) -> String {
         Ok(Plan::Transfer(transfer)) => {
             format!("{} from {} to {}", transfer.value, id(&transfer.source), id(&transfer.destination))
         }
-        Ok(Plan::General(participants)) => format!("{} participants", participants.len()),
+        Ok(Plan::General(participants)) => counted(participants.len() as u64, "participants"),
         Err(what) => what.clone(),
     }
 }
@@ -313,25 +310,27 @@ fn line(record: &Record) -> Value {
 fn text(verified: &Verified) -> String {
     let Verified { participants, applied, accounts, findings } = verified;
     let mut lines = vec![format!(
-        "looked at {participants} participants with transactions under way, {applied} applied transactions, {accounts} accounts \
-         with credits or debits under way"
+        "checked {} with unfinished transactions, {}, {} with pending credits or debits",
+        counted(*participants, "participants"),
+        counted(*applied, "applied transactions"),
+        counted(*accounts, "accounts")
     )];
     lines.extend(first_findings(findings, findings.count()));
     if findings.iter().any(can_be_repaired) {
         lines.push(
-            "next: `twophase recover` takes back updates that arrived late, and releases what was not released"
+            "next: `twophase recover` undoes updates that arrived late, and releases participants that were not released"
                 .to_owned(),
         );
     }
     if findings.iter().any(|finding| !can_be_repaired(finding)) {
         lines.push(
-            "no command puts the others right: compare the documents with what the application knows of them, and change them by hand"
+            "no command can repair the others: compare the documents with the data of the application, and change them by hand"
                 .to_owned(),
         );
     }
     lines.push(match findings.count() {
         0 => "everything is as it must be".to_owned(),
-        count => format!("{count} findings"),
+        count => counted(count, "findings"),
     });
     lines.join("\n")
 }

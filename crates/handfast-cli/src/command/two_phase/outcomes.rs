@@ -10,6 +10,7 @@ use crate::command::pattern::FINDINGS_SHOWN_MAX;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::id::{extended, shown};
+use crate::listing::counted;
 
 /// Transactions that are named in a report; more are only counted.
 const NAMED_MAX: usize = 1000;
@@ -67,12 +68,12 @@ impl Outcomes {
 
     fn text(&self) -> String {
         let Outcomes { done, canceled, left, not_done } = self;
-        let mut lines = vec![format!("done: {}", counted(*done))];
+        let mut lines = vec![format!("done: {}", counted(*done, "transactions"))];
         if *canceled > 0 {
-            lines.push(format!("canceled: {}", counted(*canceled)));
+            lines.push(format!("canceled: {}", counted(*canceled, "transactions")));
         }
         if *left > 0 {
-            lines.push(format!("left to others: {}", counted(*left)));
+            lines.push(format!("left to others: {}", counted(*left, "transactions")));
         }
         let shown_lines = not_done.iter().take(FINDINGS_SHOWN_MAX);
         lines.extend(shown_lines.map(|(id, why)| format!("  {} {why}", shown(id))));
@@ -88,8 +89,4 @@ impl Outcomes {
         let not_done: Vec<_> = not_done.iter().map(line).collect();
         json!({ "done": done, "canceled": canceled, "left": left, "not_done": not_done })
     }
-}
-
-fn counted(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "transaction" } else { "transactions" })
 }

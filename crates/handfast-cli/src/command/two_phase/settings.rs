@@ -66,10 +66,7 @@ pub(super) async fn ensure_all_is_seen(
     let all = options.participants.iter().chain([&options.accounts.namespace]);
     for place in all {
         ensure_there(&*collection.store, place, "in the recorded settings").await.map_err(|error| {
-            CannotSee(format!(
-                "documents that take part in transactions of {} cannot be seen: {error}",
-                collection.namespace
-            ))
+            CannotSee(format!("the participants of transactions in {} cannot be read: {error}", collection.namespace))
         })?;
     }
     Ok(())
@@ -78,8 +75,8 @@ pub(super) async fn ensure_all_is_seen(
 /// The error for transactions without recorded settings.
 pub(crate) fn not_recorded(transactions: &Namespace) -> CannotSee {
     CannotSee(format!(
-        "nothing is recorded of the settings of {transactions}: nobody can tell in which fields of which collections its transactions \
-         are; let the application open them, or record them by `twophase settings --set` with what the application goes by"
+        "the settings of {transactions} are not recorded, so the fields and collections of its participants are unknown: let the \
+         application open them, or record the settings of the application with `twophase settings --set`"
     ))
 }
 

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 
 use crate::flags::OpenFlags;
 
-/// The commands on users. A running server has its directory for itself: there, createUser and its like do the same.
+/// The commands on users. No other process can open the directory of a running server: there, the commands createUser, updateUser
+/// and dropUser do the same.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserArguments {
     /// Add a user
@@ -23,12 +24,12 @@ pub(crate) enum UserArguments {
     List(Box<UserListArguments>),
 }
 
-/// Which user.
+/// The user of a command.
 #[derive(Args, Debug)]
 pub(crate) struct UserFlags {
-    /// Its name
+    /// Name of the user
     pub(crate) name: String,
-    /// The database that it belongs to: authSource of a connection string
+    /// Database that the user belongs to, which is the authSource of a connection string
     #[arg(long, value_name = "NAME", default_value = "admin")]
     pub(crate) database: String,
 }
@@ -36,7 +37,7 @@ pub(crate) struct UserFlags {
 /// The source of a password.
 #[derive(Args, Debug)]
 pub(crate) struct PasswordFlags {
-    /// Read the password from the first line of a file [default: ask, or the first line of standard input]
+    /// File whose first line is the password [default: ask, or read the first line of standard input]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -48,7 +49,7 @@ pub(crate) struct UserAddArguments {
     pub(crate) open: OpenFlags,
     #[command(flatten)]
     pub(crate) user: UserFlags,
-    /// What it may do: ROLE@DATABASE, or ROLE on the user's own database; may be given several times
+    /// Role of the user: ROLE@DATABASE, or ROLE for the user's own database; may be repeated
     #[arg(long = "role", value_name = "ROLE", required = true)]
     pub(crate) roles: Vec<String>,
     #[command(flatten)]

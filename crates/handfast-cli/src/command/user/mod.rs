@@ -19,7 +19,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::store::{self, Directory};
 
-/// A file or an input of more than this holds no password.
+/// The size from which a file or an input is not read as a password.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console: Console) -> anyhow::Result<Exit> {
@@ -30,7 +30,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
             let roles = arguments.roles.iter().map(|role| parse_role(role, &arguments.user.database));
             let roles = roles.collect::<anyhow::Result<Vec<_>>>()?;
             let password = read_password(&arguments.password, &name)?;
-            let sources = Sources::system().context("the operating system gives no randomness")?;
+            let sources = Sources::system().context("the operating system provides no random numbers")?;
             // The first user may be added before the directory exists.
             let embedded = store::open_directory(settings, sources).await?;
             let users = Users::new(Arc::new(embedded.clone()));
@@ -74,14 +74,17 @@ fn name(flags: &UserFlags) -> anyhow::Result<UserName> {
     UserName::new(&flags.database, &flags.name).map_err(|error| Usage(error.message().to_owned()).into())
 }
 
-/// `readWrite@shop`, or `readWrite` for the database of the user.
+/// Parses a role: `readWrite@shop`, or `readWrite` for the database of the user.
 fn parse_role(text: &str, database: &str) -> anyhow::Result<Role> {
     let (name, database) = text.split_once('@').unwrap_or((text, database));
     Role::new(name, database).map_err(|error| {
         let mut text = format!("--role: {}", error.message());
         if error.code() == Code::RoleNotFound {
             let names: Vec<_> = Role::names().collect();
-            text = format!("{text}; there are {}, those for any database and the server on admin", names.join(", "));
+            text = format!(
+                "{text}; the roles are {}; those for all databases and for the server need the database admin",
+                names.join(", ")
+            );
         }
         Usage(text).into()
     })
@@ -97,7 +100,7 @@ fn read_password(flags: &PasswordFlags, name: &UserName) -> anyhow::Result<Passw
     }
     let password = rpassword::prompt_password(format!("password of {name}: ")).context("cannot ask for a password")?;
     let again = rpassword::prompt_password("once more: ").context("cannot ask for a password")?;
-    ensure!(password == again, Usage("the two passwords are not the same".to_owned()));
+    ensure!(password == again, Usage("the two passwords differ".to_owned()));
     check(password)
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 /// The commands on a tree of documents that changes as a whole.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VersionsArguments {
-    /// Count versions, writers and what was left behind
+    /// Count the versions, the writers, and the leftovers of silent writers
     #[command(after_help = "Example:\n  \
         handfast versions status --data /srv/handfast --database shop --collection items --root catalogue")]
     Status {
@@ -22,35 +22,35 @@ pub(crate) enum VersionsArguments {
     List {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// Those that are being written instead, the longest silent first
+        /// List the versions that are being written instead, those of the longest silent writers first
         #[arg(long)]
         writing: bool,
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Show what stands in the place of a version's root
+    /// Show the root document of a version
     #[command(after_help = "Example:\n  \
         handfast versions show 12 --data /srv/handfast --database shop --collection items --root catalogue")]
     Show {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// Its number
+        /// Number of the version
         version: i64,
     },
-    /// Show what is different between two versions
+    /// Show the differences between two versions
     #[command(after_help = "Example:\n  \
         handfast versions diff 11 12 --data /srv/handfast --database shop \\\n    --collection items --root catalogue")]
     Diff {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// The number of the first one
+        /// Number of the first version
         before: i64,
-        /// The number of the second one
+        /// Number of the second version
         after: i64,
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Give up versions whose writers are silent, and remove nodes that are in no version
+    /// Give up versions whose writers are silent, and remove nodes that belong to no version
     #[command(
         visible_alias = "recover",
         after_help = "Examples:\n  \
@@ -60,45 +60,45 @@ pub(crate) enum VersionsArguments {
     Sweep {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// Show what would be removed, and change nothing
+        /// Show what the command would remove, without a change
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         limit: LimitFlags,
     },
-    /// Remove old versions, without what a kept one, a name or a reader still uses
+    /// Remove old versions, except nodes that a kept version, a name or a reader still uses
     #[command(after_help = "Example:\n  handfast versions prune --keep-last 10 --keep-newer 30d --dry-run \\\n    \
         --data /srv/handfast --database shop --collection items --root catalogue")]
     Prune {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// Keep so many of the newest ones
+        /// Number of the newest versions to keep
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         keep_last: u32,
-        /// Keep those that are newer than this, too
+        /// Keep versions that are newer than this, too
         #[arg(long, value_name = "AGE")]
         keep_newer: Option<Span>,
-        /// Show what would be removed, and change nothing
+        /// Show what the command would remove, without a change
         #[arg(long)]
         dry_run: bool,
     },
-    /// Remove nodes that no version uses any more: those of inserts that arrived after their version was pruned
+    /// Remove nodes that no version uses, because their insert arrived after the version was pruned
     #[command(after_help = "Example:\n  \
         handfast versions tidy --data /srv/handfast --database shop --collection items --root catalogue")]
     Tidy {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
     },
-    /// Forget numbers of versions that were given up or pruned, and items that were deleted
+    /// Remove the records of versions that were given up or pruned, and of deleted items
     #[command(
-        after_help = "What is forgotten keeps requests from doing harm that arrive late: nothing of that age may be under way.\n\n\
+        after_help = "These records protect against requests that arrive late: no request may be delayed for longer than AGE.\n\n\
         Example:\n  handfast versions forget --older 7d --data /srv/handfast --database shop \\\n    --collection items \
         --root catalogue"
     )]
     Forget {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// What is older than this
+        /// Remove records that are older than this
         #[arg(long, value_name = "AGE")]
         older: Span,
     },
@@ -109,16 +109,16 @@ pub(crate) enum VersionsArguments {
     Name {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// The name; one that another version has moves
+        /// Name; a name of another version moves to this one
         name: String,
-        /// The number of the version
+        /// Number of the version
         #[arg(required_unless_present = "remove", conflicts_with = "remove")]
         version: Option<i64>,
-        /// Take the name away
+        /// Remove the name
         #[arg(long)]
         remove: bool,
     },
-    /// Look at all versions: that each was made from the one before it, and is whole; exit code 3 if not
+    /// Check that each version was made from the previous one and is complete; exit code 3 if not
     #[command(after_help = "Examples:\n  \
         handfast versions verify --data /srv/handfast --database shop --collection items --root catalogue\n  \
         handfast versions verify --children children --data /srv/handfast --database shop \\\n    --collection items \
@@ -126,7 +126,7 @@ pub(crate) enum VersionsArguments {
     Verify {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// The field in which nodes have the item ids of their children: each must be in the same version [default: as recorded]
+        /// Field of a node with the item ids of its children, which must be in the same version [default: as recorded]
         #[arg(long, value_name = "FIELD")]
         children: Option<String>,
     },
@@ -138,38 +138,38 @@ pub(crate) enum VersionsArguments {
     Export {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// Its number [default: the newest]
+        /// Number of the version [default: the newest]
         version: Option<i64>,
     },
 }
 
-/// Which tree.
+/// The tree of a command.
 #[derive(Args, Debug)]
 pub(crate) struct VersionsFlags {
     #[command(flatten)]
     pub(crate) open: AnyStoreFlags,
-    /// The collection of the nodes
+    /// Collection of the nodes
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: String,
-    /// The item id of the root
+    /// Item id of the root
     #[arg(long, value_name = "ID")]
     pub(crate) root: Id,
-    /// The collection in which writers announce themselves [default: as recorded, else that of the nodes with .writes]
+    /// Collection in which writers announce themselves [default: as recorded, otherwise COLLECTION.writes]
     #[arg(long, value_name = "NAME")]
     pub(crate) writes: Option<String>,
-    /// The collection of names, and of versions that readers hold [default: as recorded, else that of the nodes with .pins]
+    /// Collection of names, and of versions that readers hold [default: as recorded, otherwise COLLECTION.pins]
     #[arg(long, value_name = "NAME")]
     pub(crate) pins: Option<String>,
-    /// How long the application lets a writer be silent; a sweep must be told, elsewhere it is 60s unless said
+    /// Time that the application lets a writer be silent; `sweep` requires it [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(crate) lease: Option<Span>,
-    /// How long the application lets a reader that holds a version be silent; a sweep and a prune must be told
+    /// Time that the application lets a reader that holds a version be silent; `sweep` and `prune` require it
     #[arg(long, value_name = "TIME")]
     pub(crate) pin_lease: Option<Span>,
 }
 
 impl VersionsArguments {
-    /// Which tree it is about.
+    /// Returns the tree of a command.
     pub(crate) fn tree(&self) -> &VersionsFlags {
         match self {
             VersionsArguments::Status { tree }

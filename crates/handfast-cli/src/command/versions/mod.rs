@@ -20,13 +20,12 @@ use crate::console::{Console, write_out};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
 use crate::id::{extended, shown as id};
-use crate::listing::{Listing, age, listed};
+use crate::listing::{Listing, age, counted, listed};
 use crate::store::ensure_there;
 
 /// Roots that an error names.
 const ROOTS_SHOWN_MAX: u32 = 10;
 
-/// `handfast versions`.
 pub(super) fn run(arguments: &VersionsArguments) -> Result<Exit> {
     let tree = arguments.tree();
     with_collection(&tree.open, &tree.collection, |collection, console| execute(collection, arguments, console))
@@ -94,10 +93,10 @@ async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result
     Ok(options)
 }
 
-/// Fails without a lease: one shorter than the application's would remove what is in use.
+/// Fails if a lease is missing: a default that is shorter than the application's would remove versions that are in use.
 fn ensure_said(said: bool, flag: &str) -> Result<()> {
-    let why = "a shorter one than that of the application takes what is in use";
-    ensure!(said, Usage(format!("this needs {flag}, as the application has it: {why}")));
+    let why = "a lease shorter than that of the application removes what is in use";
+    ensure!(said, Usage(format!("{flag} is missing: it must have the value of the application, because {why}")));
     Ok(())
 }
 
@@ -107,7 +106,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Fails if the tree has no versions, as one with a mistyped root, of which every check would hold.
+    /// Fails if the tree has no versions: with a mistyped root, every check would succeed.
     async fn ensure_there(&self) -> Result<()> {
         let tree = self.attach().await?;
         if tree.is_there().await? {
@@ -118,7 +117,7 @@ impl Tree {
         bail!("--root: there is no tree {root} in {}; {there}", self.collection.namespace)
     }
 
-    /// Attaches without creating indexes or recording settings.
+    /// Opens the tree without creating indexes or recording settings.
     async fn attach(&self) -> Result<VersionedTree> {
         self.attach_with(self.options.clone()).await
     }
@@ -128,7 +127,7 @@ impl Tree {
         self.open_with(self.options.clone()).await
     }
 
-    /// Creates the indexes; the application records the settings.
+    /// Opens the tree and creates its indexes; only the application records settings.
     async fn open_with(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
         let tree = self.attach_with(options).await?;
         tree.create_indexes().await?;
@@ -153,7 +152,7 @@ impl Tree {
         ];
         if silent > 0 {
             let lease = age(self.options.lease);
-            text.push(format!("{silent} writers are silent for longer than {lease}"));
+            text.push(format!("silent for longer than {lease}: {}", counted(silent, "writers")));
             text.push("next: `versions sweep --dry-run` shows what they left, `versions sweep` removes it".to_owned());
         }
         let json = json!({
@@ -267,14 +266,15 @@ impl Tree {
         ensure_said(flags.pin_lease.is_some(), "--pin-lease")?;
         let tree = self.open().await?;
         let round = rounds(console, "sweep", "items", |batch| tree.sweep(batch)).await?;
-        report_rounds(console, "dealt with", "versions and nodes that were left behind", round)
+        report_rounds(console, "removed", "leftovers", round)
     }
 
     async fn plan(&self, keep: Keep, console: Console) -> Result<Exit> {
         let PrunePlan { versions, kept, nodes } = self.attach().await?.plan_prune(keep).await?;
         let text = || {
-            let (go, stay) = (versions.len(), kept.len());
-            format!("{go} versions would go, and {nodes} nodes that only they use; {stay} versions would stay")
+            let count = |versions: &[i64]| counted(versions.len() as u64, "versions");
+            let (go, stay, nodes) = (count(&versions), count(&kept), counted(nodes, "nodes"));
+            format!("would remove {go} and {nodes} that no other version uses, and keep {stay}")
         };
         console.report(text, &json!({ "versions": versions, "kept": kept, "nodes": nodes }))?;
         Ok(Exit::Good)
@@ -284,7 +284,7 @@ impl Tree {
         ensure_said(flags.pin_lease.is_some(), "--pin-lease")?;
         let tree = self.open().await?;
         let round = rounds(console, "prune", "versions", |batch| tree.prune(keep, batch)).await?;
-        report_rounds(console, "removed", "versions and nodes", round)
+        report_rounds(console, "removed", "items", round)
     }
 
     async fn verify(&self, children: Option<&str>, console: Console) -> Result<Exit> {
@@ -301,12 +301,15 @@ impl Tree {
         );
         let text = || {
             let mut lines = vec![match children {
-                Some(_) => format!("looked at {versions} versions, with {nodes} nodes"),
-                None => format!("looked at {versions} versions, not into them: --children FIELD does"),
+                Some(_) => format!("checked {} with {}", counted(*versions, "versions"), counted(*nodes, "nodes")),
+                None => format!(
+                    "checked {}, but not their nodes: --children FIELD checks these",
+                    counted(*versions, "versions")
+                ),
             }];
             lines.extend(findings.iter().map(ToString::to_string));
             if findings.count() > findings.len() as u64 {
-                lines.push(format!("{} findings in all", findings.count()));
+                lines.push(format!("{} in all", counted(findings.count(), "findings")));
             }
             if verified.is_clean() {
                 lines.push(match children {

@@ -14,9 +14,9 @@ fn what_is_no_setting_is_remarked_on() {
         ("HANDFAST_max_cursors", "did you mean HANDFAST_MAX_CURSORS?"),
         ("HANDFAST_CONFIGURATION", "did you mean HANDFAST_CONFIG?"),
         ("HANDFAST_PORT", "use HANDFAST_LISTEN (HOST:PORT)"),
-        ("HANDFAST_XYZ", "`handfast config` prints all there are"),
+        ("HANDFAST_XYZ", "`handfast config` prints all settings"),
     ] {
-        let expected = format!("the environment variable {name} is no setting and has no effect; {advice}");
+        let expected = format!("the environment variable {name} is not a setting, and has no effect; {advice}");
         assert_eq!(of(name, "27018"), [expected]);
     }
 }

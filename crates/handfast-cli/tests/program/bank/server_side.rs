@@ -50,7 +50,7 @@ fn commits_are_sent_again() -> Result<()> {
     Ok(())
 }
 
-/// Whoever was killed had sessions with open transactions: those are ended, or their accounts would stay locked for a minute.
+/// The sessions of killed workers are ended, because their open transactions would lock accounts for a minute.
 #[test]
 fn sessions_of_the_dead_are_ended() -> Result<()> {
     let report = bank("bank-server-crash", &["--transfers", "150", "--crash", "3", "--lost-replies", "10"])?;
@@ -76,14 +76,14 @@ fn what_it_cannot_do_is_refused() -> Result<()> {
     let bank = |flags: &[&str]| {
         handfast(&scratch, &[&["bank", "--mechanism", "server-side"], flags].concat()).output().context("the program")
     };
-    assert_one_line(
-        &bank(&[])?,
-        2,
-        "--mechanism server-side needs a server that has transactions, which --store names",
-    );
+    assert_one_line(&bank(&[])?, 2, "--mechanism server-side needs --store with a server that has transactions");
     let serializable = ["--store", "mongodb://127.0.0.1:1", "--isolation", "serializable"];
-    assert_one_line(&bank(&serializable)?, 2, "--mechanism server-side has snapshot isolation");
+    assert_one_line(&bank(&serializable)?, 2, "--mechanism server-side has only --isolation snapshot");
     let sole = ["--store", "mongodb://127.0.0.1:1", "--sole-writer"];
-    assert_one_line(&bank(&sole)?, 2, "--sole-writer is not for --mechanism server-side");
+    assert_one_line(
+        &bank(&sole)?,
+        2,
+        "--sole-writer does not apply to --mechanism server-side: it is for --mechanism transaction",
+    );
     Ok(())
 }

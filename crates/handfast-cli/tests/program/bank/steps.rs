@@ -48,7 +48,7 @@ fn without_either_money_is_lost_and_that_is_seen() -> Result<()> {
     let report = bank("bank-unprotected", "unprotected", 3)?;
     assert_eq!(report["holds"], false, "{report}");
     let wrong = report["wrong"].as_str().unwrap_or_default();
-    assert!(wrong.contains("was put in") || wrong.contains("findings"), "{report}");
+    assert!(wrong.contains("the accounts hold") || wrong.contains("finding"), "{report}");
     Ok(())
 }
 
@@ -57,9 +57,9 @@ fn what_has_no_meaning_without_transactions_is_refused() -> Result<()> {
     let scratch = Scratch::new("bank-steps-refused")?;
     for flag in ["--isolation=serializable", "--history=run.jsonl", "--sole-writer"] {
         let output = handfast(&scratch, &["bank", "--mechanism", "ledger", "--store", "mongodb://a", flag]).output()?;
-        assert_one_line(&output, 2, "is not for --mechanism ledger");
+        assert_one_line(&output, 2, "does not apply to --mechanism ledger");
     }
     let output = handfast(&scratch, &["bank", "--processes", "2"]).output()?;
-    assert_one_line(&output, 2, "--processes: a data directory belongs to one");
+    assert_one_line(&output, 2, "--processes: only one process can open a data directory");
     Ok(())
 }

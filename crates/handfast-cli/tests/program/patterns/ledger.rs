@@ -130,7 +130,7 @@ async fn lose(ground: &Ground, filter: bson::RawDocumentBuf) -> Result<()> {
     store.close().await
 }
 
-/// How a command ended, and what it says to people.
+/// Returns the exit code and the text of a command.
 fn ended(ground: &Ground, arguments: &[&str]) -> Result<(Option<i32>, String)> {
     let output = output(ground, arguments)?;
     let text = [output.stdout, output.stderr].concat();
@@ -211,7 +211,7 @@ async fn a_lost_entry_is_named_first_and_nothing_is_made_worse() -> Result<()> {
 
         let restore = ["ledger", "restore", "entries.jsonl"];
         let (code, said) = ended(&ground, &restore)?;
-        assert_eq!((code, said.lines().next()), (Some(0), Some("put back 1 entry; 2 were there")), "{said}");
+        assert_eq!((code, said.lines().next()), (Some(0), Some("restored 1 entry; 2 existed already")), "{said}");
         let again = report(&ground, &restore)?;
         assert_eq!((&again["restored"], &again["there"]), (&json!(0), &json!(3)));
         assert_eq!(ended(&ground, &["ledger", "verify"])?.0, Some(0));
@@ -269,7 +269,7 @@ async fn an_account_whose_document_is_lost_is_opened_again_with_its_limits() -> 
     .await
 }
 
-/// One document that cannot be read is named; the others are shown.
+/// An unreadable document is named, and the others are shown.
 #[tokio::test]
 async fn an_odd_account_does_not_hide_the_others() -> Result<()> {
     Ground::each("ledger-odd", async |ground| {
@@ -301,7 +301,8 @@ async fn a_gap_is_closed_for_good() -> Result<()> {
         let found = output(&ground, &["ledger", "verify"])?;
         assert_eq!(found.status.code(), Some(3), "the balances behind it were counted with it");
         assert!(
-            String::from_utf8(found.stdout)?.contains("next: `ledger rebuild` counts balances anew from the entries")
+            String::from_utf8(found.stdout)?
+                .contains("next: `ledger rebuild` computes balances from the entries again")
         );
         assert_eq!(report(&ground, &["ledger", "rebuild"])?["whole"], true);
         assert_eq!(report(&ground, &["ledger", "verify"])?["clean"], true);
@@ -341,7 +342,7 @@ async fn accounts_that_are_there_are_shown_beside_one_that_is_not() -> Result<()
     Ground::each("ledger-nobody", async |ground| {
         filled(&ground).await?;
         for (command, expected) in
-            [("balance", "ann"), ("verify", "counted 1 accounts"), ("rebuild", "counted 1 accounts")]
+            [("balance", "ann"), ("verify", "counted 1 account "), ("rebuild", "counted 1 account ")]
         {
             let said = output(&ground, &["ledger", command, "ann", "nobody"])?;
             assert_one_line(&said, 1, "there is no account nobody");

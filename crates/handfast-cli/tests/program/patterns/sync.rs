@@ -45,7 +45,7 @@ async fn what_was_left_behind_is_seen_and_carried() -> Result<()> {
         assert_eq!((&status["mains"], &status["copies"]), (&json!(1), &json!(0)), "{status}");
         let (lines, _) = json(&ground, &arguments(&["list"]))?;
         assert_eq!((&lines[0]["_id"], &lines[0]["state"]), (&json!(1), &json!("syncing")));
-        assert!(text(&ground, &arguments(&["show", "1"]))?.contains("is being carried to its copies"));
+        assert!(text(&ground, &arguments(&["show", "1"]))?.contains("is being copied, for"));
         let verified = report(&ground, &arguments(&["verify"]))?;
         assert_eq!((&verified["clean"], &verified["in_flight"]), (&json!(true), &json!(2)));
         assert_eq!(report(&ground, &arguments(&["sweep"]))?["done"], 0, "the flag is younger than an hour");
@@ -78,7 +78,7 @@ async fn a_copy_that_nobody_knows_to_differ_is_exit_code_3_until_it_is_repaired(
     .await
 }
 
-/// What an expression says is computed by the command as by the application.
+/// The command computes the value of an expression like the application.
 #[tokio::test]
 async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     Ground::each("sync-computed", async |ground| {
@@ -120,7 +120,7 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
 }).await
 }
 
-/// Who only looks needs not know how a function computes, nor all that becomes of copies.
+/// A command that only reads needs neither the functions nor all rules of the application.
 #[tokio::test]
 async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Result<()> {
     Ground::each("sync-functions", async |ground| {
@@ -185,7 +185,8 @@ async fn signatures(ground: &Ground) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What the application has said of its links is kept beside the main documents: who sweeps need not say it, and cannot say otherwise.
+/// The declared links are recorded beside the main documents: a sweep needs no flags, and refuses flags that contradict the
+/// record.
 #[tokio::test]
 async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
     Ground::each("sync-declared", async |ground| {
@@ -197,7 +198,7 @@ async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
                 "onDelete",
             ),
             ("comments:user:nick=userNick", "userName"),
-            ("comments:editor:name=editorName", "no such link"),
+            ("comments:editor:name=editorName", "this link is not declared"),
         ] {
             let said = [&["sync"], &sweep[..], &["--collection", "users", "--link", link]].concat();
             assert_one_line(&output(&ground, &said)?, 2, why);
@@ -225,7 +226,7 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         let declared = [
             (
                 "comments:nokey:name=userName",
-                "the link to comments by nokey: no such link is declared, but the link to comments by user",
+                "the link to comments by nokey: this link is not declared; there is the link to comments by user",
             ),
             (
                 "comments:user:surname=userName",
@@ -304,7 +305,7 @@ async fn links_are_read_in_two_forms() -> Result<()> {
     .await
 }
 
-/// What is declared is refused like what is said, if documents have copies and nothing that they come from.
+/// Declared links are refused like those of flags if the documents lack the main fields.
 #[tokio::test]
 async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written() -> Result<()> {
     Ground::each("sync-declared-nowhere", async |ground| {
@@ -354,7 +355,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
     .await
 }
 
-/// One user cannot be read, and a comment of another one differs.
+/// A user cannot be read, and a comment of another user differs.
 #[tokio::test]
 async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
     Ground::each("sync-odd", async |ground| {
@@ -379,13 +380,14 @@ async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
         let unreadable = "unreadable".to_owned();
         assert_eq!(whys()?, (Some(3), vec!["different".to_owned(), unreadable.clone(), unreadable.clone()]));
         let shown = String::from_utf8(output(&ground, &arguments(&["verify"]))?.stdout)?;
-        assert!(shown.contains("2 copies cannot be compared") && shown.contains("1 copies differ"), "{shown}");
+        assert!(shown.contains("2 copies cannot be compared") && shown.contains("1 copy differs"), "{shown}");
         let (lines, code) = json(&ground, &arguments(&["repair"]))?;
         assert_eq!((code, &lines[0]["done"], &lines[0]["failed"]), (Some(3), &json!(1), &json!(2)));
         let repaired = output(&ground, &arguments(&["repair"]))?;
         let said = String::from_utf8(repaired.stderr)?;
         assert!(
-            said.contains("left as it is") && said.contains("db.comments 8: its main document 1 is unreadable"),
+            said.contains("these copies stay as they are")
+                && said.contains("db.comments 8: its main document 1 is unreadable"),
             "{said}"
         );
         let store = Store::open(&ground).await?;

@@ -63,12 +63,12 @@ async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
         let states: Vec<_> = lines.iter().map(|line| (line["_id"].as_i64(), line["state"].as_str())).collect();
         assert_eq!(states, [(Some(2), Some("pending")), (Some(3), Some("initial"))]);
         assert!(text(&ground, &["twophase", "list"])?.contains("100 from A to B"));
-        assert!(text(&ground, &["twophase", "show", "2"])?.contains("App1 works on it"));
+        assert!(text(&ground, &["twophase", "show", "2"])?.contains("App1 has been working on it"));
         assert_eq!(report(&ground, &["twophase", "verify"])?["participants"], 1);
 
         assert_eq!(report(&ground, &["twophase", "recover"])?["done"], 0, "it is younger than half an hour");
         let recovered = text(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
-        assert_eq!(recovered, "brought to their end: 1 done, 0 canceled\n");
+        assert_eq!(recovered, "finished: 1 done, 0 canceled\n");
         assert_eq!(report(&ground, &["twophase", "run", "--all"])?["done"], 1);
         assert_eq!(balances(&ground).await?, [700, 1300]);
 
@@ -95,7 +95,10 @@ async fn a_date_far_ahead_keeps_no_transaction_from_being_recovered() -> Result<
         store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, ahead).await?;
         store.close().await?;
         let shown = text(&ground, &["twophase", "status"])?;
-        assert!(shown.contains("1 were left alone") && shown.contains("`twophase recover`"), "{shown}");
+        assert!(
+            shown.contains("with a date that is further ahead: 1") && shown.contains("`twophase recover`"),
+            "{shown}"
+        );
         assert!(text(&ground, &["twophase", "list"])?.contains(" ahead "));
         assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
         assert_eq!(balances(&ground).await?, [800, 1200]);
@@ -260,7 +263,7 @@ async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
         // What touches no account works, and does not record what nobody has said.
         text(&ground, &["twophase", "status"])?;
         text(&ground, &["twophase", "purge", "--older", "1h"])?;
-        let refused = "nothing is recorded of the settings of db.transactions";
+        let refused = "the settings of db.transactions are not recorded";
         for command in
             [&["recover"][..], &["verify"], &["run", "--all"], &["run", "2"], &["cancel", "2", "--reason", "no"]]
         {
@@ -301,7 +304,7 @@ async fn credits_that_no_transaction_explains_are_exit_code_3_and_no_command_is_
             "{lines:?}"
         );
         let shown = String::from_utf8(output(&ground, &["twophase", "verify"])?.stdout)?;
-        assert!(shown.contains("no command puts the others right") && !shown.contains("next:"), "{shown}");
+        assert!(shown.contains("no command can repair the others") && !shown.contains("next:"), "{shown}");
         Ok(())
     })
     .await
@@ -375,7 +378,7 @@ async fn a_transaction_is_taken_back_once() -> Result<()> {
         text(&ground, &["twophase", "compensate", "1", "--by", "1-back"])?;
         let again = output(&ground, &["twophase", "compensate", "1", "--by", "1-again"])?;
         assert_one_line(&again, 1, "transaction 1 is taken back by transaction \"1-back\" already");
-        assert!(text(&ground, &["twophase", "show", "1"])?.contains("transaction 1-back was begun to take it back"));
+        assert!(text(&ground, &["twophase", "show", "1"])?.contains("transaction 1-back was begun to reverse it"));
         assert_eq!(balances(&ground).await?, [900, 1100]);
         Ok(())
     })

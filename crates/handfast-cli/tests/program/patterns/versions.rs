@@ -125,8 +125,8 @@ async fn what_was_left_behind_is_swept_and_old_versions_are_pruned() -> Result<(
         filled(&ground).await?;
         let (lines, _) = json(&ground, &arguments(&["sweep", "--dry-run", "--lease", "1ms"]))?;
         assert_eq!((lines.len(), &lines[0]["item"], &lines[0]["version"]), (1, &json!("lamp"), &json!(4)));
-        assert_one_line(&output(&ground, &arguments(&["sweep"]))?, 2, "this needs --lease");
-        assert_one_line(&output(&ground, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "this needs --pin-lease");
+        assert_one_line(&output(&ground, &arguments(&["sweep"]))?, 2, "--lease is missing");
+        assert_one_line(&output(&ground, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "--pin-lease is missing");
         let leases = ["--lease", "1ms", "--pin-lease", "10m"];
         assert_eq!(report(&ground, &arguments(&[&["sweep"], &leases[..]].concat()))?["done"], 1);
         assert_eq!(report(&ground, &arguments(&["status"]))?["writing"], 0);
@@ -183,7 +183,7 @@ async fn versions_are_named_tidied_and_forgotten() -> Result<()> {
     .await
 }
 
-/// What the application has recorded need not be said, and cannot be said otherwise.
+/// Recorded settings need no flags, and flags that contradict them are refused.
 #[tokio::test]
 async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
     Ground::each("versions-recorded", async |ground| {

@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::{
     CreateIndexes, Delete, DeleteStatement, DocumentStore, Find, Hint, IndexSpec, Insert, Sources, Update, UpdateSpec,
     UpdateStatement,
 };
 
+use crate::committer::{AnswerAfter, Writer};
 use crate::engine::{Direction, Keyspace, prefix_range};
+use crate::keys;
 use crate::testing::{all, find_all, namespace};
-use crate::write::change_many::change_many;
+use crate::write::change_many::{change_many, change_step};
 use crate::write::evaluation::{Evaluated, Evaluation};
 use crate::write::target::Target;
 use crate::{EmbeddedStore, Options};
@@ -174,6 +176,36 @@ async fn a_change_of_many_documents_holds_no_old_view() {
             store.close().await.unwrap();
         }
     }
+}
+
+/// The steps of an evaluation count once, also if documents behind it are gone: then the operation goes on to the last document.
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_that_are_gone_take_no_steps_of_an_operation() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stepping(directory.path(), Options { turn_steps_max: 1000, ..Options::small() }).await;
+    fill(&store, 2, |n| rawdoc! { "_id": n * 100 }).await;
+    // It takes at least 100 of the 1000 steps, and is evaluated for two documents.
+    let filter =
+        rawdoc! { "$expr": { "$eq": [{ "$sum": { "$map": { "input": { "$range": [0, 100] }, "in": 1 } } }, 100] } };
+    let filter = Filter::compile(&filter, &CompileOptions::default()).unwrap();
+    let target = Arc::new(Target {
+        namespace: namespace(),
+        filter: Filter::compile(&rawdoc! {}, &CompileOptions::default()).unwrap(),
+        sort: Sort::compile(&rawdoc! {}).unwrap(),
+        hint: None,
+        context: store.context.sources.context(&rawdoc! {}),
+    });
+    let context = target.clone();
+    let mut evaluation = Evaluation::new(target, move |_, document| {
+        assert!(filter.matches(document, &context.context)?);
+        Ok(Evaluated::Remove(()))
+    });
+    let evaluation = evaluation.for_operation();
+    let keys = (0..=100).map(|id| keys::of_id(RawBsonRef::Int32(id))).collect();
+    let step = move |writer: &mut Writer<'_>| Ok(change_step(writer, evaluation, keys));
+    let step = store.context.committer.submit(AnswerAfter::Applied, 0, step).await.unwrap();
+    assert_eq!((step.results.len(), step.remaining.len()), (2, 0));
+    store.close().await.unwrap();
 }
 
 /// A change that takes more steps than any operation may, of a document that another write changes during each evaluation.

@@ -10,7 +10,7 @@ async fn client(server: &mut TestServer, name: &str, roles: &[&str]) -> TestClie
     client
 }
 
-/// Whether the command gets past the guard: what it says then is its own.
+/// Returns whether the guard allows the command, which may fail for another reason.
 async fn allowed(client: &mut TestClient, database: &str, command: &RawDocumentBuf) -> bool {
     let reply = client.run(database, command.clone()).await;
     let refused = reply.get_i32("code").is_ok_and(|code| code == 13);
@@ -22,7 +22,7 @@ async fn allowed(client: &mut TestClient, database: &str, command: &RawDocumentB
 }
 
 #[tokio::test]
-async fn what_each_command_needs() {
+async fn each_command_needs_its_roles() {
     let mut server = TestServer::guarded();
     let mut nobody = server.connect();
     let mut reader = client(&mut server, "reader", &["read@shop"]).await;
@@ -31,7 +31,7 @@ async fn what_each_command_needs() {
     let mut monitor = client(&mut server, "monitor", &["clusterMonitor@admin"]).await;
     let mut root = client(&mut server, "root", &["root@admin"]).await;
     let pipeline = |stage: RawDocumentBuf| rawdoc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
-    // Who may: nobody, reader, writer, owner, monitor, root.
+    // The columns are: no user, reader, writer, owner, monitor, root.
     for (database, command, expected) in [
         ("admin", rawdoc! { "hello": 1 }, "111111"),
         ("admin", rawdoc! { "ping": 1 }, "111111"),
@@ -90,7 +90,7 @@ async fn what_each_command_needs() {
         ("shop", rawdoc! { "usersInfo": { "forAllDBs": true } }, "000001"),
         ("shop", rawdoc! { "dropUser": "x" }, "000101"),
         ("shop", rawdoc! { "dropAllUsersFromDatabase": 1 }, "000101"),
-        // Whoever manages the users of one database grants nothing on another one.
+        // A user who manages the users of one database cannot grant roles on another one.
         ("shop", rawdoc! { "createUser": "y", "pwd": "y", "roles": [{ "role": "read", "db": "other" }] }, "000001"),
         ("shop", rawdoc! { "createUser": "z", "pwd": "z", "roles": [{ "role": "root", "db": "admin" }] }, "000001"),
         ("shop", rawdoc! { "updateUser": "z", "roles": [] }, "000001"),
@@ -105,7 +105,7 @@ async fn what_each_command_needs() {
 }
 
 #[tokio::test]
-async fn users_are_out_of_reach_of_commands_on_documents() {
+async fn commands_on_documents_cannot_change_users() {
     let users = "system.users";
     for guarded in [true, false] {
         let mut server = TestServer::guarded();
@@ -183,7 +183,7 @@ async fn users_are_out_of_reach_of_commands_on_documents() {
 }
 
 #[tokio::test]
-async fn rights_are_as_they_are_now() {
+async fn changes_of_roles_apply_to_open_connections() {
     let mut server = TestServer::guarded();
     let mut root = client(&mut server, "root", &["root@admin"]).await;
     let mut ann = client(&mut server, "ann", &["read@shop"]).await;
@@ -195,14 +195,14 @@ async fn rights_are_as_they_are_now() {
     let grant = rawdoc! { "grantRolesToUser": "ann", "roles": [{ "role": "readWrite", "db": "shop" }] };
     root.run("admin", grant).await;
     assert!(allowed(&mut ann, "shop", &find).await);
-    // A new user of the same name is another user.
+    // A user that was removed and added again has another id.
     root.run("admin", drop).await;
     server.add_user("admin", "ann", &["root@admin"]).await;
     assert_eq!(ann.refused("shop", find).await.2, "Command find requires authentication");
 }
 
 #[tokio::test]
-async fn a_cursor_belongs_to_who_opened_it() {
+async fn a_cursor_belongs_to_the_user_who_opened_it() {
     let mut server = TestServer::guarded();
     let mut ann = client(&mut server, "ann", &["readWrite@shop"]).await;
     let mut bob = client(&mut server, "bob", &["readWrite@shop"]).await;
@@ -224,7 +224,7 @@ async fn a_cursor_belongs_to_who_opened_it() {
 }
 
 #[tokio::test]
-async fn databases_are_listed_for_who_sees_something_in_them() {
+async fn a_user_sees_the_databases_on_which_it_has_a_role() {
     let mut server = TestServer::guarded();
     let mut root = client(&mut server, "root", &["root@admin"]).await;
     let mut ann = client(&mut server, "ann", &["read@shop"]).await;
@@ -241,7 +241,7 @@ async fn databases_are_listed_for_who_sees_something_in_them() {
 }
 
 #[tokio::test]
-async fn commands_about_users() {
+async fn users_are_added_changed_listed_and_removed() {
     let mut server = TestServer::guarded();
     let mut root = client(&mut server, "root", &["root@admin"]).await;
     let create = |name: &str, rest: RawDocumentBuf| {
@@ -312,7 +312,7 @@ async fn commands_about_users() {
     assert!(actions.into_iter().any(|action| action.unwrap().as_str() == Some("find")));
 }
 
-/// Everything that shows commands shows these without what is in them.
+/// Commands with passwords are shown without their fields.
 #[tokio::test]
 async fn passwords_are_not_shown() {
     let confidential = ["saslStart", "saslContinue", "createUser", "updateUser", "hello", "isMaster"];
@@ -330,7 +330,7 @@ async fn passwords_are_not_shown() {
     assert!(!root.refused("shop", wrong).await.2.contains("hunter2"));
 }
 
-/// A session id names another session for another user: transactions and retryable writes are out of reach.
+/// The same session id of another user names another session, so that no user reaches the transactions and retryable writes of another.
 #[tokio::test]
 async fn a_session_belongs_to_its_user() {
     let mut server = TestServer::guarded();
@@ -356,7 +356,7 @@ async fn a_session_belongs_to_its_user() {
         let commit = numbered(rawdoc! { "commitTransaction": 1 }, 1, true);
         assert_eq!(client.run("admin", commit).await, rawdoc! { "ok": 1.0 });
     }
-    // Neither do their retryable writes meet: each of the two is done.
+    // Their retryable writes of the same number are both applied.
     assert_eq!(ann.run("shop", numbered(insert(3), 2, false)).await, rawdoc! { "n": 1, "ok": 1.0 });
     assert_eq!(bob.run("shop", numbered(insert(4), 2, false)).await, rawdoc! { "n": 1, "ok": 1.0 });
     assert_eq!(bob.run("shop", rawdoc! { "count": "c" }).await.int("n"), 4);
@@ -394,7 +394,7 @@ async fn the_sessions_of_a_user_are_ended_and_no_others() {
     assert_eq!(root.refused("admin", by_role).await.0, 238);
 }
 
-/// Two users and a session each of the same id: by `killSessions` each ends their own, and no sessions of the other.
+/// Two users have sessions of the same id. With `killSessions` each ends its own one only.
 #[tokio::test]
 async fn users_end_their_own_sessions() {
     let mut server = TestServer::guarded();
@@ -432,9 +432,9 @@ async fn users_end_their_own_sessions() {
     }
 }
 
-/// No client may change the records by which the server applies writes once.
+/// Clients cannot change the records by which the server applies writes once.
 #[tokio::test]
-async fn outcomes_cannot_be_made_up_or_dropped() {
+async fn outcomes_cannot_be_written_or_dropped() {
     let mut guarded = TestServer::guarded();
     let root = client(&mut guarded, "root", &["root@admin"]).await;
     let mut open = TestServer::transactional();

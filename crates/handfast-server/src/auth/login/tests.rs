@@ -39,7 +39,7 @@ fn assert_refused(reply: &RawDocument) {
 }
 
 #[tokio::test]
-async fn the_right_password() {
+async fn a_user_is_logged_in_until_its_logout() {
     let mut server = server().await;
     let mut client = server.connect();
     assert_eq!(client.refused("d", rawdoc! { "find": "c" }).await.2, "Command find requires authentication");
@@ -55,7 +55,7 @@ async fn the_right_password() {
 }
 
 #[tokio::test]
-async fn without_skipping_the_empty_message() {
+async fn a_login_may_end_with_an_empty_message() {
     let mut server = server().await;
     let mut client = server.connect();
     let first = payload(&client.run("admin", start(FIRST)).await);
@@ -68,7 +68,7 @@ async fn without_skipping_the_empty_message() {
 }
 
 #[tokio::test]
-async fn within_the_handshake() {
+async fn a_login_may_begin_with_the_handshake() {
     let mut server = server().await;
     let mut client = server.connect();
     let hello = |user: &str| {
@@ -91,7 +91,7 @@ async fn within_the_handshake() {
 }
 
 #[tokio::test]
-async fn who_does_not_exist_looks_like_who_does() {
+async fn an_unknown_user_gets_the_same_replies_as_a_known_one() {
     let mut server = server().await;
     let mut client = server.connect();
     assert_refused(&client.log_in("admin", "ann", "wrong").await);
@@ -110,7 +110,7 @@ async fn who_does_not_exist_looks_like_who_does() {
 }
 
 #[tokio::test]
-async fn after_some_failures_the_connection_is_closed() {
+async fn the_connection_is_closed_after_three_failures() {
     let mut server = server().await;
     let mut client = server.connect();
     for _ in 0..super::FAILURES_MAX {
@@ -122,7 +122,7 @@ async fn after_some_failures_the_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn messages_out_of_order_and_late_ones() {
+async fn late_messages_and_those_out_of_order_are_refused() {
     let mut server = server().await;
     let mut client = server.connect();
     assert_eq!(client.refused("admin", go_on("x")).await.0, 17);
@@ -130,10 +130,10 @@ async fn messages_out_of_order_and_late_ones() {
     let wrong = rawdoc! { "saslContinue": 1, "conversationId": 2, "payload": binary("") };
     assert_eq!(client.refused("admin", wrong).await.0, 17);
     assert_refused(&client.run("admin", go_on("")).await);
-    // It has ended with that.
+    // That has ended the login.
     assert_eq!(client.refused("admin", go_on(&prove("ann", FIRST, &first))).await.0, 17);
 
-    // A nonce counts once: what was overheard proves nothing.
+    // A nonce is valid once, so that recorded messages cannot be sent again.
     let first = payload(&client.run("admin", start(FIRST)).await);
     let overheard = prove("ann", FIRST, &first);
     assert_eq!(client.run("admin", go_on(&overheard)).await.double("ok"), 1.0);
@@ -147,7 +147,7 @@ async fn messages_out_of_order_and_late_ones() {
 }
 
 #[tokio::test]
-async fn other_mechanisms_and_malformed_messages() {
+async fn other_mechanisms_and_malformed_messages_are_refused() {
     let mut server = server().await;
     for mechanism in ["PLAIN", "SCRAM-SHA-1", "", "scram-sha-256"] {
         let command = rawdoc! { "saslStart": 1, "mechanism": mechanism, "payload": binary(FIRST) };
@@ -177,9 +177,9 @@ async fn other_mechanisms_and_malformed_messages() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever bytes come, the answer is a refusal, and the server goes on.
+    /// Any bytes are refused, and the server continues.
     #[test]
-    fn hostile_payloads(first: Vec<u8>, last: Vec<u8>, printable in "n,,n=[ -~]{0,20},r=[ -~]{0,20}") {
+    fn random_payloads_are_refused(first: Vec<u8>, last: Vec<u8>, printable in "n,,n=[ -~]{0,20},r=[ -~]{0,20}") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut server = TestServer::guarded();

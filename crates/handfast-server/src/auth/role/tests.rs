@@ -5,7 +5,7 @@ fn allows(role: &str, on: &str, action: Action, database: &str) -> bool {
 }
 
 #[test]
-fn what_each_role_allows() {
+fn each_role_allows_its_actions() {
     for (role, on, action, database, expected) in [
         ("read", "shop", Find, "shop", true),
         ("read", "shop", List, "shop", true),
@@ -46,7 +46,7 @@ fn what_each_role_allows() {
 }
 
 #[test]
-fn roles_that_are_not_there() {
+fn unknown_roles_are_refused() {
     for (role, on) in
         [("", "admin"), ("Root", "admin"), ("root", "shop"), ("readAnyDatabase", "shop"), ("mine", "shop")]
     {

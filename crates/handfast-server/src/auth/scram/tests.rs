@@ -21,12 +21,12 @@ fn begin(credentials: Credentials) -> Exchange {
 }
 
 #[test]
-fn the_example_of_the_standard() {
+fn the_example_of_rfc_7677_succeeds() {
     assert_eq!(begin(pencil()).finish(FINAL.as_bytes()).as_deref(), Some(SERVER_FINAL));
 }
 
 #[test]
-fn a_proof_that_differs_anywhere_proves_nothing() {
+fn a_proof_that_differs_in_any_byte_is_refused() {
     for place in 0..FINAL.len() {
         let mut wrong = FINAL.as_bytes().to_vec();
         wrong[place] ^= 1;
@@ -40,7 +40,7 @@ fn a_proof_that_differs_anywhere_proves_nothing() {
 }
 
 #[test]
-fn first_messages() {
+fn first_messages_are_parsed_or_refused() {
     let user = |message: &str| ClientFirst::parse(message.as_bytes()).map(|first| first.user);
     assert_eq!(user("n,,n=user,r=x").as_deref(), Some("user"));
     assert_eq!(user("y,,n=user,r=x").as_deref(), Some("user"));
@@ -76,7 +76,7 @@ fn first_messages() {
 }
 
 #[test]
-fn passwords_are_prepared() {
+fn passwords_are_prepared_by_saslprep() {
     let key = |password: &str| Credentials::derive(password, vec![1], 1).map(|credentials| credentials.stored_key);
     // RFC 4013, section 3.
     assert_eq!(key("I\u{ad}X"), key("IX"));
@@ -90,7 +90,7 @@ fn passwords_are_prepared() {
 }
 
 #[test]
-fn nobody_looks_like_somebody_and_is_always_the_same() {
+fn the_credentials_of_an_unknown_user_are_stable() {
     let (secret, other) = ([7; KEY_BYTES], [8; KEY_BYTES]);
     let nobody = Credentials::of_unknown_user(&secret, "admin.eve");
     assert_eq!(nobody, Credentials::of_unknown_user(&secret, "admin.eve"));
@@ -100,6 +100,6 @@ fn nobody_looks_like_somebody_and_is_always_the_same() {
 }
 
 #[test]
-fn keys_are_not_printed() {
+fn debug_output_has_no_keys() {
     assert_eq!(format!("{:?}", pencil()), "Credentials { iterations: 4096, .. }");
 }

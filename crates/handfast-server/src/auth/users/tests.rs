@@ -23,7 +23,7 @@ async fn add(users: &Users, who: &UserName) -> Result<()> {
 }
 
 #[tokio::test]
-async fn from_the_first_to_the_last() {
+async fn users_are_added_changed_listed_and_removed() {
     let (_, users) = users();
     assert!(!users.any().await.unwrap());
     let (ann, bob) = (name("shop", "ann"), name("admin", "bob"));
@@ -56,7 +56,7 @@ async fn from_the_first_to_the_last() {
 }
 
 #[tokio::test]
-async fn what_is_stored_has_the_shape_of_mongodb_and_holds_no_password() {
+async fn the_stored_document_has_the_fields_of_mongodb_and_no_password() {
     let (store, users) = users();
     add(&users, &name("shop", "ann")).await.unwrap();
     let stored = store.find_one(&namespace(USERS).unwrap(), rawdoc! { "_id": "shop.ann" }).await.unwrap().unwrap();
@@ -72,7 +72,7 @@ async fn what_is_stored_has_the_shape_of_mongodb_and_holds_no_password() {
 }
 
 #[tokio::test]
-async fn the_salt_of_nobody_outlives_the_server() {
+async fn the_salt_of_an_unknown_user_is_kept_over_a_restart() {
     let (store, users) = users();
     let first = users.credentials_of_unknown_user("admin.eve").await.unwrap();
     let restarted = Users::new(store);
@@ -82,7 +82,7 @@ async fn the_salt_of_nobody_outlives_the_server() {
 }
 
 #[tokio::test]
-async fn each_change_is_counted() {
+async fn each_change_increments_the_generation() {
     let (_, users) = users();
     let ann = name("shop", "ann");
     add(&users, &ann).await.unwrap();
@@ -92,9 +92,9 @@ async fn each_change_is_counted() {
     assert_eq!(users.generation(), before + 2);
 }
 
-/// A logged-in user is read again also if the outcome of a change is unknown.
+/// The copies of logged-in users are read again even if the outcome of a change is unknown.
 #[tokio::test]
-async fn a_change_of_unknown_outcome_is_counted() {
+async fn a_change_of_unknown_outcome_increments_the_generation() {
     let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));
     let lossy = Faulty::new(memory, Plan::seeded(1, 1000, [Fault::LoseReply]).writes_only());
     let users = Users::new(Arc::new(lossy));
@@ -111,9 +111,9 @@ async fn a_change_of_unknown_outcome_is_counted() {
     }
 }
 
-/// An administrator whose connection closes while the user is removed has removed it, for everybody.
+/// A user is removed even if the connection of the administrator closes meanwhile.
 #[tokio::test]
-async fn a_change_that_nobody_waits_for_is_counted_when_it_is_made() {
+async fn a_change_whose_caller_is_cancelled_increments_the_generation() {
     let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));
     // The first operation adds the user, the second one removes it.
     let slow = Arc::new(Faulty::new(memory, Plan::at(1, Fault::FreezeBefore)));
@@ -134,7 +134,7 @@ async fn a_change_that_nobody_waits_for_is_counted_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn what_is_no_user() {
+async fn invalid_names_passwords_and_documents_are_refused() {
     let (store, users) = users();
     for (database, name) in
         [("", "a"), ("a.b", "a"), ("local", "a"), ("d", ""), ("d", "a\0b"), ("d", &*"n".repeat(257))]

@@ -1,12 +1,21 @@
-//! Transactions: what a client may send, what it is answered, and what is there afterwards.
+//! Transactions: the requests that a client may send, their replies, and the documents afterwards.
 
 mod durable;
 mod in_doubt;
 
-use super::*;
-use crate::sessions::NumberState;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A session's next command: `lsid`, number and the rest of what drivers add.
+use bson::raw::{CString, RawDocumentBuf};
+use bson::rawdoc;
+
+use crate::options::{Options, Topology};
+use crate::sessions::NumberState;
+use crate::testing::{
+    Look, TestClient, TestServer, batch, cursor_id, error_of, insert, labels, lsid, numbered, with_number,
+};
+
+/// Adds the fields that drivers add to each command of a transaction.
 fn within(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentBuf {
     command.append(bson::raw::cstr!("lsid"), lsid(session));
     command.append(bson::raw::cstr!("txnNumber"), number);
@@ -14,6 +23,7 @@ fn within(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentB
     command
 }
 
+/// Adds the fields of the first command of a transaction.
 fn first(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentBuf {
     command.append(bson::raw::cstr!("startTransaction"), true);
     within(command, session, number)
@@ -31,11 +41,6 @@ fn abort() -> RawDocumentBuf {
     rawdoc! { "abortTransaction": 1 }
 }
 
-fn labels(reply: &bson::RawDocument) -> Vec<String> {
-    let Ok(labels) = reply.get_array("errorLabels") else { return Vec::new() };
-    labels.into_iter().map(|label| label.unwrap().as_str().unwrap().to_owned()).collect()
-}
-
 fn code_and_labels(reply: &bson::RawDocument) -> (i32, Vec<String>) {
     (error_of(reply).0, labels(reply))
 }
@@ -47,7 +52,7 @@ async fn count(client: &mut TestClient) -> i32 {
 }
 
 #[tokio::test]
-async fn all_or_nothing() {
+async fn a_transaction_is_applied_wholly_or_not_at_all() {
     for mut server in TestServer::over_each_engine() {
         let (mut client, mut other) = (server.connect(), server.connect());
         client.run("d", first(insert_of(1), 1, 1)).await;
@@ -75,9 +80,8 @@ async fn all_or_nothing() {
     }
 }
 
-/// One script for what the rules refuse: the request, its database, the code.
 #[tokio::test]
-async fn what_is_refused() {
+async fn requests_against_the_rules_are_refused_and_do_not_touch_the_transaction() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run("d", insert_of(0)).await;
@@ -90,12 +94,8 @@ async fn what_is_refused() {
     let aggregate = |stage: RawDocumentBuf| rawdoc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
     let mut alone = commit();
     alone.append(bson::raw::cstr!("lsid"), lsid(1));
-    let mut counted = find();
-    counted.append(bson::raw::cstr!("lsid"), lsid(1));
-    counted.append(bson::raw::cstr!("txnNumber"), 6_i64);
-    let mut write_at_same = insert_of(9);
-    write_at_same.append(bson::raw::cstr!("lsid"), lsid(1));
-    write_at_same.append(bson::raw::cstr!("txnNumber"), 5_i64);
+    let counted = with_number(find(), 6);
+    let write_at_same = with_number(insert_of(9), 5);
     for (database, command, code) in [
         ("d", within(rawdoc! { "count": "c" }, 1, 5), 263),
         ("d", within(rawdoc! { "listCollections": 1 }, 1, 5), 263),
@@ -131,7 +131,7 @@ async fn what_is_refused() {
     ] {
         assert_eq!(client.refused(database, command.clone()).await.0, code, "{command:?}");
     }
-    // None of it has touched the transaction.
+    // The transaction is still open.
     client.run("d", within(insert_of(2), 1, 5)).await;
     let concern = rawdoc! { "commitTransaction": 1, "writeConcern": { "w": "majority" }, "recoveryToken": {} };
     client.run("admin", within(concern, 1, 5)).await;
@@ -139,7 +139,7 @@ async fn what_is_refused() {
 }
 
 #[tokio::test]
-async fn statistics_and_plans_are_not_of_a_transaction() {
+async fn statistics_plans_and_internal_collections_are_refused_in_a_transaction() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run("d", insert_of(0)).await;
@@ -161,7 +161,7 @@ async fn statistics_and_plans_are_not_of_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_standalone_server_has_no_numbers() {
+async fn a_standalone_server_refuses_transaction_numbers() {
     let (sources, _) = handfast_store::Sources::manual(1);
     let store = handfast_store::MemoryStore::new(sources);
     let options = Options { topology: Topology::Standalone, ..Options::default() };
@@ -169,18 +169,16 @@ async fn a_standalone_server_has_no_numbers() {
     let text = "Transaction numbers are only allowed on a replica set member or mongos";
     let expected = (20, "IllegalOperation".to_owned(), text.to_owned());
     assert_eq!(server.connect().refused("d", first(insert_of(1), 1, 1)).await, expected);
-    // A retryable write likewise: from this code and text drivers make their advice to turn retryWrites off.
-    let mut write = insert_of(1);
-    write.append(bson::raw::cstr!("lsid"), lsid(1));
-    write.append(bson::raw::cstr!("txnNumber"), 1_i64);
+    // A retryable write is refused too. From this code and text drivers derive their advice to turn retryWrites off.
+    let write = with_number(insert_of(1), 1);
     let reply = server.connect().run("d", write).await;
     assert_eq!((error_of(&reply), labels(&reply)), (expected, Vec::new()));
     assert_eq!(count(&mut server.connect()).await, 0);
 }
 
-/// The second writer of a document gets the conflict at once, and its transaction is over.
+/// The second writer of a document gets the conflict at once, and its transaction ends.
 #[tokio::test]
-async fn a_conflict_ends_the_second_one() {
+async fn a_conflict_ends_the_transaction_of_the_second_writer() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run("d", insert_of(1)).await;
@@ -198,7 +196,7 @@ async fn a_conflict_ends_the_second_one() {
     client.run("admin", within(commit(), 2, 2)).await;
     let found = client.run("d", rawdoc! { "find": "c" }).await;
     assert_eq!(batch(&found), [rawdoc! { "_id": 1, "n": 2 }]);
-    // A write outside of it comes in between: the commit says so, and is not applied.
+    // After a write outside of the transaction the commit reports a conflict, and is not applied.
     client.run("d", first(update(), 1, 2)).await;
     client.run("d", update()).await;
     let reply = client.run("admin", within(commit(), 1, 2)).await;
@@ -261,7 +259,7 @@ async fn a_cursor_belongs_to_its_transaction() {
 }
 
 #[tokio::test]
-async fn its_time_is_bounded() {
+async fn a_transaction_ends_after_its_lifetime() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
@@ -271,13 +269,13 @@ async fn its_time_is_bounded() {
     client.run("d", within(insert_of(101), 1, 1)).await;
     assert_eq!(server.shared.database.counts().open(), 1);
     server.advance(Duration::from_secs(1));
-    // No client had to ask.
+    // It ends without a request of a client.
     assert_eq!(server.shared.database.counts().open(), 0);
     assert_eq!(server.shared.cursors.counts().open, 0);
     let reply = client.run("admin", within(commit(), 1, 1)).await;
     assert_eq!(code_and_labels(&reply), (251, vec![TRANSIENT.to_owned()]));
     assert_eq!(count(&mut client).await, 10);
-    // Not swept yet, but over all the same.
+    // It has ended even if it is not removed yet.
     client.run("d", first(insert_of(100), 1, 2)).await;
     server.clock.advance(Duration::from_secs(61));
     let reply = client.run("d", within(insert_of(101), 1, 2)).await;
@@ -318,18 +316,16 @@ async fn the_end_of_a_session_is_the_end_of_its_transaction() {
     admin.run("d", first(insert_of(4), 1, 10)).await;
     admin.run("d", first(insert_of(5), 1, 11)).await;
     assert_eq!(server.shared.database.counts().open(), 1);
-    let mut write = insert_of(4);
-    write.append(bson::raw::cstr!("lsid"), lsid(1));
-    write.append(bson::raw::cstr!("txnNumber"), 12_i64);
+    let write = with_number(insert_of(4), 12);
     admin.run("d", write).await;
     assert_eq!(server.shared.database.counts().open(), 0);
     server.advance(Duration::from_secs(31 * 60));
     assert_eq!(server.shared.sessions.len(), 0);
 }
 
-/// Whoever asks for the outcome while the commit is under way must not hear that there was no transaction.
+/// A client that asks for the outcome during the commit must not get the reply that there was no transaction.
 #[tokio::test]
-async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settled() {
+async fn a_session_that_is_ended_during_its_commit_stays_until_the_commit_has_finished() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     let sessions = Arc::clone(&server.shared.sessions);
@@ -357,7 +353,7 @@ async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settle
         }
         sessions.end_all();
     }
-    // The other way about: what was ended first does not commit.
+    // A transaction whose session was ended first does not commit.
     client.run("d", first(insert_of(9), 1, 9)).await;
     let open = sessions.transactions().pop().unwrap();
     sessions.end_all();
@@ -365,7 +361,7 @@ async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settle
     assert_eq!(count(&mut client).await, 1);
 }
 
-/// One at a time: the second of two requests of a transaction waits for the first one.
+/// The second of two requests of a transaction waits for the first one.
 #[tokio::test]
 async fn two_connections_share_a_transaction_in_turns() {
     let mut server = TestServer::transactional();
@@ -381,7 +377,7 @@ async fn two_connections_share_a_transaction_in_turns() {
     let (_, _, first) = two.receive().await.unwrap();
     let (_, _, second) = one.receive().await.unwrap();
     assert_eq!(second.double("ok"), 1.0);
-    // Whichever came first: the write was applied, or its error says that it came too late.
+    // The two requests run in either order. The write was applied, or its error says that it came after the commit.
     let expected = if first.double("ok") == 1.0 { 2 } else { 1 };
     assert!(expected == 2 || error_of(&first).0 == 256);
     assert_eq!(count(&mut one).await, expected);
@@ -412,7 +408,7 @@ async fn a_commit_is_remembered_after_a_restart() {
 }
 
 #[tokio::test]
-async fn collections_are_made_within() {
+async fn collections_and_indexes_are_created_in_a_transaction() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run("d", first(rawdoc! { "create": "c" }, 1, 1)).await;
@@ -428,7 +424,7 @@ async fn collections_are_made_within() {
 }
 
 #[tokio::test]
-async fn what_is_open_can_be_seen() {
+async fn an_open_transaction_is_shown_and_counted() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run("d", insert_of(0)).await;
@@ -453,7 +449,7 @@ async fn what_is_open_can_be_seen() {
     assert_eq!(counts(&client.run("admin", rawdoc! { "serverStatus": 1 }).await), [0, 0, 2, 1, 1]);
 }
 
-/// By itself `create` may find the collection there; in a transaction it has to make it.
+/// Outside of a transaction `create` accepts a collection that exists; in a transaction it has to create it.
 #[tokio::test]
 async fn a_collection_is_created_once_in_a_transaction() {
     let mut server = TestServer::transactional();
@@ -468,16 +464,13 @@ async fn a_collection_is_created_once_in_a_transaction() {
     assert_eq!(client.refused("d", first(create(), 1, 2)).await.0, 48);
 }
 
-/// Whatever comes next in the session closes what was open in it.
 #[tokio::test]
 async fn a_later_number_closes_the_cursors_of_a_transaction() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &numbered(10))]).await;
     let find = || rawdoc! { "find": "c", "batchSize": 1, "noCursorTimeout": true };
-    let mut write = insert_of(100);
-    write.append(bson::raw::cstr!("lsid"), lsid(1));
-    write.append(bson::raw::cstr!("txnNumber"), 2_i64);
+    let write = with_number(insert_of(100), 2);
     for (number, next) in [(1, write), (3, first(find(), 1, 4))] {
         client.run("d", first(find(), 1, number)).await;
         assert_eq!(server.shared.cursors.counts().open, 1);

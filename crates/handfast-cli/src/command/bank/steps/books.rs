@@ -11,6 +11,7 @@ use handfast_patterns::two_phase::State;
 use handfast_store::{BatchLimit, Find};
 
 use super::mechanism::{ACCOUNTS, BALANCE, BATCH, CASH, ENTRIES, Pattern, PatternBank, TRANSACTIONS, namespace};
+use crate::listing::counted;
 
 /// Findings in a message.
 const FINDINGS_SHOWN_MAX: usize = 5;
@@ -87,7 +88,7 @@ impl PatternBank {
         self.each(ENTRIES, &valid, |entry| {
             made.extend(entry.get_object_id("_id").ok());
             for change in entry.get_array("changes")? {
-                let change = change.as_document().context("a change is a document")?;
+                let change = change.as_document().context("a change of an entry is not a document")?;
                 if let Some(Bson::Int64(number)) = change.get("account") {
                     *changes.entry(*number).or_default() += change.get_i64("value")?;
                 }
@@ -104,7 +105,7 @@ impl PatternBank {
             }
             let page = page.into_iter().collect::<Result<Vec<_>, _>>()?;
             for account in page.into_iter().filter(|account| account.id != Bson::from(CASH)) {
-                let number = account.id.as_i64().context("accounts have numbers")?;
+                let number = account.id.as_i64().context("the id of an account is not a number")?;
                 let cached = account.cache.map_or(0, |cache| cache.balance);
                 books.balance(number, cached, 0, &changes);
             }
@@ -146,12 +147,12 @@ impl Books {
 
     /// Fails if a count is wrong, or an acknowledged transfer is missing.
     pub(super) fn check(&self, total: i64, acknowledged: &HashSet<ObjectId>) -> Result<()> {
-        ensure!(self.total == total, "{total} was put in, and {} is there", self.total);
-        ensure!(self.half_done == 0, "{} transfers are half done", self.half_done);
+        ensure!(self.total == total, "the accounts hold {} instead of {total}", self.total);
+        ensure!(self.half_done == 0, "half done: {}", counted(self.half_done, "transfers"));
         let (count, shown) = (self.findings.len(), &self.findings[..self.findings.len().min(FINDINGS_SHOWN_MAX)]);
-        ensure!(count == 0, "{count} findings, such as: {}", shown.join("; "));
+        ensure!(count == 0, "{}, such as: {}", counted(count as u64, "findings"), shown.join("; "));
         let lost = acknowledged.difference(&self.made).count();
-        ensure!(lost == 0, "{lost} transfers that were acknowledged are not there");
+        ensure!(lost == 0, "missing: {}", counted(lost as u64, "acknowledged transfers"));
         Ok(())
     }
 }

@@ -24,13 +24,13 @@ use super::mechanism::{ABANDONED, Moved, PatternBank};
 use super::{Kind, MoneyTransfer, Run};
 use crate::store::{Access, Location, OpenedStore};
 
-/// The time before a transfer is asked for again whose answer got lost, or that another process works on.
+/// The time before a transfer is repeated because its answer got lost or another process is working on it.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The largest amount of a transfer: so much of a balance that some transfers are refused.
+/// The largest amount of a transfer, so large that some transfers are refused.
 const AMOUNT_MAX: u64 = 40;
 
 pub(super) async fn work(run: &Run, kind: Kind, location: &Location, number: u32, sources: Sources) -> Result<()> {
-    ensure!(matches!(location, Location::Servers(_)), "workers without a server");
+    ensure!(matches!(location, Location::Servers(_)), "a worker process has no server");
     let store = OpenedStore::open(location, Access::Transactions, sources.clone()).await?.documents();
     let plan = Plan::seeded(run.seed ^ u64::from(number), run.lost_replies_per_thousand, [Fault::LoseReply]);
     let lossy = Arc::new(Faulty::new(store, plan.writes_only()));

@@ -45,7 +45,7 @@ impl Host {
         let embedded = directory.open(sources.clone()).await?;
         let database = Database::local(embedded.clone(), sources.clone());
         let server = Server::new(listeners, handfast_server::Options::default(), database.clone());
-        let address = server.addresses().first().context("the server listens nowhere")?;
+        let address = server.addresses().first().context("the server has no address")?;
         let uri = format!("mongodb://{address}/?directConnection=true").parse()?;
         let handle = server.shutdown_handle();
         let task = tokio::spawn(server.run());

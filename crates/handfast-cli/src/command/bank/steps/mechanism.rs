@@ -28,7 +28,7 @@ pub(super) const CASH: &str = "cash";
 const FILLED: usize = 50;
 /// Items of one round of a recovery, and documents of a page.
 pub(super) const BATCH: u32 = 500;
-/// A transaction that rests for so long is taken over: far less than in production, so that a short run shows it.
+/// The time after which an unfinished transaction is taken over: far less than in production, so that a short run shows it.
 pub(super) const ABANDONED: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,7 +36,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     Made,
-    /// The payer has too little.
+    /// The balance of the payer is too small.
     Refused,
     /// Another process finishes it: ask again.
     UnderWay,
@@ -53,12 +53,12 @@ pub(super) struct PatternBank {
 pub(super) enum Pattern {
     TwoPhase(TwoPhase),
     Ledger(Ledger),
-    /// Two updates with nothing around them.
+    /// Two updates without protection.
     Unprotected,
 }
 
 impl PatternBank {
-    /// `application` is the name of this process.
+    /// Opens a pattern; `application` is the name of this process.
     pub(super) async fn open(
         kind: Kind,
         store: Arc<dyn DocumentStore>,
@@ -111,7 +111,7 @@ impl PatternBank {
         Ok(())
     }
 
-    /// Moves money; a repetition with the same id moves nothing more.
+    /// Moves money once for each id.
     pub(super) async fn transfer(&self, id: ObjectId, transfer: MoneyTransfer) -> handfast_patterns::Result<Moved> {
         let (from, to, amount) = (i64::from(transfer.from), i64::from(transfer.to), transfer.amount);
         match &self.pattern {

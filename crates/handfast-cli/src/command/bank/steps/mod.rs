@@ -7,9 +7,9 @@
 //! child      transfer, transfer ── ── ── ── ── ── ── rests
 //! ```
 //!
-//! There is no isolation to judge: in between, others see money on its way. The promises are about each moment when no worker works:
-//! all the money is there, nothing is half done, the balances are what the transfers have made of them, counted anew from the first one on,
-//! and every transfer that was acknowledged is among them.
+//! There is no isolation to check: others see transfers that are half done. The promises are about each moment at which no worker
+//! is active: all the money is there, no transfer is half done, the balances are those that all transfers give, computed from the
+//! first one, and every acknowledged transfer is among them.
 
 mod books;
 mod child;
@@ -37,7 +37,7 @@ use crate::scratch::Scratch;
 
 /// Processes at once by default.
 const PROCESSES: u16 = 3;
-/// The workers work at least and at most so long before the books are checked.
+/// The shortest and longest time, in milliseconds, that the workers work before the books are checked.
 const LIFE_MILLIS: std::ops::Range<u64> = 150..900;
 /// Checks of the books before a finding counts: a request of a process that was killed may still arrive.
 const ATTEMPTS_MAX: u32 = 20;
@@ -82,13 +82,13 @@ impl Kind {
 
 impl Plan {
     fn new(arguments: &BankArguments, kind: Kind, run: Run) -> Result<Self> {
-        let misplaced = [
-            ("--isolation", arguments.isolation.is_some()),
-            ("--history", arguments.history.is_some()),
-            ("--sole-writer", arguments.sole_writer),
+        let flags = [
+            ("--isolation", arguments.isolation.is_some(), "transaction and server-side"),
+            ("--history", arguments.history.is_some(), "transaction and server-side"),
+            ("--sole-writer", arguments.sole_writer, "transaction"),
         ];
-        if let Some((flag, _)) = misplaced.iter().find(|(_, given)| *given) {
-            let text = format!("{flag} is not for --mechanism {}: several processes work step by step", kind.name());
+        if let Some((flag, _, mechanisms)) = flags.iter().find(|(_, is_given, _)| *is_given) {
+            let text = format!("{flag} does not apply to --mechanism {}: it is for {mechanisms}", kind.name());
             return Err(Usage(text).into());
         }
         let processes = u32::from(arguments.processes.unwrap_or(PROCESSES)).min(run.workers);
@@ -106,7 +106,7 @@ impl Plan {
 pub(super) async fn run(arguments: &BankArguments, kind: Kind, sources: Sources) -> Result<Exit> {
     let run = plan(arguments, &sources)?;
     if let Some(number) = arguments.child {
-        let location = location(arguments)?.context("workers without a store")?;
+        let location = location(arguments)?.context("a worker process has no store")?;
         child::work(&run, kind, &location, number, sources).await?;
         return Ok(Exit::Good);
     }

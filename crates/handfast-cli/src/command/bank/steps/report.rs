@@ -8,6 +8,7 @@ use super::Plan;
 use super::worker_processes::WorkerProcesses;
 use crate::command::bank::progress::Latencies;
 use crate::command::bank::totals::Totals;
+use crate::listing::counted;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -52,21 +53,22 @@ impl Report {
         let Totals { transfers, workers, accounts, kills, .. } = totals;
         let verdict = match &self.wrong {
             None => {
-                "at each all the money was there, nothing half done, and every balance was what the transfers had made of it"
+                "each time all the money was there, no transfer was half done, and every balance agreed with the transfers"
             }
             Some(wrong) => wrong,
         };
         [
             totals.money(self.holds),
             format!(
-                "{transfers} transfers by {} ({acknowledged} acknowledged, {refused} refused) by {workers} workers in {processes} \
-                 processes between {accounts} accounts {}",
+                "{transfers} transfers by {} ({acknowledged} acknowledged, {refused} refused) by {} in {} between {accounts} accounts {}",
                 totals.mechanism(),
+                counted(*workers, "workers"),
+                counted(*processes, "processes"),
                 totals.speed()
             ),
             totals.latency(),
-            format!("{kills} kills, {answers_lost} answers lost"),
-            format!("counted anew at {moments} moments when nobody worked: {verdict}"),
+            format!("{}, {} lost", counted(*kills, "kills"), counted(*answers_lost, "answers")),
+            format!("counted again at {}, while no worker was active: {verdict}", counted(*moments, "moments")),
             totals.seed(),
         ]
         .join("\n")

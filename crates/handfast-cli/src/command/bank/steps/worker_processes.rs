@@ -1,4 +1,4 @@
-//! The processes with the workers, as their parent sees them.
+//! The worker processes, which the parent starts, kills and pauses.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use super::{Plan, Run, STORE_VARIABLE};
 use crate::command::bank::progress::Progress;
 use crate::configuration::ConnectionString;
 
-/// How long a process may take to pause: longer than any transfer.
+/// The time that a process gets to pause: longer than any transfer.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lines that wait to be read.
@@ -25,7 +25,7 @@ const LINES_MAX: usize = 10_000;
 struct Line {
     /// The number of the process; numbers are not used again.
     number: u32,
-    /// None at the end of its output.
+    /// The text, or none at the end of the output.
     text: Option<String>,
 }
 
@@ -34,9 +34,9 @@ struct WorkerProcess {
     slot: u32,
     child: Child,
     orders: ChildStdin,
-    /// The last order was to work.
+    /// Whether the last order was to work.
     works: bool,
-    /// The process has reported that no worker in it works.
+    /// Whether the process has reported that its workers are paused.
     is_paused: bool,
     answers_lost: u64,
 }
@@ -139,17 +139,18 @@ impl WorkerProcesses {
     async fn wait_for_pause(&mut self) -> Result<()> {
         while self.running.iter().any(|process| !process.is_paused) {
             let line = tokio::time::timeout(PAUSE_TIMEOUT, self.lines.recv()).await;
-            self.receive(line.context("workers do not come to rest")?)?;
+            self.receive(line.context("the worker processes did not pause in time")?)?;
         }
         Ok(())
     }
 
     fn receive(&mut self, line: Option<Line>) -> Result<()> {
-        let Some(Line { number, text }) = line else { bail!("nobody is left") };
+        let Some(Line { number, text }) = line else { bail!("all worker processes have ended") };
         let process = self.running.iter_mut().find(|process| process.number == number);
         match (text.as_deref().and_then(|text| text.split_once(' ')), text.as_deref(), process) {
             (Some(("made", made)), _, _) => {
-                let (id, micros) = made.split_once(' ').context("a transfer without the time that it took")?;
+                let (id, micros) =
+                    made.split_once(' ').context("a worker process reported a transfer without its duration")?;
                 let took = Duration::from_micros(micros.parse()?);
                 self.acknowledged.insert(ObjectId::parse_str(id)?);
                 self.progress.transferred(took);
@@ -160,8 +161,8 @@ impl WorkerProcesses {
             }
             // The last lines of a killed process; perhaps a part of one.
             (_, _, None) => {}
-            (_, None, Some(_)) => bail!("a process with workers has ended by itself"),
-            (_, Some(text), Some(_)) => bail!("a process with workers said '{text}'"),
+            (_, None, Some(_)) => bail!("a worker process has ended unexpectedly"),
+            (_, Some(text), Some(_)) => bail!("a worker process wrote an unknown line: '{text}'"),
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl WorkerProcesses {
 
     fn command(&self, slot: u32, number: u32) -> Result<Command> {
         let Run { accounts, seed, lost_replies_per_thousand, .. } = &self.plan.run;
-        let mut command = Command::new(std::env::current_exe().context("the program cannot find itself")?);
+        let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
         let lost = f64::from(*lost_replies_per_thousand) / 10.0;
         command.args(["bank", "--mechanism", self.plan.kind.name(), "--child", &number.to_string()]);
         command.args(["--accounts", &accounts.to_string(), "--workers", &self.plan.workers_of(slot).to_string()]);

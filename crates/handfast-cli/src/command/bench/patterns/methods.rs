@@ -1,4 +1,4 @@
-//! The measured steps: each with a pattern, and as the bare writes.
+//! The measured steps, each with a pattern and as the bare writes.
 
 use std::sync::Arc;
 
@@ -37,11 +37,11 @@ pub(super) enum Method {
     EntryWrite(Plain),
     OnceIncrement(Arc<ExactlyOnce>),
     TwoStepIncrement(Arc<TwoStep>),
-    /// One update, which must not be repeated.
+    /// An update that must not be repeated.
     Increment(Plain),
     TransactionTransfer(Database, Arc<Namespace>),
     TwoPhaseTransfer(Arc<TwoPhase>, Sources),
-    /// Two updates with nothing around them.
+    /// Two updates without protection.
     TransferWrites(Plain),
 }
 
@@ -157,7 +157,10 @@ impl Method {
                 ensure!(matches!(posted, Posting::Posted(_)), "a posting ended with {posted:?}");
                 Ok(())
             }
-            Method::EntryWrite(plain) => plain.entry(pair(task, step, documents)?).await,
+            Method::EntryWrite(plain) => {
+                let (payer, payee) = pair(task, step, documents)?;
+                plain.entry(payer, payee).await
+            }
             Method::OnceIncrement(once) => {
                 let id = i64::try_from(scattered(task, step, documents))?;
                 let outcome = once.apply(once.token(), id, &Change::increment("count", 1)).await?;
@@ -175,9 +178,9 @@ impl Method {
                 made(plain.store.update_one(&plain.namespace, rawdoc! { "_id": id }, by(1)).await?)
             }
             Method::TransactionTransfer(database, accounts) => {
-                let pair = pair(task, step, documents)?;
+                let (from, to) = pair(task, step, documents)?;
                 Ok(database
-                    .transaction(async |tx| Ok::<_, handfast_txn::Error>(both(&tx, accounts, pair).await?))
+                    .transaction(async |tx| Ok::<_, handfast_txn::Error>(both(&tx, accounts, from, to).await?))
                     .await?)
             }
             Method::TwoPhaseTransfer(two_phase, sources) => {
@@ -189,7 +192,8 @@ impl Method {
                 Ok(())
             }
             Method::TransferWrites(plain) => {
-                Ok(both(&*plain.store, &plain.namespace, pair(task, step, documents)?).await?)
+                let (from, to) = pair(task, step, documents)?;
+                Ok(both(&*plain.store, &plain.namespace, from, to).await?)
             }
         }
     }
@@ -201,7 +205,10 @@ async fn job(queue: &JobQueue) -> Result<()> {
     queue.enqueue(NewJob::new(KIND, &details())?).await?;
     for _ in 0..CLAIMS_MAX {
         if let Some(job) = queue.claim("bench", &[KIND.to_owned()]).await? {
-            ensure!(queue.complete(&job, None).await? == ClaimState::Held, "a job was lost although nobody was slow");
+            ensure!(
+                queue.complete(&job, None).await? == ClaimState::Held,
+                "a job was lost although no worker was slow"
+            );
             return Ok(());
         }
     }
@@ -232,7 +239,7 @@ impl Plain {
     }
 
     /// Writes the document of an entry as it is posted.
-    async fn entry(&self, (payer, payee): (i64, i64)) -> Result<()> {
+    async fn entry(&self, payer: i64, payee: i64) -> Result<()> {
         let change = |account: i64, kind: &str, value: i64| {
             rawdoc! { "account": account, "type": kind, "value": value, "asset": ASSET, "seqId": 1_i64 }
         };
@@ -245,7 +252,7 @@ impl Plain {
     }
 }
 
-async fn both(store: &dyn DocumentStore, accounts: &Namespace, (from, to): (i64, i64)) -> handfast_store::Result<()> {
+async fn both(store: &dyn DocumentStore, accounts: &Namespace, from: i64, to: i64) -> handfast_store::Result<()> {
     for (id, amount) in [(from, -1), (to, 1)] {
         store.update_one(accounts, rawdoc! { "_id": id }, by(amount)).await?;
     }

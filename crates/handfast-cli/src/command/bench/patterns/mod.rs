@@ -1,4 +1,5 @@
-//! `handfast bench patterns`: what the building blocks cost, in operations on the store and against the same writes without them.
+//! `handfast bench patterns`: the cost of the building blocks, in operations on the store and against the same writes without
+//! them.
 //!
 //! ```text
 //! job         enqueue, claim, complete      insert, two updates by _id
@@ -7,8 +8,8 @@
 //! transfer    transaction, two-phase, ledger   two updates by _id, unprotected
 //! ```
 //!
-//! All are on one embedded store, journaled, each in collections of its own. While entries are posted the committer is at work beside, and
-//! what it asks of the store is counted with them.
+//! All are on one embedded store, journaled, each in collections of its own. While entries are posted, the committer runs, too,
+//! and its operations are counted with theirs.
 
 mod methods;
 
@@ -25,7 +26,7 @@ use handfast_store::{DocumentStore, Find, Insert, Sources, StoreExt};
 use handfast_txn::Database;
 
 use self::methods::{Method, Methods, Payees, namespace};
-use super::measure::{Round, Series, round};
+use super::measure::{Round, in_turns, round};
 use super::report::Comparison;
 use super::store::Plan;
 
@@ -33,7 +34,7 @@ use super::store::Plan;
 const CLIENTS: [usize; 3] = [1, 8, 32];
 /// Documents that are made with one request.
 const CHUNK: usize = 1000;
-/// Between two rounds of the committer.
+/// The time between two rounds of the committer.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// Entries of a round of the committer.
 const COMMIT_BATCH: u32 = 500;
@@ -76,9 +77,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs all cases.
-    ///
-    /// # Errors
-    /// Those of the store; money was lost or made.
     pub(super) async fn run(&self) -> Result<Vec<Comparison>> {
         let Methods { job, job_writes, entry_write, once, two_step, increment, .. } = &self.methods;
         let Methods { ledger, transaction, two_phase, transfer_writes, .. } = &self.methods;
@@ -109,17 +107,17 @@ impl<'a> Bench<'a> {
     }
 
     async fn compare(&self, clients: usize, subject: &Method, baseline: &Method) -> Result<Comparison> {
-        let (mut of_subject, mut of_baseline, mut operations, mut done) = (Series::default(), Series::default(), 0, 0);
-        for _ in 0..self.plan.rounds {
-            of_baseline.push(self.measured(clients, baseline).await?);
+        let (mut operations, mut done) = (0, 0);
+        let counted = async |_| {
             let before = self.operations();
             let measured = self.with_committer(clients, subject).await?;
             operations += self.operations() - before;
             done += measured.operations;
-            of_subject.push(measured);
-        }
+            Ok(measured)
+        };
+        let turns = in_turns(self.plan.rounds, async |_| self.measured(clients, baseline).await, counted).await?;
         let name = format!("{}, {clients} clients", subject.name());
-        let comparison = Comparison::new(&name, &of_subject, baseline.name(), &of_baseline, None);
+        let comparison = Comparison::new(&name, baseline.name(), &turns, None);
         Ok(comparison.with_note(match subject {
             // Its operations reach the engine in batches, which the store does not count.
             Method::TransactionTransfer(..) => String::new(),
@@ -127,7 +125,7 @@ impl<'a> Bench<'a> {
         }))
     }
 
-    /// Runs a round with the committer beside it; all entries are committed before the next round.
+    /// Runs a round while the committer runs, too; all entries are committed before the next round.
     async fn with_committer(&self, clients: usize, method: &Method) -> Result<Round> {
         let Method::Posting(ledger, _) = method else { return self.measured(clients, method).await };
         let options = RunnerOptions { interval: COMMIT_INTERVAL, batch: COMMIT_BATCH, ..RunnerOptions::default() };

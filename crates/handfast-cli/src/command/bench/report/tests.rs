@@ -1,7 +1,9 @@
-use super::*;
-use crate::command::bench::measure::Round;
+use std::time::Duration;
 
-/// A round of so many operations in one second.
+use super::{Comparison, Measurement, Promised as _, measurements, table};
+use crate::command::bench::measure::{Round, Series, Turns};
+
+/// Returns a series of one round, with this number of operations in one second.
 fn series(operations: u64) -> Series {
     let latency = hdrhistogram::Histogram::new_with_max(1_000, 3).unwrap();
     let mut series = Series::default();
@@ -10,7 +12,8 @@ fn series(operations: u64) -> Series {
 }
 
 fn comparison(rate: u64, promised: Option<f64>) -> Comparison {
-    Comparison::new("find", &series(rate), "echo", &series(1_000), promised)
+    let turns = Turns { subject: series(rate), baseline: series(1_000) };
+    Comparison::new("find", "echo", &turns, promised)
 }
 
 #[test]
@@ -27,9 +30,8 @@ fn a_missed_promise_is_marked() {
         let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(cell), "{table}");
         let last = table.lines().last().unwrap();
-        let told = last == "MISSED  find: 0.599 of echo, at least 0.600 is promised";
-        assert_eq!(told, kept == Some(false), "{last}");
-        // As tests are, mostly.
+        let is_named = last == "MISSED  find: 0.599 of echo, at least 0.600 is promised";
+        assert_eq!(is_named, kept == Some(false), "{last}");
         let is_slow = table.contains("was built for debugging");
         assert_eq!(is_slow, cfg!(debug_assertions) && kept == Some(false), "{table}");
     }
@@ -42,7 +44,7 @@ fn a_missed_promise_is_marked() {
 }
 
 #[test]
-fn programs_are_told_too() {
+fn json_says_which_promises_were_kept() {
     let json = serde_json::to_value([comparison(599, Some(0.6)), comparison(600, Some(0.6)), comparison(1, None)]);
     let kept: Vec<_> = json.unwrap().as_array().unwrap().iter().map(|row| row["kept"].clone()).collect();
     assert_eq!(kept, [serde_json::json!(false), serde_json::json!(true), serde_json::Value::Null]);

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{Bench, by, pair};
 use crate::command::bench::client::Client;
-use crate::command::bench::measure::{Round, Series};
+use crate::command::bench::measure::{Round, in_turns};
 use crate::command::bench::report::Comparison;
 
 const WRITE_CONFLICT: i32 = 112;
@@ -29,15 +29,13 @@ enum Answer {
 
 /// Compares transactions with the same two updates one after the other.
 pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Comparison> {
-    let (mut subject, mut baseline) = (Series::default(), Series::default());
     let before = bench.database.counts();
-    for _ in 0..bench.plan.rounds {
-        baseline.push(measured(bench, connections, Method::TwoUpdates).await?);
-        subject.push(measured(bench, connections, Method::Transaction).await?);
-    }
+    let measure = async |method| measured(bench, connections, method).await;
+    let baseline = async |_| measure(Method::TwoUpdates).await;
+    let turns = in_turns(bench.plan.rounds, baseline, async |_| measure(Method::Transaction).await).await?;
     let counts = super::since(before, bench.database.counts());
     let name = format!("transfer, server, {connections} connections");
-    let comparison = Comparison::new(&name, &subject, "the two updates alone", &baseline, Some(0.3));
+    let comparison = Comparison::new(&name, "the two updates alone", &turns, Some(0.3));
     Ok(comparison.with_note(super::aborts(counts)))
 }
 

@@ -12,7 +12,7 @@ use super::pair;
 use crate::command::bench::measure::{Round, round};
 use crate::command::bench::store::Plan;
 
-/// How long a writer waits for the others: longer than any wait.
+/// The time that a writer waits for the others: longer than any wait.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A table of accounts, of the same size as the documents.

@@ -8,8 +8,8 @@ use handfast_patterns::{Error, Ledger};
 use super::transaction::{no_account, taken};
 use super::{NamedRow, RowOutcome};
 use crate::command::pattern::rounds;
-use crate::command::transfer::name::is_same_account;
 use crate::command::transfer::row::Row;
+use crate::command::transfer::row::is_same_account;
 use crate::console::Console;
 
 /// Entries that are committed after a chunk of rows: those of the chunk, and some that were left.

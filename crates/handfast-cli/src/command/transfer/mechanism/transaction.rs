@@ -15,8 +15,9 @@ use handfast_store::{Error as StoreError, ErrorClass, Namespace, StoreExt};
 use handfast_txn::{Database, Error, Transaction};
 
 use super::{NamedRow, RowOutcome};
-use crate::command::transfer::name::{Name, is_same_account};
+use crate::command::transfer::name::Name;
 use crate::command::transfer::row::Row;
+use crate::command::transfer::row::is_same_account;
 use crate::id::shown;
 
 /// Attempts for a chunk whose outcome is unknown, or that lost against other transactions.
@@ -160,11 +161,11 @@ pub(super) fn no_account(id: &Bson) -> String {
 }
 
 pub(super) fn too_little(id: &Bson, has: i64, needs: i64) -> String {
-    format!("account {} has {has}, and {needs} are to be paid", shown(id))
+    format!("account {} has {has}, and needs {needs}", shown(id))
 }
 
 pub(super) fn taken(name: &Name) -> String {
-    format!("the id {} was used by a transfer of something else", shown(name.id()))
+    format!("the id {} belongs to another transfer, with other accounts or another amount", shown(name.id()))
 }
 
 /// Returns the outcomes of two attempts: rows that the first one applied are found by the second.

@@ -9,9 +9,9 @@ use handfast_patterns::two_phase::{Accounts, Outcome, ParticipantDocument, Plan,
 
 use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{NamedRow, RowOutcome};
-use crate::command::transfer::name::is_same_account;
+use crate::command::transfer::row::is_same_account;
 
-/// How often, and how long, to wait for another process that finishes a transaction.
+/// Looks at a transaction that another process is finishing, before the row counts as unsettled.
 const LOOKS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,11 +54,11 @@ impl ByTwoPhase {
                 Outcome::Done => return Ok(RowOutcome::Applied),
                 Outcome::Canceled { reason } => {
                     return Ok(RowOutcome::Rejected(format!(
-                        "its transaction was canceled: {reason}; a new id lets it be tried again"
+                        "its transaction was canceled: {reason}; give the row a new id to repeat it"
                     )));
                 }
                 Outcome::Missing => {
-                    return Ok(RowOutcome::Unsettled("its transaction was removed by somebody".to_owned()));
+                    return Ok(RowOutcome::Unsettled("another process has removed its transaction".to_owned()));
                 }
                 Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How many were done, skipped and failed, as the last line says; and the exit code.
+/// Returns the counts of done, skipped and failed jobs of the last line, and the exit code.
 fn counted(ground: &Ground, arguments: &[&str]) -> Result<([u64; 3], Option<i32>)> {
     let (lines, code) = json(ground, arguments)?;
     let last = lines.last().context("a last line")?;
@@ -66,10 +66,7 @@ async fn states_that_nobody_knows_are_no_jobs_that_are_done() -> Result<()> {
             json!([{ "state": "ARCHIVED", "count": 2 }, { "state": null, "count": 1 }, { "state": 7, "count": 1 }]);
         assert_eq!(status["unknown"], unknown, "{status}");
         let shown = text(&ground, &["jobs", "status"])?;
-        assert!(
-            shown.contains("\"ARCHIVED\"") && shown.contains("4 documents are in states that no job has"),
-            "{shown}"
-        );
+        assert!(shown.contains("\"ARCHIVED\"") && shown.contains("4 documents have unknown states"), "{shown}");
         Ok(())
     })
     .await
@@ -108,10 +105,10 @@ async fn lists_are_of_a_type_and_go_on_behind_a_job() -> Result<()> {
         assert_eq!(listed(&["--type", "print"])?, [hex(1)]);
         assert!(listed(&["--older-than", "1h"])?.is_empty());
         let refused = output(&ground, &["jobs", "list", "--state", "failed", "--after", "nobody"])?;
-        assert_one_line(&refused, 1, "db.jobs has nothing with the id nobody");
+        assert_one_line(&refused, 1, "db.jobs has no document with the _id nobody");
         let refused =
             output(&ground, &["jobs", "list", "--state", "failed", "--state", "todo", "--after", &ids[0].to_hex()])?;
-        assert_one_line(&refused, 2, "--after goes with one --state");
+        assert_one_line(&refused, 2, "--after needs exactly one --state");
         Ok(())
     })
     .await

@@ -1,14 +1,21 @@
-//! Commits whose answer gets lost between the server and its store.
+//! Commits whose result gets lost between the server and its store.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::rawdoc;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{MemoryStore, Sources};
+use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 
-use super::*;
+use super::{TRANSIENT, abort, code_and_labels, commit, count, first, insert_of, within};
+use crate::options::Options;
+use crate::sessions::NumberState;
+use crate::testing::{Look, TestClient, TestServer, labels, lsid};
 
 const UNKNOWN: &str = "UnknownTransactionCommitResult";
 
-/// A server over a store that does what is asked of it as planned.
+/// Starts a server over a store with these faults.
 fn server_over(plan: Plan) -> (TestServer, Arc<Faulty<MemoryStore>>) {
     let (sources, clock) = Sources::manual(7);
     let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(sources.clone())), plan));
@@ -16,22 +23,22 @@ fn server_over(plan: Plan) -> (TestServer, Arc<Faulty<MemoryStore>>) {
     (TestServer::over(database, clock, Options::default()), store)
 }
 
-/// A transaction that has one insert, and is about to be committed.
+/// Begins a transaction and inserts one document in it.
 async fn insert_one(server: &mut TestServer) -> TestClient {
     let mut client = server.connect();
     assert_eq!(client.run("d", first(insert_of(1), 1, 1)).await.int("n"), 1);
     client
 }
 
-/// The number of the operation that commits such a transaction. What comes after it is the library's question for the outcome,
-/// and one more with each repetition of the commit.
+/// Returns the number of the operation that commits the transaction of `insert_one`. In the operation after it the library asks
+/// for the outcome, and in one more at each repetition of the commit.
 async fn commit_number() -> u64 {
     let (mut server, store) = server_over(Plan::none());
     insert_one(&mut server).await;
     store.operations()
 }
 
-/// A commit that fails like this, and whose outcome is not found out for now.
+/// Commits with this fault, and loses the reply to the question for the outcome too.
 async fn in_doubt(fault: Fault) -> (TestServer, TestClient) {
     let commits = commit_number().await;
     let (mut server, store) = server_over(Plan::explicit([(commits, fault), (commits + 1, Fault::LoseReply)]));
@@ -41,12 +48,12 @@ async fn in_doubt(fault: Fault) -> (TestServer, TestClient) {
     let (code, labels) = code_and_labels(&reply);
     assert_eq!(code, 9001, "{reply:?}");
     assert!(labels.iter().any(|label| label == UNKNOWN), "the commit is to be repeated: {reply:?}");
-    assert!(!labels.iter().any(|label| label == TRANSIENT), "not the transaction: {reply:?}");
+    assert!(!labels.iter().any(|label| label == TRANSIENT), "the transaction is not to be repeated: {reply:?}");
     (server, client)
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for() {
+async fn the_outcome_of_a_commit_whose_reply_is_lost_is_read() {
     let (mut server, store) = server_over(Plan::at(commit_number().await, Fault::LoseReply));
     let mut client = insert_one(&mut server).await;
     for _ in 0..2 {
@@ -57,10 +64,10 @@ async fn a_lost_answer_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_commit_in_doubt_is_repeated_until_it_is_known() {
+async fn a_commit_in_doubt_can_be_repeated_until_its_outcome_is_known() {
     let (_server, mut client) = in_doubt(Fault::LoseReply).await;
     for (database, command) in [("d", insert_of(2)), ("admin", abort())] {
-        assert_eq!(client.refused(database, within(command, 1, 1)).await.0, 256, "that does not end the doubt");
+        assert_eq!(client.refused(database, within(command, 1, 1)).await.0, 256, "the outcome is still unknown");
     }
     for _ in 0..2 {
         assert_eq!(client.run("admin", within(commit(), 1, 1)).await, rawdoc! { "ok": 1.0 });
@@ -69,10 +76,10 @@ async fn a_commit_in_doubt_is_repeated_until_it_is_known() {
     assert_eq!(client.refused("d", within(insert_of(2), 1, 1)).await.0, 256);
 }
 
-/// Over a store of single documents a commit in doubt is rolled back for good once a client asks and it has not happened: no
-/// client has to repeat it for ever. Whatever operation of the commit the store dies at.
+/// On a store that is atomic one document at a time, a repeated commit rolls the transaction back for good if it has not been
+/// applied, so that no client repeats it for ever. The store crashes at each operation of the commit.
 #[tokio::test]
-async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
+async fn a_repeated_commit_that_was_not_applied_is_rolled_back() {
     let over = |plan: Plan| {
         let (sources, clock) = Sources::manual(7);
         let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(sources.clone())), plan));
@@ -85,7 +92,7 @@ async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
     let first = store.operations();
     client.run("admin", within(commit(), 1, 1)).await;
     server.shared.database.flush().await.unwrap();
-    let (mut done, mut undone) = (0, 0);
+    let (mut applied, mut rolled_back) = (0, 0);
     for (number, fault) in
         (first..store.operations()).flat_map(|at| [(at, Fault::CrashBefore), (at, Fault::CrashAfter)])
     {
@@ -96,30 +103,30 @@ async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
             continue;
         }
         store.restart();
-        // The locks of the commit are free again.
+        // The locks of the commit have expired.
         server.advance(Duration::from_secs(6));
         let replies =
             [client.run("admin", within(commit(), 1, 1)).await, client.run("admin", within(commit(), 1, 1)).await];
         store.deliver_late().await;
-        let has_happened = count(&mut client).await == 1;
-        *(if has_happened { &mut done } else { &mut undone }) += 1;
+        let is_applied = count(&mut client).await == 1;
+        *(if is_applied { &mut applied } else { &mut rolled_back }) += 1;
         for reply in replies {
-            if has_happened {
+            if is_applied {
                 assert_eq!(reply, rawdoc! { "ok": 1.0 }, "{fault:?} at {number}");
             } else {
                 assert_eq!(code_and_labels(&reply), (251, vec![TRANSIENT.to_owned()]), "{fault:?} at {number}");
             }
         }
         assert_eq!(server.shared.sessions.transactions().len(), 0, "{fault:?} at {number}");
-        // The session goes on.
+        // The session can be used for the next transaction.
         assert_eq!(client.run("d", super::first(insert_of(2), 1, 2)).await.int("n"), 1);
         assert_eq!(client.run("admin", within(commit(), 1, 2)).await, rawdoc! { "ok": 1.0 });
         assert_eq!(server.shared.database.counts().open(), 0);
     }
-    assert!(done > 0 && undone > 0, "{done} done, {undone} not");
+    assert!(applied > 0 && rolled_back > 0, "{applied} applied, {rolled_back} rolled back");
 }
 
-/// No request ends it if its client is gone: it must not stay until the server is restarted.
+/// A session whose client is gone gets no more requests. It must not stay until the server is restarted.
 #[tokio::test]
 async fn a_session_whose_commit_is_in_doubt_can_end() {
     let kills = [
@@ -129,7 +136,7 @@ async fn a_session_whose_commit_is_in_doubt_can_end() {
         rawdoc! { "killAllSessionsByPattern": [{ "lsid": lsid(1) }] },
     ];
     for end in kills.into_iter().map(Some).chain([None]) {
-        for (fault, has_happened) in [(Fault::LoseReply, true), (Fault::LoseRequest, false)] {
+        for (fault, is_applied) in [(Fault::LoseReply, true), (Fault::LoseRequest, false)] {
             let (mut server, mut client) = in_doubt(fault).await;
             let sessions = Arc::clone(&server.shared.sessions);
             server.advance(Duration::from_secs(29 * 60));
@@ -139,22 +146,22 @@ async fn a_session_whose_commit_is_in_doubt_can_end() {
                 None => server.advance(Duration::from_secs(2 * 60)),
             }
             assert_eq!((sessions.len(), sessions.transactions().len()), (0, 0), "{end:?}");
-            // A client that asks after all gets the answer that it gets after a restart: the outcome in the store.
+            // A client that repeats the commit later gets the outcome from the store, as it does after a restart.
             for _ in 0..2 {
                 let reply = client.run("admin", within(commit(), 1, 1)).await;
-                match has_happened {
+                match is_applied {
                     true => assert_eq!(reply, rawdoc! { "ok": 1.0 }),
                     false => assert_eq!(code_and_labels(&reply), (251, vec![TRANSIENT.to_owned()])),
                 }
             }
-            assert_eq!(count(&mut client).await, i32::from(has_happened));
+            assert_eq!(count(&mut client).await, i32::from(is_applied));
         }
     }
 }
 
-/// The end of a session comes while its commit is under way, which then turns out to be in doubt.
+/// A session is ended during its commit, whose outcome is then unknown.
 #[tokio::test]
-async fn a_session_that_waits_for_its_commit_does_not_wait_for_doubts() {
+async fn a_session_that_was_ended_during_its_commit_does_not_wait_for_an_unknown_outcome() {
     let mut server = TestServer::transactional();
     insert_one(&mut server).await;
     let sessions = Arc::clone(&server.shared.sessions);

@@ -1,8 +1,48 @@
-//! Fail points: commands that go wrong on purpose.
-
+use bson::raw::RawDocumentBuf;
+use bson::{RawBson, RawDocument, rawdoc};
 use handfast_wire::Flags;
 
-use super::*;
+use super::Mode;
+use crate::options::Options;
+use crate::testing::{Look, TestServer, batch, cursor_id, error_of, insert, labels, numbered, with_number};
+
+#[test]
+fn a_mode_decides_when_the_point_is_entered() {
+    fn entered(mut mode: Mode) -> Vec<bool> {
+        let step = |_| {
+            let (entered, next) = mode.step();
+            mode = next;
+            entered
+        };
+        (0..4).map(step).collect()
+    }
+    assert_eq!(entered(Mode::Off), [false; 4]);
+    assert_eq!(entered(Mode::AlwaysOn), [true; 4]);
+    assert_eq!(entered(Mode::Times(2)), [true, true, false, false]);
+    assert_eq!(entered(Mode::Skip(3)), [false, false, false, true]);
+    assert_eq!(entered(Mode::Skip(0)), [true; 4]);
+}
+
+#[test]
+fn the_four_modes_are_read_and_others_refused() {
+    let read = |value: &RawDocument| Mode::read(value.get("mode").unwrap().unwrap());
+    let check = |value: &RawDocument, expected| assert_eq!(read(value).unwrap(), expected);
+    check(&rawdoc! { "mode": "off" }, Mode::Off);
+    check(&rawdoc! { "mode": "alwaysOn" }, Mode::AlwaysOn);
+    check(&rawdoc! { "mode": { "times": 2 } }, Mode::Times(2));
+    check(&rawdoc! { "mode": { "times": 0 } }, Mode::Off);
+    check(&rawdoc! { "mode": { "skip": 2.0 } }, Mode::Skip(2));
+    for (value, code) in [
+        (rawdoc! { "mode": "on" }, 2),
+        (rawdoc! { "mode": 1 }, 14),
+        (rawdoc! { "mode": {} }, 2),
+        (rawdoc! { "mode": { "times": 1, "skip": 1 } }, 2),
+        (rawdoc! { "mode": { "times": -1 } }, 51_024),
+        (rawdoc! { "mode": { "activationProbability": 0.5 } }, 40_415),
+    ] {
+        assert_eq!(read(&value).unwrap_err().code.0, code, "{value:?}");
+    }
+}
 
 fn server() -> TestServer {
     TestServer::in_memory(Options { test_commands: true, ..Options::default() })
@@ -23,24 +63,13 @@ async fn fail_write(server: &mut TestServer, mode: RawDocumentBuf, data: RawDocu
     set(server, "onPrimaryTransactionalWrite", mode, data).await;
 }
 
-fn numbered_command(mut command: RawDocumentBuf, number: i64) -> RawDocumentBuf {
-    command.append(bson::raw::cstr!("lsid"), lsid(1));
-    command.append(bson::raw::cstr!("txnNumber"), number);
-    command
-}
-
 fn within(command: RawDocumentBuf, number: i64, starts: bool) -> RawDocumentBuf {
-    let mut command = numbered_command(command, number);
+    let mut command = with_number(command, number);
     command.append(bson::raw::cstr!("autocommit"), false);
     if starts {
         command.append(bson::raw::cstr!("startTransaction"), true);
     }
     command
-}
-
-fn labels(reply: &bson::RawDocument) -> Vec<String> {
-    let labels = reply.get_array("errorLabels").into_iter().flat_map(|labels| labels.into_iter().flatten());
-    labels.filter_map(|label| label.as_str().map(str::to_owned)).collect()
 }
 
 /// Runs a command to which there must be no reply, because the connection is closed.
@@ -64,7 +93,7 @@ fn three_inserts() -> RawDocumentBuf {
 }
 
 #[tokio::test]
-async fn without_test_commands_there_are_none() {
+async fn without_the_flag_there_are_no_test_commands() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     for command in [
@@ -85,7 +114,7 @@ async fn without_test_commands_there_are_none() {
 }
 
 #[tokio::test]
-async fn what_is_not_understood_is_refused_by_name() {
+async fn an_invalid_fail_point_is_refused_by_name() {
     let mut server = server();
     let mut client = server.connect();
     for (command, code, word) in [
@@ -124,8 +153,8 @@ async fn a_command_fails_with_the_labels_of_a_real_error() {
     let mut server = server();
     let mut client = server.connect();
     for (code, command, expected) in [
-        (91, numbered_command(one_insert(), 1), vec!["RetryableWriteError", "NoWritesPerformed"]),
-        (112, numbered_command(one_insert(), 1), vec![]),
+        (91, with_number(one_insert(), 1), vec!["RetryableWriteError", "NoWritesPerformed"]),
+        (112, with_number(one_insert(), 1), vec![]),
         (91, one_insert(), vec![]),
         (10_107, within(one_insert(), 2, true), vec!["TransientTransactionError"]),
         (112, within(one_insert(), 2, true), vec!["TransientTransactionError"]),
@@ -143,13 +172,13 @@ async fn a_command_fails_with_the_labels_of_a_real_error() {
         let array: bson::RawArrayBuf = given.iter().copied().collect();
         let data = rawdoc! { "failCommands": ["insert"], "errorCode": 91, "errorLabels": array };
         fail_command(&mut server, data).await;
-        assert_eq!(labels(&client.run("d", numbered_command(one_insert(), 4)).await), given);
+        assert_eq!(labels(&client.run("d", with_number(one_insert(), 4)).await), given);
     }
     assert_eq!(count(&mut server).await, 0);
 }
 
 #[tokio::test]
-async fn it_is_about_commands_applications_and_collections() {
+async fn failures_are_chosen_by_command_application_and_collection() {
     let mut server = server();
     let data = rawdoc! { "failCommands": ["isMaster"], "errorCode": 2 };
     set(&mut server, "failCommand", "alwaysOn", data).await;
@@ -170,7 +199,7 @@ async fn it_is_about_commands_applications_and_collections() {
 }
 
 #[tokio::test]
-async fn a_closed_connection_gets_no_reply_and_nothing_is_done() {
+async fn a_command_whose_connection_is_closed_is_not_run() {
     let mut server = server();
     fail_command(&mut server, rawdoc! { "failCommands": ["insert"], "closeConnection": true }).await;
     hangs_up(&mut server, "d", one_insert()).await;
@@ -178,7 +207,7 @@ async fn a_closed_connection_gets_no_reply_and_nothing_is_done() {
 }
 
 #[tokio::test]
-async fn what_has_a_bound_of_time_takes_too_long() {
+async fn commands_with_a_time_limit_exceed_it() {
     let mut server = server();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(5)).await;
@@ -193,7 +222,7 @@ async fn what_has_a_bound_of_time_takes_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_command_goes_on_later_and_can_be_waited_for() {
+async fn a_blocked_command_can_be_awaited_and_continues_later() {
     let mut server = server();
     let block = rawdoc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 5_000 };
     fail_command(&mut server, block).await;
@@ -207,13 +236,13 @@ async fn a_blocked_command_goes_on_later_and_can_be_waited_for() {
 }
 
 #[tokio::test]
-async fn a_write_concern_error_comes_with_a_write_that_is_done() {
+async fn a_write_concern_error_is_added_to_the_reply_of_an_applied_write() {
     let mut server = server();
     let mut client = server.connect();
     let data = rawdoc! { "failCommands": ["insert", "count"], "writeConcernError": { "code": 91, "errmsg": "bye" } };
     fail_command(&mut server, data).await;
     assert_eq!(count(&mut server).await, 0);
-    let reply = client.run("d", numbered_command(one_insert(), 1)).await;
+    let reply = client.run("d", with_number(one_insert(), 1)).await;
     let error = reply.get_document("writeConcernError").unwrap();
     assert_eq!((error.int("code"), error.text("errmsg")), (91, "bye"));
     assert_eq!((labels(&reply), reply.int("n")), (vec!["RetryableWriteError".to_owned()], 1));
@@ -221,7 +250,7 @@ async fn a_write_concern_error_comes_with_a_write_that_is_done() {
 }
 
 #[tokio::test]
-async fn the_reply_of_a_retryable_write_is_lost_and_it_is_done_once() {
+async fn a_retryable_write_whose_reply_is_lost_is_applied_once() {
     let mut server = server();
     let update = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } }] };
     let modify = rawdoc! { "findAndModify": "c", "query": { "_id": 1 }, "update": { "$inc": { "n": 1 } } };
@@ -231,18 +260,18 @@ async fn the_reply_of_a_retryable_write_is_lost_and_it_is_done_once() {
     let commands = [("d", one_insert()), ("d", update), ("d", modify), ("admin", bulk)];
     for (number, (database, command)) in (1..).zip(commands) {
         fail_write(&mut server, rawdoc! { "times": 1 }, rawdoc! {}).await;
-        let command = numbered_command(command, number);
+        let command = with_number(command, number);
         hangs_up(&mut server, database, command.clone()).await;
         let reply = server.connect().run(database, command).await;
         assert_eq!(reply.double("ok"), 1.0, "{reply:?}");
     }
     let found = batch(&server.connect().run("d", rawdoc! { "find": "c" }).await);
     assert_eq!(found, [rawdoc! { "_id": 1, "n": 3 }]);
-    // What is not retryable is none of its business.
+    // A write that is not retryable does not enter the fail point.
     fail_write(&mut server, rawdoc! { "times": 1 }, rawdoc! {}).await;
     let delete = rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }] };
     assert_eq!(server.connect().run("d", delete.clone()).await.int("n"), 1);
-    hangs_up(&mut server, "d", numbered_command(delete, 5)).await;
+    hangs_up(&mut server, "d", with_number(delete, 5)).await;
 }
 
 #[tokio::test]
@@ -250,27 +279,27 @@ async fn a_retryable_write_is_not_committed() {
     let mut server = server();
     let silent = rawdoc! { "failBeforeCommitExceptionCode": 1 };
     fail_write(&mut server, rawdoc! { "times": 1 }, silent).await;
-    hangs_up(&mut server, "d", numbered_command(three_inserts(), 1)).await;
+    hangs_up(&mut server, "d", with_number(three_inserts(), 1)).await;
     assert_eq!(count(&mut server).await, 0);
-    assert_eq!(server.connect().run("d", numbered_command(three_inserts(), 1)).await.int("n"), 3);
+    assert_eq!(server.connect().run("d", with_number(three_inserts(), 1)).await.int("n"), 3);
 
-    // The first statement is done, the second is not, the third is not tried; sent again, the two are done.
-    let told = rawdoc! { "failBeforeCommitExceptionCode": 1, "closeConnection": false };
-    fail_write(&mut server, rawdoc! { "skip": 1 }, told.clone()).await;
+    // The first statement is applied, the second fails, the third is not tried. When the request is sent again, both are applied.
+    let with_reply = rawdoc! { "failBeforeCommitExceptionCode": 1, "closeConnection": false };
+    fail_write(&mut server, rawdoc! { "skip": 1 }, with_reply.clone()).await;
     let delete = |id| rawdoc! { "q": { "_id": id }, "limit": 1 };
     let deletes = rawdoc! { "delete": "c", "deletes": [delete(1), delete(2), delete(3)] };
-    let reply = server.connect().run("d", numbered_command(deletes.clone(), 2)).await;
+    let reply = server.connect().run("d", with_number(deletes.clone(), 2)).await;
     let errors = reply.get_array("writeErrors").unwrap();
     let error = errors.into_iter().next().unwrap().unwrap().as_document().unwrap();
     assert_eq!((reply.int("n"), error.int("index"), error.int("code")), (1, 1, 1));
     assert_eq!(count(&mut server).await, 2);
-    fail_write(&mut server, rawdoc! { "times": 0 }, told.clone()).await;
-    assert_eq!(server.connect().run("d", numbered_command(deletes, 2)).await.int("n"), 3);
+    fail_write(&mut server, rawdoc! { "times": 0 }, with_reply.clone()).await;
+    assert_eq!(server.connect().run("d", with_number(deletes, 2)).await.int("n"), 3);
 
-    fail_write(&mut server, rawdoc! { "times": 2 }, told).await;
+    fail_write(&mut server, rawdoc! { "times": 2 }, with_reply).await;
     let modify = rawdoc! { "findAndModify": "c", "query": { "_id": 1 }, "update": { "n": 1 }, "upsert": true };
-    assert_eq!(server.connect().refused("d", numbered_command(modify, 3)).await.0, 1);
+    assert_eq!(server.connect().refused("d", with_number(modify, 3)).await.0, 1);
     let bulk = rawdoc! { "bulkWrite": 1, "nsInfo": [{ "ns": "d.c" }], "ops": [{ "insert": 0, "document": {} }] };
-    assert_eq!(server.connect().run("admin", numbered_command(bulk, 4)).await.int("nErrors"), 1);
+    assert_eq!(server.connect().run("admin", with_number(bulk, 4)).await.int("nErrors"), 1);
     assert_eq!(count(&mut server).await, 0);
 }

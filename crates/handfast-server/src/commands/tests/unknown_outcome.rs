@@ -1,9 +1,14 @@
 //! The errors of writes whose outcome is unknown.
 
+use std::sync::Arc;
+
+use bson::raw::RawDocumentBuf;
+use bson::rawdoc;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 
-use super::*;
+use crate::options::Options;
+use crate::testing::{Look, TestClient, TestServer, error_of, insert, labels, numbered};
 
 /// A server over a store that fails from the operation after the first insert.
 async fn failing(fault: Fault) -> (TestServer, TestClient, Arc<Faulty<MemoryStore>>) {
@@ -24,11 +29,6 @@ fn writes() -> Vec<RawDocumentBuf> {
     ]
 }
 
-fn labels(reply: &RawDocumentBuf) -> Vec<String> {
-    let labels = reply.get_array("errorLabels").into_iter().flat_map(|labels| labels.into_iter().flatten());
-    labels.filter_map(|label| label.as_str().map(str::to_owned)).collect()
-}
-
 #[tokio::test]
 async fn a_lost_write_has_an_unknown_outcome_whether_it_happened_or_not() {
     for fault in [Fault::LoseRequest, Fault::LoseReply] {
@@ -44,7 +44,7 @@ async fn a_lost_write_has_an_unknown_outcome_whether_it_happened_or_not() {
 }
 
 #[tokio::test]
-async fn in_a_bulk_the_outcome_of_all_is_unknown() {
+async fn the_outcome_of_a_bulk_write_is_unknown() {
     let (_server, mut client, _) = failing(Fault::LoseReply).await;
     let operations = rawdoc! {
         "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "_id": 7 } }], "nsInfo": [{ "ns": "d.c" }],
@@ -54,7 +54,7 @@ async fn in_a_bulk_the_outcome_of_all_is_unknown() {
 }
 
 #[tokio::test]
-async fn in_a_bulk_what_was_done_before_is_counted() {
+async fn a_bulk_write_counts_what_was_applied_before_the_failure() {
     let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Plan::at(2, Fault::LoseReply)));
     let mut server = TestServer::new(store as Arc<dyn DocumentStore>, Options::default());
     let operations = rawdoc! {
@@ -72,7 +72,7 @@ async fn in_a_bulk_what_was_done_before_is_counted() {
 }
 
 #[tokio::test]
-async fn a_pipeline_that_writes_may_stand_beside_the_body() {
+async fn a_writing_pipeline_may_be_a_document_sequence() {
     let (_server, mut client, _) = failing(Fault::LoseReply).await;
     let stages = [rawdoc! { "$out": "d" }];
     let reply = client.run_with("d", rawdoc! { "aggregate": "c", "cursor": {} }, &[("pipeline", &stages)]).await;
@@ -80,7 +80,7 @@ async fn a_pipeline_that_writes_may_stand_beside_the_body() {
 }
 
 #[tokio::test]
-async fn what_certainly_did_not_happen_is_not_unknown() {
+async fn a_refused_write_has_a_known_outcome() {
     for command in writes() {
         let (_server, mut client, _) = failing(Fault::Refuse).await;
         let reply = client.run("d", command.clone()).await;

@@ -1,18 +1,19 @@
-//! Copies of everything, made by what the server was given for it.
+use std::sync::{Arc, Mutex};
 
-use std::sync::Mutex;
-
+use bson::rawdoc;
 use handfast_mql::Code;
 
-use super::*;
 use crate::backup::{BackedUp, Backup, BackupName};
+use crate::lock::lock;
+use crate::options::Options;
+use crate::testing::{TestServer, lsid};
 
-/// Remembers what it was asked for; a second copy of a name is refused.
+/// Records the names of the backups that were requested, and refuses a name that it has already.
 #[derive(Debug, Default)]
-struct Asked(Mutex<Vec<String>>);
+struct RecordingBackup(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl Backup for Asked {
+impl Backup for RecordingBackup {
     async fn back_up(&self, name: &BackupName) -> handfast_store::Result<BackedUp> {
         let mut names = lock(&self.0);
         if names.iter().any(|known| known == name.as_str()) {
@@ -24,29 +25,29 @@ impl Backup for Asked {
     }
 }
 
-fn with_backups() -> (TestServer, Arc<Asked>) {
-    let asked = Arc::new(Asked::default());
-    let backup = Some(Arc::clone(&asked) as Arc<dyn Backup>);
-    (TestServer::in_memory(Options { backup, ..Options::default() }), asked)
+fn with_backups() -> (TestServer, Arc<RecordingBackup>) {
+    let backups = Arc::new(RecordingBackup::default());
+    let backup = Some(Arc::clone(&backups) as Arc<dyn Backup>);
+    (TestServer::in_memory(Options { backup, ..Options::default() }), backups)
 }
 
 #[tokio::test]
-async fn a_backup_is_made_under_the_name_that_was_asked_for() {
-    let (mut server, asked) = with_backups();
+async fn a_backup_has_the_requested_name() {
+    let (mut server, backups) = with_backups();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "handfastBackup": "monday" }).await;
     let expected = rawdoc! {
         "path": "/backups/monday", "documents": 3, "indexEntries": 2, "bytes": 1_i64 << 40, "ok": 1.0,
     };
     assert_eq!(reply, expected);
-    assert_eq!(*lock(&asked.0), ["monday"]);
+    assert_eq!(*lock(&backups.0), ["monday"]);
     let again = client.refused("admin", rawdoc! { "handfastBackup": "monday" }).await;
     assert_eq!(again, (48, "NamespaceExists".to_owned(), "there is a backup 'monday' already".to_owned()));
 }
 
 #[tokio::test]
-async fn what_is_no_name_gets_no_further() {
-    let (mut server, asked) = with_backups();
+async fn an_invalid_request_makes_no_backup() {
+    let (mut server, backups) = with_backups();
     let mut client = server.connect();
     for (command, code) in [
         (rawdoc! { "handfastBackup": "../etc" }, 2),
@@ -61,11 +62,11 @@ async fn what_is_no_name_gets_no_further() {
         "handfastBackup": "monday", "lsid": lsid(1), "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
     };
     assert_eq!(client.refused("admin", within).await.0, 263);
-    assert!(lock(&asked.0).is_empty());
+    assert!(lock(&backups.0).is_empty());
 }
 
 #[tokio::test]
-async fn a_server_without_a_place_for_backups_says_how_to_get_one() {
+async fn a_server_without_a_backup_directory_says_which_flag_sets_it() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();
     let (code, _, text) = client.refused("admin", rawdoc! { "handfastBackup": "monday" }).await;

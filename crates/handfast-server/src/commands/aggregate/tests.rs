@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use bson::rawdoc;
+use bson::{RawBson, RawDocumentBuf};
+
+use crate::testing::{Look, TestServer, batch, cursor_id, insert, lsid, numbered};
+
+#[tokio::test]
+async fn invalid_arguments_are_refused() {
+    let mut server = TestServer::tiny();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(3)).await;
+    let reply = client.run("d", rawdoc! { "aggregate": "c", "pipeline": [], "cursor": { "batchSize": 2 } }).await;
+    assert_eq!((batch(&reply).len(), cursor_id(&reply) != 0), (2, true));
+    for (body, code) in [
+        (rawdoc! { "aggregate": "c", "pipeline": [] }, 9),
+        (rawdoc! { "aggregate": "c", "cursor": {} }, 40_414),
+        (rawdoc! { "aggregate": 2, "pipeline": [], "cursor": {} }, 9),
+        (rawdoc! { "aggregate": true, "pipeline": [], "cursor": {} }, 73),
+        (rawdoc! { "aggregate": "c", "pipeline": [1], "cursor": {} }, 14),
+        (rawdoc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {} }, 40_573),
+    ] {
+        assert_eq!(client.refused("d", body.clone()).await.0, code, "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn pipelines_read_collections_documents_and_statistics() {
+    let mut server = TestServer::checked();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(10)).await;
+    let group = rawdoc! {
+        "aggregate": "c", "cursor": {},
+        "pipeline": [{ "$match": { "_id": { "$lt": 4 } } }, { "$group": { "_id": null, "sum": { "$sum": "$_id" } } }],
+    };
+    assert_eq!(batch(&client.run("d", group).await), [rawdoc! { "_id": RawBson::Null, "sum": 6 }]);
+    let alone = rawdoc! { "aggregate": 1, "pipeline": [{ "$documents": [{ "a": 1 }] }], "cursor": {} };
+    let reply = client.run("d", alone).await;
+    assert_eq!(batch(&reply), [rawdoc! { "a": 1 }]);
+    assert_eq!(reply.get_document("cursor").unwrap().text("ns"), "d.$cmd.aggregate");
+    let statistics = rawdoc! {
+        "aggregate": "c", "cursor": {},
+        "pipeline": [{ "$collStats": { "storageStats": {}, "count": {} } }, { "$project": { "count": 1, "n": "$storageStats.count" } }],
+    };
+    assert_eq!(batch(&client.run("d", statistics).await), [rawdoc! { "count": 10, "n": 10 }]);
+    let running = rawdoc! {
+        "aggregate": 1, "cursor": {},
+        "pipeline": [{ "$currentOp": { "allUsers": true } }, { "$project": { "_id": 0, "ns": 1 } }],
+    };
+    assert_eq!(batch(&client.run("admin", running.clone()).await), [rawdoc! { "ns": "admin.$cmd" }]);
+    assert_eq!(client.refused("d", running).await.0, 73);
+    let missing = rawdoc! { "aggregate": "none", "pipeline": [{ "$collStats": {} }], "cursor": {} };
+    assert_eq!(client.refused("d", missing).await.0, 26);
+}
+
+#[tokio::test]
+async fn the_values_of_let_are_evaluated_and_not_evaluated_again() {
+    let mut server = TestServer::checked();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(10)).await;
+    let values = rawdoc! { "sum": { "$add": [1, 2] }, "text": { "$literal": "$_id" } };
+    let pipeline = rawdoc! { "$set": { "sum": "$$sum", "text": "$$text" } };
+    let aggregate = rawdoc! { "aggregate": "c", "pipeline": [{ "$limit": 1 }, pipeline], "cursor": {}, "let": values };
+    let expected = rawdoc! { "_id": 0, "sum": 3, "text": "$_id" };
+    assert_eq!(batch(&client.run("d", aggregate).await), [expected]);
+}
+
+#[tokio::test]
+async fn local_sessions_are_listed_with_their_last_use() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    client.run("d", rawdoc! { "ping": 1, "lsid": lsid(1) }).await;
+    server.advance(Duration::from_secs(5));
+    client.run("d", rawdoc! { "ping": 1, "lsid": lsid(2) }).await;
+    let list = |options: RawDocumentBuf| {
+        let stages = bson::rawbson!([{ "$listLocalSessions": options }, { "$sort": { "lastUse": 1 } }]);
+        rawdoc! { "aggregate": 1, "pipeline": stages, "cursor": {} }
+    };
+    for options in [rawdoc! {}, rawdoc! { "allUsers": true }] {
+        let listed = batch(&client.run("d", list(options)).await);
+        let ids: Vec<_> = listed.iter().map(|session| session.get_document("_id").unwrap().to_owned()).collect();
+        assert_eq!(ids, [lsid(1), lsid(2)]);
+        let used = |place: usize| listed[place].get_datetime("lastUse").unwrap().timestamp_millis();
+        assert_eq!(used(1) - used(0), 5_000);
+    }
+    assert_eq!(client.refused("d", list(rawdoc! { "users": [] })).await.0, 40_415);
+    let of_collection = rawdoc! { "aggregate": "c", "pipeline": [{ "$listLocalSessions": {} }], "cursor": {} };
+    assert_eq!(client.refused("d", of_collection).await.0, 73);
+}
