@@ -125,6 +125,11 @@ pub trait Buffer: Send + Sync + 'static {
     /// Returns a short name for messages and metrics: `embedded`, `redis`.
     fn name(&self) -> &'static str;
 
+    /// Fails if the buffer does not answer.
+    async fn check(&self) -> Result<()> {
+        self.kinds().await.map(drop)
+    }
+
     /// Counts a view if its item has an entry.
     ///
     /// # Errors

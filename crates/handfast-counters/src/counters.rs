@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
 use crate::buffer::{Buffer, Increment, Owner, Stored, Total, Upsert};
+use crate::readiness::LastPass;
 use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View};
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
@@ -58,13 +59,14 @@ pub struct Counters {
     sources: Sources,
     options: Arc<CountersOptions>,
     owner: Owner,
+    last_pass: LastPass,
 }
 
 impl Counters {
     /// Creates an instance over a buffer and a storage, which other instances may use, too.
     pub fn new(buffer: Arc<dyn Buffer>, storage: Storage, sources: Sources, options: CountersOptions) -> Self {
         let owner = Owner::new(&sources);
-        Counters { buffer, storage, sources, options: Arc::new(options), owner }
+        Counters { buffer, storage, sources, options: Arc::new(options), owner, last_pass: LastPass::default() }
     }
 
     /// Returns the buffer.
@@ -75,6 +77,15 @@ impl Counters {
     /// Returns the storage.
     pub fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// Returns the settings.
+    pub fn options(&self) -> &CountersOptions {
+        &self.options
+    }
+
+    pub(crate) fn last_pass(&self) -> &LastPass {
+        &self.last_pass
     }
 
     /// Returns the day that it is now in the time zone of the counters.
@@ -203,6 +214,12 @@ impl Counters {
     /// # Errors
     /// The first error of the buffer or the store; what was not saved waits for the next pass.
     pub async fn flush(&self) -> Result<Flushed> {
+        let flushed = self.flush_kinds().await;
+        self.last_pass.keep(&flushed);
+        flushed
+    }
+
+    async fn flush_kinds(&self) -> Result<Flushed> {
         let mut flushed = Flushed::default();
         for kind in self.buffer.kinds().await? {
             self.flush_kind(&kind, &mut flushed).await?;

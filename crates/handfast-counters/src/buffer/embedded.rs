@@ -240,6 +240,12 @@ impl Buffer for EmbeddedBuffer {
         "embedded"
     }
 
+    async fn check(&self) -> Result<()> {
+        // The cache answers always; the queue is in the store.
+        let found = self.shared.store.find_one(&self.shared.queue, rawdoc! { "_id": "" }).await;
+        found.map(drop).map_err(|error| Error::Buffer { what: error.to_string(), applied: Applied::No })
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
         // Nothing to write: answered at once.
         if !self.shared.read().kinds.get(&view.item.kind).is_some_and(|kind| kind.has(&view.item.id)) {
