@@ -17,7 +17,7 @@ pub(crate) enum CountersArguments {
     /// Count views and return totals over HTTP
     #[command(after_help = "Examples:\n  \
         handfast counters serve --data /srv/views\n  \
-        handfast counters serve --data /srv/views --time-zone Europe/Berlin --allow-origin https://example.org\n  \
+        handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads")]
     Serve(Box<ServeCountersArguments>),
     /// Check that the total of each item is its base and the sum of its days

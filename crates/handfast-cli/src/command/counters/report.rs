@@ -30,7 +30,8 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         let all = format!("{} with {} checked", counted(found.items, "items"), counted(found.views, "views"));
         let mut lines = vec![match found.differences.len() {
             0 => format!("{all}: each total is its base and the sum of its days"),
-            differences => format!("{all}: {} not", counted(differences as u64, "totals")),
+            1 => format!("{all}: 1 total is not its base and the sum of its days"),
+            more => format!("{all}: {more} totals are not their base and the sum of their days"),
         }];
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
