@@ -27,7 +27,9 @@ type Answer = (u16, String);
 /// Sends a request, and reads the answer; `None` if the connection ends before it is whole.
 fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
     let end = if header.is_empty() { "" } else { "\r\n" };
-    write!(stream, "{line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n{header}{end}\r\n").ok()?;
+    // In one write: the system would hold back the later ones of several.
+    let head = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n{header}{end}\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
     let (mut text, mut buffer) = (String::new(), [0; 4_096]);
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
