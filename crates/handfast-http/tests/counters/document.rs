@@ -1,6 +1,7 @@
 //! The OpenAPI document, and whether an answer is one that it describes.
 
 use axum::http::Method;
+use handfast_http::ProblemKind;
 use serde_json::Value;
 
 use crate::world::{Answer, Client, World};
@@ -121,4 +122,36 @@ async fn an_answer_that_the_document_has_not_is_found() {
     answer.body = br#"{"kind":"ads","id":"7","total":0,"partial":false,"more":1}"#.to_vec();
     let document = Document(client.ask("GET /openapi.json").await.json());
     document.check(&Method::GET, "/v1/ads/7", &answer);
+}
+
+/// Returns the cells of the rows of the guide that begin with a word in backticks.
+fn rows_of_the_guide() -> Vec<Vec<String>> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/counters.md");
+    let text = std::fs::read_to_string(path).expect("the guide");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1).collect()).collect()
+}
+
+#[tokio::test]
+async fn the_guide_has_each_route_and_each_problem() {
+    let world = World::new();
+    let client = Client::new(&world.healthy(1).await).await;
+    let document = client.ask("GET /openapi.json").await.json();
+    let rows = rows_of_the_guide();
+    let mut found: Vec<&str> = rows.iter().map(|row| row[0].as_str()).filter(|first| first.contains(" /")).collect();
+    let mut expected = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let methods = methods.as_object().expect("methods").keys();
+        expected.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    // The document is named above the table.
+    expected.retain(|route| route != "GET /openapi.json");
+    expected.sort();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    for kind in ProblemKind::ALL {
+        let (uri, status) = (kind.uri(), kind.status().as_u16().to_string());
+        let name = uri.rsplit(':').next().expect("a name");
+        assert!(rows.iter().any(|row| row[0] == name && row[1] == status), "{uri} {status} is not in docs/counters.md");
+    }
 }

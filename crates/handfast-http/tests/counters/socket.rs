@@ -170,3 +170,16 @@ async fn a_head_that_does_not_arrive_or_is_too_large_ends_its_connection() {
     assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 431")));
     running.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_address_is_read_and_a_longer_one_refused() {
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let ids = |count: usize| vec!["x".repeat(64); count].join(",");
+    let ask = |count| format!("GET /v1/ads?ids={} HTTP/1.1\r\nhost: test\r\n\r\n", ids(count));
+    let answer = send(&mut running.connect().await, &ask(1_000)).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let answer = send(&mut running.connect().await, &ask(1_010)).await;
+    assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 414")));
+    running.stopped().await;
+}
