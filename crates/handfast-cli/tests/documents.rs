@@ -100,6 +100,49 @@ fn no_type_has_a_coined_name() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn tests_name_the_items_that_they_import() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let hidden: Vec<String> = sources(&root.join("crates"))?
+        .into_iter()
+        .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| imports_all_of_parent(&text)))
+        .map(|path| path.display().to_string())
+        .collect();
+    ensure!(
+        hidden.is_empty(),
+        "name the items in `use super::..`, so that a reader sees the vocabulary:\n{}",
+        hidden.join("\n")
+    );
+    Ok(())
+}
+
+#[test]
+fn imports_of_everything_are_found() {
+    assert!(imports_all_of_parent("mod tests {\n    use super::*;\n"));
+    assert!(!imports_all_of_parent("use super::{One, Two};\nuse proptest::prelude::*;\n"));
+}
+
+/// Returns whether a source imports all items of its parent module without naming them.
+fn imports_all_of_parent(text: &str) -> bool {
+    text.lines().any(|line| line.trim() == concat!("use super::", "*;"))
+}
+
+/// Returns all Rust files below a directory.
+fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the nouns of the glossary that name a type, with the type: `| noun (`Type`) | meaning |`.
 fn glossary_types(glossary: &str) -> BTreeMap<String, String> {
     let nouns = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
@@ -113,19 +156,10 @@ fn glossary_types(glossary: &str) -> BTreeMap<String, String> {
 /// Returns all types that the source of the crates declares, with the file of each.
 fn all_types(root: &Path) -> Result<Vec<(PathBuf, TypeDeclaration)>> {
     let mut types = Vec::new();
-    let mut directories = Vec::new();
     for entry in std::fs::read_dir(root.join("crates"))? {
-        directories.push(entry?.path().join("src"));
-    }
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path)?;
-                types.extend(declared_types(&text).map(|declaration| (path.clone(), declaration)));
-            }
+        for path in sources(&entry?.path().join("src"))? {
+            let text = std::fs::read_to_string(&path)?;
+            types.extend(declared_types(&text).map(|declaration| (path.clone(), declaration)));
         }
     }
     Ok(types)

@@ -14,7 +14,7 @@ use handfast_txn::{Database, Percolator, PercolatorOptions};
 use serde_json::Value;
 
 use crate::independent::IndependentServer;
-use crate::rooms::{Guest, in_a_room};
+use crate::own_databases::{OwnDatabases, in_own_databases};
 use crate::support::{Handfast, Tool};
 use crate::workloads;
 
@@ -96,16 +96,16 @@ fn ext_bank_over_ferretdb() {
 #[test]
 fn ext_own_indexes_over_ferretdb() {
     let Some(server) = IndependentServer::ferretdb() else { return };
-    in_a_room(&server.uri(), async |Guest { room, sources, .. }: Guest| {
+    in_own_databases(&server.uri(), async |OwnDatabases { store: own, sources, .. }: OwnDatabases| {
         let pages = Namespace::new("d", "pages").expect("a name");
-        let store = Arc::new(room.clone());
+        let store = Arc::new(own.clone());
         let database = Database::percolator(store, sources.clone(), PercolatorOptions::default()).expect("a database");
         for id in 0..20 {
             database.insert_one(&pages, rawdoc! { "_id": id, "n": id }).await.expect("inserted");
         }
         let shown = database.list_indexes(&pages).await.expect("listed");
         database.flush().await.expect("flushed");
-        let stored = room.list_indexes(&pages).await.expect("listed");
+        let stored = own.list_indexes(&pages).await.expect("listed");
         let named = |name: &str| stored.iter().find(|info| info.spec.name == name);
         assert_eq!(shown.iter().map(|info| &*info.spec.name).collect::<Vec<_>>(), ["_id_"]);
         for name in ["_hf.lock.s_1", "_hf.c_1", "_hf.d_1"] {
@@ -125,7 +125,7 @@ fn ext_own_indexes_over_ferretdb() {
         database.flush().await.expect("flushed");
         let kept = Duration::from_millis(500);
         let options = PercolatorOptions { retention: kept, cleaning_interval: None, ..PercolatorOptions::default() };
-        let operator = Percolator::new(Arc::new(room), sources, options).expect("an operator");
+        let operator = Percolator::new(Arc::new(own), sources, options).expect("an operator");
         // The first pass notes a timestamp, of which the second one knows that it is old enough.
         assert_eq!(operator.clean().await.expect("cleaned").collected, 0);
         tokio::time::sleep(kept * 2).await;

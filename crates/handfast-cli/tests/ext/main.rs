@@ -18,7 +18,7 @@ mod independent;
 mod leftovers;
 mod named;
 mod nan_ids;
-mod rooms;
+mod own_databases;
 mod stores;
 mod support;
 mod syncs;

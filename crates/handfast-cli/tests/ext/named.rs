@@ -15,7 +15,7 @@ use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt};
 use handfast_txn::percolator::Percolator;
 use handfast_txn::{Database, PercolatorOptions};
 
-use crate::rooms::{Guest, in_a_room, named};
+use crate::own_databases::{OwnDatabases, in_own_databases, named};
 use crate::stores::conform_in;
 
 /// Transactions that commit in a workload.
@@ -32,7 +32,8 @@ const MONEY: i32 = 12;
 #[test]
 fn ext_named_server_conforms() {
     let Some(uri) = named() else { return };
-    let (report, server) = in_a_room(&uri, async |guest: Guest| (conform_in(&guest).await, guest.server));
+    let (report, server) =
+        in_own_databases(&uri, async |databases: OwnDatabases| (conform_in(&databases).await, databases.server));
     println!("{report}");
     assert!(report.is_clean(), "{report}");
     assert!(report.refused.is_empty() || !server.product.starts_with("MongoDB"), "{report}");
@@ -43,20 +44,20 @@ fn ext_named_server_conforms() {
 fn ext_named_server_keeps_histories_sound() {
     let Some(uri) = named() else { return };
     for kind in [WorkloadKind::ListAppend, WorkloadKind::Bank] {
-        in_a_room(&uri, |guest| histories_are_sound(guest, kind));
+        in_own_databases(&uri, |databases| histories_are_sound(databases, kind));
     }
 }
 
-async fn histories_are_sound(guest: Guest, kind: WorkloadKind) {
+async fn histories_are_sound(databases: OwnDatabases, kind: WorkloadKind) {
     let plan = Plan::seeded(1, FAULTS_PER_THOUSAND, [Fault::LoseRequest, Fault::LoseReply]).writes_only();
-    let faulty = Arc::new(Faulty::new(Arc::new(guest.room), plan));
-    let database = Database::percolator(faulty.clone(), guest.sources.clone(), options()).expect("a database");
+    let faulty = Arc::new(Faulty::new(Arc::new(databases.store), plan));
+    let database = Database::percolator(faulty.clone(), databases.sources.clone(), options()).expect("a database");
     let keys = Namespace::new("sim", "keys").expect("a name");
     let client = DatabaseClient::new(database.clone(), keys, Isolation::Snapshot, Durability::Journaled);
     let minimum = MinimumCounts { committed: COMMITTED, failed: 1, old_version_reads: 1 };
     let expectation = Expectation { isolation: Isolation::Snapshot, order: Order::RealTime };
     let options = RunOptions { seed: 1, processes: 4, committed: COMMITTED, expectation, minimum };
-    let outcome = run(Workload::new(kind), Arc::new(client), guest.sources, options).await.expect("a run");
+    let outcome = run(Workload::new(kind), Arc::new(client), databases.sources, options).await.expect("a run");
     println!("{outcome}, {} faults", faulty.injected().len());
     assert_eq!(outcome.problems(), Vec::<String>::new(), "{outcome}");
     assert!(faulty.injected().len() > 10, "too little went wrong");
@@ -67,21 +68,21 @@ async fn histories_are_sound(guest: Guest, kind: WorkloadKind) {
 #[test]
 fn ext_named_server_keeps_payments_whole() {
     let Some(uri) = named() else { return };
-    let deaths = in_a_room(&uri, payments_are_whole);
+    let deaths = in_own_databases(&uri, payments_are_whole);
     println!("a process died at each of {deaths} operations");
     assert!(deaths >= 8, "a payment takes more operations than {deaths}");
 }
 
-async fn payments_are_whole(Guest { room, sources, .. }: Guest) -> u64 {
+async fn payments_are_whole(OwnDatabases { store: own, sources, .. }: OwnDatabases) -> u64 {
     let accounts = Namespace::new("bank", "accounts").expect("a name");
-    let operator = Percolator::new(Arc::new(room.clone()), sources.clone(), options()).expect("an operator");
-    let reader = process(&room, &sources);
+    let operator = Percolator::new(Arc::new(own.clone()), sources.clone(), options()).expect("an operator");
+    let reader = process(&own, &sources);
     for (name, balance) in [("Bob", 10), ("Joe", MONEY - 10)] {
         reader.insert_one(&accounts, rawdoc! { "_id": name, "balance": balance }).await.expect("inserted");
     }
     let mut left = 0;
     for number in 0..OPERATIONS_MAX {
-        let dying = Arc::new(Faulty::new(Arc::new(room.clone()), Plan::at(number, Fault::CrashAfter)));
+        let dying = Arc::new(Faulty::new(Arc::new(own.clone()), Plan::at(number, Fault::CrashAfter)));
         let database = Database::percolator(dying.clone(), sources.clone(), options()).expect("a database");
         let before = balance(&reader, &accounts, "Bob").await;
         let paid = pay(&database, &accounts).await;
@@ -114,8 +115,8 @@ async fn balance(database: &Database, accounts: &Namespace, name: &str) -> i32 {
     found.get_i32("balance").expect("a balance")
 }
 
-fn process(room: &PrefixedStore, sources: &Sources) -> Database {
-    Database::percolator(Arc::new(room.clone()), sources.clone(), options()).expect("a database")
+fn process(store: &PrefixedStore, sources: &Sources) -> Database {
+    Database::percolator(Arc::new(store.clone()), sources.clone(), options()).expect("a database")
 }
 
 fn options() -> PercolatorOptions {

@@ -10,7 +10,7 @@ use handfast_store::conformance::{self, Report, Subject};
 use handfast_store::{Namespace, StoreExt};
 
 use crate::independent::IndependentServer;
-use crate::rooms::{Guest, in_a_room};
+use crate::own_databases::{OwnDatabases, in_own_databases};
 use crate::support::Handfast;
 
 /// `handfast serve`, with its data in a directory.
@@ -56,22 +56,22 @@ const REFUSED_BY_FERRETDB: [(&str, &str); 17] = [
 
 /// Runs the suite on a server that somebody else uses, too.
 fn conform(uri: &str) -> (Report, Arc<Server>) {
-    in_a_room(uri, async |guest: Guest| {
+    in_own_databases(uri, async |databases: OwnDatabases| {
         // Named as one of the suite's own.
         let somebody = Namespace::new("conformance", "c").expect("a name");
-        guest.whole.insert_one(&somebody, rawdoc! { "_id": 1 }).await.expect("inserted");
-        let report = conform_in(&guest).await;
-        assert_eq!(guest.whole.count_matching(&somebody, rawdoc! {}).await.expect("counted"), 1);
-        (report, guest.server)
+        databases.server_store.insert_one(&somebody, rawdoc! { "_id": 1 }).await.expect("inserted");
+        let report = conform_in(&databases).await;
+        assert_eq!(databases.server_store.count_matching(&somebody, rawdoc! {}).await.expect("counted"), 1);
+        (report, databases.server)
     })
 }
 
-/// Runs the suite in a room.
-pub(crate) async fn conform_in(guest: &Guest) -> Report {
+/// Runs the suite in databases of its own.
+pub(crate) async fn conform_in(databases: &OwnDatabases) -> Report {
     let subject = async || {
-        guest.room.clear().await.expect("an empty room");
-        let missing = guest.server.capabilities.missing().iter().map(|capability| capability.name());
-        Subject::new(Arc::new(guest.room.clone())).without(missing)
+        databases.store.clear().await.expect("empty databases");
+        let missing = databases.server.capabilities.missing().iter().map(|capability| capability.name());
+        Subject::new(Arc::new(databases.store.clone())).without(missing)
     };
     conformance::run(subject).await
 }

@@ -1,5 +1,7 @@
 //! `handfast counters`: views are counted over HTTP, the process is killed in their midst, and what it acknowledged is there.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;

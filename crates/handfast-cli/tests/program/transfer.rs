@@ -229,7 +229,7 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (7, "the line is not UTF-8, from byte 4 on"),
         (8, "the line is longer than 65536 bytes"),
         (9, "a quoted cell does not end in its line"),
-        (10, "the id \"1\" belongs to another transfer"),
+        (10, "the id \"1\" belongs to another transfer, with other accounts or another amount"),
         (11, "the row has no id: add one, or name the whole file with --batch"),
     ];
     for mechanism in ["transaction", "two-phase"] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, Document, doc, rawdoc};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, ManualClock, MemoryStore, Namespace, Sources, StoreExt};
 
 use super::recorder::Recorded;
@@ -279,7 +279,8 @@ async fn sync_flag() -> Result<()> {
     // The answer to the change is lost with the process; the next process asks again.
     let token = dying.token();
     assert!(dying.change(token, 1, &rename("Ann")).await.is_err());
-    let unlucky = Arc::new(Faulty::new(world.store.clone(), Plan::at(1, Fault::Refuse)));
+    let first_copy = Plan::at_request(Address::first(Operation::Update).of("comments"), Fault::Refuse);
+    let unlucky = Arc::new(Faulty::new(world.store.clone(), first_copy));
     let unlucky = SyncFlag::attach(unlucky, users, world.sources.clone(), options)?;
     assert!(matches!(unlucky.change(unlucky.token(), 1, &rename("Eve")).await?, Synced::Later { .. }));
     world.clock.advance(DAY);
@@ -362,8 +363,8 @@ async fn exactly_once() -> Result<()> {
     let open = |store| TwoStep::open(store, pages.clone(), world.sources.clone(), view.clone(), Default::default());
     let visits = open(world.store.clone()).await?;
     assert_eq!(visits.apply(visits.token(), "/").await?, Outcome::Applied);
-    // Two requests create the indexes.
-    let dying = open(Arc::new(Faulty::new(Arc::clone(&world.store), Plan::at(1, Fault::CrashAfter)))).await?;
+    let first_update = Plan::at_request(Address::first(Operation::Update).of("pages"), Fault::CrashAfter);
+    let dying = open(Arc::new(Faulty::new(Arc::clone(&world.store), first_update))).await?;
     assert!(dying.apply(dying.token(), "/").await.is_err());
     world.clock.advance(DAY);
     assert_eq!(visits.clean_up(Duration::from_secs(3600), 10).await?.done, 1);

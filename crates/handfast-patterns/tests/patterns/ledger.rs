@@ -24,7 +24,7 @@ use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{DocumentStore, Find, StoreExt};
 
 use crate::crash::World;
-use crate::fault::{Address, FaultAt, first, second, third};
+use crate::fault::{FaultAt, first, second, third};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -5,7 +5,7 @@ use handfast_mql::Code;
 
 use super::{KEPT_TOGETHER, Part, Route, Routed, Routing, ensure_alone};
 use crate::conformance::{Report, Subject, run};
-use crate::decorator::{Fault, Faulty, Plan};
+use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
 use crate::*;
 
 fn routes(texts: &[&str]) -> Vec<Route> {
@@ -300,7 +300,10 @@ async fn opening_recorded_stores_writes_nothing() {
 #[tokio::test]
 async fn a_database_is_dropped_in_one_store_and_then_in_the_other() {
     let two = Two::new();
-    let side = Arc::new(Faulty::new(two.side.clone(), Plan::at(1, Fault::CrashBefore)));
+    let side = Arc::new(Faulty::new(
+        two.side.clone(),
+        Plan::at_request(Address::first(Operation::DropDatabase), Fault::CrashBefore),
+    ));
     let parts = vec![Part::new("main", two.main.clone()), Part::new("side", side.clone())];
     let store = Routed::new(parts, &routes(&["*=main", "shop.orders=side"]), Sources::seeded(3)).expect("a rule");
     for name in ["shop.orders", "shop.items"] {

@@ -2,14 +2,11 @@
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::{Change, Link, OnDelete, SyncFlag, SyncFlagOptions};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{Find, StoreExt};
 use serde_json::json;
 
 use super::*;
-
-/// The operation that changes the user: before it there are a look at the recorded settings, and those that create the indexes.
-const CHANGE: u64 = 4;
 
 const LINK: [&str; 4] = ["--collection", "users", "--link", "comments:user:name=userName"];
 
@@ -30,7 +27,8 @@ async fn filled(ground: &Ground) -> Result<()> {
     for id in [8, 9] {
         let _ = names.insert_copy(&place("comments")?, doc! { "_id": id, "user": 1 }).await?;
     }
-    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(CHANGE, Fault::CrashAfter)));
+    let change = Address::first(Operation::FindAndModify).of("users");
+    let dying = Arc::new(Faulty::new(store.shared(), Plan::at_request(change, Fault::CrashAfter)));
     let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
     let _ = open(dying, &store.sources).await?.change(names.token(), 1, &renamed).await;
     drop(names);
@@ -162,10 +160,8 @@ async fn deleted(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     store.shared.drop_collection(&place("users.settings")?).await?;
     signed_by_somebody(store.shared(), &store.sources).await?;
-    // The settings are recorded now. The operation after those that open again marks the user as deleted.
-    let counting = Arc::new(Faulty::new(store.shared(), Plan::none()));
-    signed_by_somebody(counting.clone(), &store.sources).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(counting.operations(), Fault::CrashAfter)));
+    let mark = Address::first(Operation::FindAndModify).of("users");
+    let dying = Arc::new(Faulty::new(store.shared(), Plan::at_request(mark, Fault::CrashAfter)));
     let _ = signed_by_somebody(dying, &store.sources).await?.delete(1).await;
     store.close().await
 }

@@ -2,14 +2,16 @@
 
 use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::two_phase::{PendingFields, Transfer, TwoPhase, TwoPhaseOptions};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{Find, StoreExt};
 use serde_json::json;
 
 use super::*;
 
-/// The operation that applies a transfer to the first account: before it the settings are read, the indexes created, and it is claimed.
-const APPLY: u64 = 5;
+/// Returns a plan in which the process dies when it has applied a transfer to the first account.
+fn dies_after_the_first_account() -> Plan {
+    Plan::at_request(Address::first(Operation::Update).of("accounts"), Fault::CrashAfter)
+}
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPhase> {
     open_with(store, sources, TwoPhaseOptions::new("App1", place("accounts")?)).await
@@ -30,7 +32,7 @@ async fn filled(ground: &Ground) -> Result<()> {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
     let _ = transfers.run(1).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(APPLY, Fault::CrashAfter)));
+    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_account()));
     assert!(open(dying, &store.sources).await?.run(2).await.is_err());
     drop(transfers);
     store.close().await
@@ -203,7 +205,7 @@ async fn filled_with_pending(ground: &Ground) -> Result<()> {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
     let _ = transfers.run(1).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(APPLY, Fault::CrashAfter)));
+    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_account()));
     assert!(open_with(dying, &store.sources, options).await?.run(2).await.is_err());
     drop(transfers);
     store.close().await

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{Applied, MemoryStore, Sources};
 
 use super::*;
@@ -115,8 +115,8 @@ async fn a_change_of_unknown_outcome_increments_the_generation() {
 #[tokio::test]
 async fn a_change_whose_caller_is_cancelled_increments_the_generation() {
     let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));
-    // The first operation adds the user, the second one removes it.
-    let slow = Arc::new(Faulty::new(memory, Plan::at(1, Fault::FreezeBefore)));
+    let removal = Address::first(Operation::Delete);
+    let slow = Arc::new(Faulty::new(memory, Plan::at_request(removal, Fault::FreezeBefore)));
     let users = Users::new(slow.clone());
     let ann = name("shop", "ann");
     add(&users, &ann).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::raw::RawDocumentBuf;
 use bson::{RawBson, rawdoc};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{MemoryStore, Sources, StoreExt};
 use handfast_txn::{Database, Local};
 
@@ -182,8 +182,8 @@ async fn no_statement_of_a_request_is_applied_after_the_next_request() {
     let memory = Arc::new(MemoryStore::new(sources.clone()));
     let namespace = handfast_store::Namespace::new("d", "c").unwrap();
     memory.insert_one(&namespace, rawdoc! { "_id": 1, "by": 0 }).await.unwrap();
-    // The first operation looks for what the session did before, the second one is the update.
-    let faulty = Arc::new(Faulty::new(memory, Plan::at(1, Fault::FreezeBefore)));
+    let first_update = Address::first(Operation::Update).of("c");
+    let faulty = Arc::new(Faulty::new(memory, Plan::at_request(first_update, Fault::FreezeBefore)));
     let database = Database::new(Arc::new(Local::new(faulty.clone(), sources.clone())), sources);
     let mut server = TestServer::over(database, clock, Options::default());
     let update = |by: i32, count: usize| {

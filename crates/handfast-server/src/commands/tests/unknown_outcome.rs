@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 
 use crate::options::Options;
@@ -55,7 +55,8 @@ async fn the_outcome_of_a_bulk_write_is_unknown() {
 
 #[tokio::test]
 async fn a_bulk_write_counts_what_was_applied_before_the_failure() {
-    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Plan::at(2, Fault::LoseReply)));
+    let plan = Plan::at_request(Address::first(Operation::Delete).of("c"), Fault::LoseReply);
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), plan));
     let mut server = TestServer::new(store as Arc<dyn DocumentStore>, Options::default());
     let operations = rawdoc! {
         "bulkWrite": 1, "nsInfo": [{ "ns": "d.c" }], "ops": [

@@ -5,7 +5,7 @@ use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
 use super::source::push_down;
-use crate::decorator::{Fault, Faulty, Operation, Plan};
+use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
 use crate::*;
 
 fn c() -> Namespace {
@@ -153,9 +153,7 @@ async fn a_merge_beside_other_writers_loses_none_of_their_changes() {
 #[tokio::test]
 async fn a_cancelled_pipeline_leaves_no_temporary_collection() {
     // The insert into the temporary collection is frozen when the caller cancels.
-    let counting = watched(Plan::none()).await;
-    run(&counting, vec![rawdoc! { "$out": "others" }]).await.expect("replaced");
-    let store = watched(Plan::at(4, Fault::FreezeBefore)).await;
+    let store = watched(Plan::at_request(Address::first(Operation::Insert), Fault::FreezeBefore)).await;
     let pipeline = run(&store, vec![rawdoc! { "$out": "others" }]);
     let given_up = tokio::time::timeout(std::time::Duration::from_millis(20), pipeline).await;
     assert!(given_up.is_err(), "it did not freeze: {:?}", store.injected());

@@ -1,5 +1,5 @@
-//! A part of a server for one test: databases whose names begin with a random word, dropped at the end whatever becomes of
-//! the test. Others may have theirs on the server; nobody's are looked at or changed.
+//! Databases of a server for one test: their names begin with a random number, and they are dropped at the end, also of a test that
+//! fails. The server may be in use: no other database is read or changed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use handfast_store::{DocumentStore, Error, Sources};
 
 use crate::support::skipped;
 
-/// The server that somebody else runs, if one is named; otherwise says aloud that the test is skipped.
+/// Returns the address of the server that `HANDFAST_TEST_MONGODB_URI` names; without one, says aloud that the test is skipped.
 pub(crate) fn named() -> Option<String> {
-    // No package registry has a MongoDB: whoever has one names it.
+    // No package registry has a MongoDB.
     let named = std::env::var("HANDFAST_TEST_MONGODB_URI").ok().filter(|uri| !uri.is_empty());
     if named.is_none() {
         skipped("HANDFAST_TEST_MONGODB_URI names no server");
@@ -21,31 +21,31 @@ pub(crate) fn named() -> Option<String> {
 }
 
 /// The server and the databases that a test may use.
-pub(crate) struct Guest {
-    /// The room as a store.
-    pub(crate) room: PrefixedStore,
-    /// All of the server.
-    pub(crate) whole: Arc<dyn DocumentStore>,
+pub(crate) struct OwnDatabases {
+    /// A store of these databases alone.
+    pub(crate) store: PrefixedStore,
+    /// A store of all databases of the server.
+    pub(crate) server_store: Arc<dyn DocumentStore>,
     pub(crate) server: Arc<Server>,
     pub(crate) sources: Sources,
 }
 
-/// Runs a test in a room of a server, and drops the room. On a server without atomic updates the test is the sole writer.
-pub(crate) fn in_a_room<T, F: Future<Output = T>>(uri: &str, test: impl FnOnce(Guest) -> F) -> T {
+/// Runs a test in databases of its own, and drops them. On a server without atomic updates the test is the sole writer.
+pub(crate) fn in_own_databases<T, F: Future<Output = T>>(uri: &str, test: impl FnOnce(OwnDatabases) -> F) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let sources = Sources::system().expect("randomness");
     let prefix = format!("handfast_test_{:08x}_", sources.random.next_u64() as u32);
-    let Connection { store, server } = runtime.block_on(enter(uri, &sources, &prefix)).expect("a connection");
-    let room = PrefixedStore::new(Arc::clone(&store), &prefix);
+    let Connection { store, server } = runtime.block_on(connected(uri, &sources, &prefix)).expect("a connection");
+    let own = PrefixedStore::new(Arc::clone(&store), &prefix);
     println!("{} at {}, databases {prefix}*", server.product, server.address);
-    let guest = Guest { room: room.clone(), whole: store, server, sources };
-    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test(guest))));
-    runtime.block_on(room.clear()).expect("dropped");
+    let databases = OwnDatabases { store: own.clone(), server_store: store, server, sources };
+    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test(databases))));
+    runtime.block_on(own.clear()).expect("dropped");
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-async fn enter(uri: &str, sources: &Sources, prefix: &str) -> Result<Connection, Error> {
+async fn connected(uri: &str, sources: &Sources, prefix: &str) -> Result<Connection, Error> {
     let options = |sole_writer| ConnectOptions {
         sole_writer,
         probe_database: format!("{prefix}probe"),
@@ -56,6 +56,6 @@ async fn enter(uri: &str, sources: &Sources, prefix: &str) -> Result<Connection,
             println!("{error}: taken as its sole writer");
             connect(uri, sources.clone(), options(true)).await
         }
-        connected => connected,
+        result => result,
     }
 }
