@@ -112,7 +112,10 @@ mod tests {
         Change::Views { views, day: date(2026, month, day) }
     }
 
-    fn summed(changes: &Changes) -> (BTreeMap<String, (u64, Option<u64>)>, BTreeMap<String, u64>) {
+    /// The change of each total, with the number of a deletion, and the views of each month.
+    type Sums = (BTreeMap<String, (u64, Option<u64>)>, BTreeMap<String, u64>);
+
+    fn summed(changes: &Changes) -> Sums {
         let totals = changes.totals.iter().map(|(id, change)| (id.to_string(), (change.added, change.deleted)));
         let months =
             changes.months.iter().map(|((id, month), days)| (format!("{id} {month}"), days.iter().sum::<u64>()));

@@ -1,6 +1,6 @@
 //! The HTTP service of the view counters.
 //!
-//! The [table of routes](routes) says what there is; [`router`] makes a service of it, and [`serve`] runs it with the passes that save views.
+//! The table of routes (`routes.rs`) says what there is; [`router`] makes a service of it, and [`serve`] runs it with the passes that save views.
 //!
 //! The word `top` is a part of a path (`GET /v1/ads/top`), so no item can have it as its id: a request that names such an item is refused.
 
