@@ -45,6 +45,7 @@ impl Exit {
                     || cause.downcast_ref::<Mistake>().is_some_and(is_usage)
                     || is_within_store(cause)
                     || contradicts_record(cause)
+                    || matches!(cause.downcast_ref(), Some(handfast_counters::Error::Invalid { .. }))
                 {
                     Some(Exit::Usage)
                 } else if cause.is::<CannotSee>() || is_damage(cause) {
@@ -78,6 +79,8 @@ fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
         Some(handfast_patterns::Error::Store(error)) => Some(error),
         _ => None,
     });
-    embedded.is_some_and(|error| matches!(error, Embedded::Damaged { .. } | Embedded::Corrupt(_)))
+    let counters = cause.downcast_ref::<handfast_counters::Error>();
+    counters.is_some_and(|error| matches!(error, handfast_counters::Error::Damaged { .. }))
+        || embedded.is_some_and(|error| matches!(error, Embedded::Damaged { .. } | Embedded::Corrupt(_)))
         || store.is_some_and(|error| error.code() == Code::DataCorruptionDetected)
 }

@@ -16,6 +16,7 @@ use super::bank::arguments::BankArguments;
 use super::bench::arguments::BenchArguments;
 use super::check::arguments::CheckArguments;
 use super::config::arguments::ConfigArguments;
+use super::counters::arguments::CountersArguments;
 use super::dump::arguments::DumpArguments;
 use super::jobs::arguments::JobsArguments;
 use super::ledger::arguments::LedgerArguments;
@@ -209,6 +210,15 @@ pub(crate) enum Command {
         handfast versions status --data /srv/handfast --database shop --collection items --root catalogue"
     )]
     Versions(VersionsArguments),
+
+    /// Count views over HTTP, check the totals and show them
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast counters serve --data /srv/views\n  \
+        handfast counters top ads --data /srv/views"
+    )]
+    Counters(CountersArguments),
 
     /// Inspect transactions on a server (--store), and finish those of dead processes
     #[command(

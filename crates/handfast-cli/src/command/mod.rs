@@ -6,6 +6,7 @@ mod bank;
 mod bench;
 mod check;
 mod config;
+mod counters;
 mod documents;
 mod dump;
 mod jobs;
@@ -79,6 +80,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::TwoPhase(arguments) => two_phase::run(&arguments),
         Command::Sync(arguments) => sync::run(&arguments),
         Command::Versions(arguments) => versions::run(&arguments),
+        Command::Counters(arguments) => counters::run(&arguments),
         Command::Txns(arguments) => transactions::run(&arguments),
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings)?;

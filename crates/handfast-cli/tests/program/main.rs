@@ -5,6 +5,7 @@ mod bank;
 mod bench;
 mod computation;
 mod configuration;
+mod counters;
 mod damage;
 mod directory;
 mod fronts;

@@ -1,0 +1,48 @@
+//! `handfast counters`: serves view counters over HTTP, checks and shows them.
+
+pub(super) mod arguments;
+mod opened_counters;
+mod report;
+mod serve;
+mod tokens;
+
+use anyhow::Result;
+
+use self::arguments::{CountersArguments, CountersFlags, Parsed};
+use self::opened_counters::OpenedCounters;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::setup::{block_on, prepare, until_stopped};
+
+pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
+    match arguments {
+        CountersArguments::Serve(arguments) => {
+            let (settings, console) = prepare(&arguments.counters.open)?;
+            block_on(serve::run(&settings, arguments, console))
+        }
+        CountersArguments::Verify { counters, kind } => with_counters(counters, async |opened, console| {
+            report::verify(opened, kind.as_ref().map(|kind| &kind.0), console).await
+        }),
+        CountersArguments::Top { counters, kind, day, limit } => with_counters(counters, async |opened, console| {
+            report::top(opened, &kind.0, day.as_ref().map(|day| day.0), *limit, console).await
+        }),
+        CountersArguments::Show { counters, item, from, to } => with_counters(counters, async |opened, console| {
+            let day = |day: &Option<Parsed<_>>| day.as_ref().map(|day| day.0);
+            report::show(opened, &item.0, day(from), day(to), console).await
+        }),
+    }
+}
+
+/// Opens counters that exist, works on them, and closes the store, however the work ended.
+fn with_counters(
+    flags: &CountersFlags,
+    work: impl AsyncFnOnce(&OpenedCounters, Console) -> Result<Exit>,
+) -> Result<Exit> {
+    let (settings, console) = prepare(&flags.open)?;
+    block_on(until_stopped(async {
+        let opened = OpenedCounters::open_existing(&settings, flags).await?;
+        let result = work(&opened, console).await;
+        opened.close().await?;
+        result
+    }))
+}

@@ -1,0 +1,269 @@
+//! `handfast counters`: views are counted over HTTP, the process is killed in their midst, and what it acknowledged is there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Output;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context as _, Result, ensure};
+use bson::rawdoc;
+use handfast_embedded::EmbeddedStore;
+use handfast_store::{Namespace, Sources, StoreExt as _};
+use serde_json::{Value, json};
+
+use crate::support::{Scratch, Serve, assert_one_line, connect, handfast};
+
+const SERVE: [&str; 8] = ["counters", "serve", "--data", "data", "--listen", "127.0.0.1:0", "--flush-interval", "20ms"];
+/// The answers after which the process is killed.
+const KILL_AT: u64 = 200;
+/// The clients without keys, and as many with keys.
+const CLIENTS: usize = 4;
+
+/// An answer: its status, and its body.
+type Answer = (u16, String);
+
+/// Sends a request, and reads the answer; `None` if the connection ends before it is whole.
+fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
+    let end = if header.is_empty() { "" } else { "\r\n" };
+    // In one write: the system would hold back the later ones of several.
+    let head = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n{header}{end}\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let (mut text, mut buffer) = (String::new(), [0; 4_096]);
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+            if body.len() == length.parse::<usize>().ok()? {
+                return Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()));
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return None,
+            Ok(bytes) => text.push_str(std::str::from_utf8(buffer.get(..bytes)?).ok()?),
+        }
+    }
+}
+
+/// Sends a request to a service that answers with success, and returns the JSON.
+fn ask(serve: &Serve, line: &str, header: &str) -> Result<Value> {
+    let (status, body) = request(&mut serve_connection(serve)?, line, header).context("no answer")?;
+    ensure!(status == 200, "{line}: {status} {body}");
+    Ok(serde_json::from_str(&body)?)
+}
+
+fn serve_connection(serve: &Serve) -> Result<TcpStream> {
+    connect(&serve.address()?)
+}
+
+/// Runs a command on the counters of the directory.
+fn run(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
+    Ok(handfast(scratch, &["counters"]).args(arguments).args(["--data", "data"]).output()?)
+}
+
+fn stdout(output: &Output) -> Result<String> {
+    ensure!(output.status.success(), "{output:?}");
+    Ok(String::from_utf8(output.stdout.clone())?)
+}
+
+fn stopped(mut serve: Serve) -> Result<()> {
+    serve.stop("TERM")?;
+    let (code, stderr) = serve.wait()?;
+    ensure!(code == Some(0) && stderr.is_empty(), "{code:?} {stderr}");
+    Ok(())
+}
+
+#[test]
+fn views_are_counted_saved_at_a_stop_and_shown() -> Result<()> {
+    let scratch = Scratch::new("counters")?;
+    // Nothing is saved before the stop.
+    let arguments = ["counters", "serve", "--data", "data", "--listen", "127.0.0.1:0", "--flush-interval", "1h"];
+    let serve = Serve::start(handfast(&scratch, &arguments).args(["--time-zone", "Asia/Tokyo"]))?;
+    ensure!(serve.start.ends_with("days in Asia/Tokyo"), "{}", serve.start);
+    for total in 1..=3 {
+        let answer = ask(&serve, "POST /v1/ads/7/views", "")?;
+        assert_eq!(answer, json!({ "kind": "ads", "id": "7", "total": total, "partial": false }));
+    }
+    ask(&serve, "POST /v1/ads/8/views", "")?;
+    stopped(serve)?;
+    let top = stdout(&run(&scratch, &["top", "ads"])?)?;
+    assert_eq!(top, "id  views\n7   3\n8   1\n");
+    let top = stdout(&run(&scratch, &["top", "ads", "--limit", "1", "--json"])?)?;
+    assert_eq!(top, "{\"id\":\"7\",\"views\":3}\n");
+    let shown = stdout(&run(&scratch, &["show", "ads/7", "--time-zone", "Asia/Tokyo"])?)?;
+    assert!(shown.starts_with("ads/7 has 3 views\nday "), "{shown}");
+    let verified = stdout(&run(&scratch, &["verify"])?)?;
+    assert_eq!(verified, "2 items with 4 views checked: each total is its base and the sum of its days\n");
+    Ok(())
+}
+
+#[test]
+fn a_total_that_differs_from_its_days_is_found() -> Result<()> {
+    let scratch = Scratch::new("counters-verify")?;
+    let serve = Serve::start(&mut handfast(&scratch, &SERVE))?;
+    ask(&serve, "POST /v1/ads/7/views", "")?;
+    stopped(serve)?;
+    let change = async {
+        let store = EmbeddedStore::open(&scratch.path("data"), Sources::system()?, Default::default()).await?;
+        let totals = Namespace::new("counters", "totals")?;
+        store.update_one(&totals, rawdoc! {}, rawdoc! { "$inc": { "total": 1_i64 } }).await?;
+        anyhow::Ok(store.close().await?)
+    };
+    tokio::runtime::Runtime::new()?.block_on(change)?;
+    let output = run(&scratch, &["verify"])?;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let text = String::from_utf8(output.stdout)?;
+    assert_eq!(
+        text,
+        "1 item with 2 views checked: 1 total is not its base and the sum of its days\n  ads/7: the total is 2, and base 0 and days 1 are 1\n"
+    );
+    let output = run(&scratch, &["verify", "--json", "--kind", "ads"])?;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let differences = json!([{ "kind": "ads", "id": "7", "total": 2, "base": 0, "days": 1 }]);
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report, json!({ "items": 1, "views": 2, "waiting": 0, "differences": differences }));
+    let other = run(&scratch, &["verify", "--kind", "news"])?;
+    assert_eq!(other.status.code(), Some(0), "{other:?}");
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_served_or_read_is_named() -> Result<()> {
+    let scratch = Scratch::new("counters-usage")?;
+    let serve = |flags: &[&str]| anyhow::Ok(handfast(&scratch, &["counters", "serve"]).args(flags).output()?);
+    assert_one_line(&serve(&["--listen", "0.0.0.0:0"])?, 2, "--tokens requires a token");
+    assert_one_line(&serve(&["--listen", "nowhere"])?, 2, "--listen: 'nowhere' is not an address");
+    assert_one_line(&serve(&["--flush-interval", "0s"])?, 2, "--flush-interval must be longer than zero");
+    assert_one_line(&serve(&["--tokens", "none.txt"])?, 1, "--tokens: cannot read the file none.txt");
+    std::fs::write(scratch.path("tokens.txt"), "# none\nabc\n")?;
+    let wrong = serve(&["--tokens", "tokens.txt"])?;
+    assert_one_line(&wrong, 2, "--tokens: tokens.txt, line 2: the hash of a token has 64 hexadecimal digits");
+    ensure!(!scratch.path("handfast-data").exists(), "nothing was created");
+    assert_one_line(&run(&scratch, &["verify"])?, 1, "cannot read the data directory data");
+    stopped(Serve::start(&mut handfast(&scratch, &SERVE))?)?;
+    assert_one_line(&run(&scratch, &["top", "ads", "--database", "shop"])?, 1, "there is no database 'shop'");
+    let reversed = run(&scratch, &["show", "ads/7", "--from", "2026-12-01", "--to", "2026-11-30"])?;
+    assert_one_line(&reversed, 2, "the range of days ends before it begins");
+    assert_eq!(stdout(&run(&scratch, &["show", "ads/7"])?)?, "ads/7 has 0 views\nnone\n");
+    Ok(())
+}
+
+#[test]
+fn a_token_of_the_file_is_needed() -> Result<()> {
+    let scratch = Scratch::new("counters-tokens")?;
+    // printf abc | sha256sum
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n";
+    std::fs::write(scratch.path("tokens.txt"), hash)?;
+    let serve = Serve::start(handfast(&scratch, &SERVE).args(["--tokens", "tokens.txt", "--public-reads"]))?;
+    let mut stream = serve_connection(&serve)?;
+    let refused = request(&mut stream, "POST /v1/ads/7/views", "").context("no answer")?;
+    ensure!(refused.0 == 401 && refused.1.contains("urn:handfast:problem:unauthorized"), "{refused:?}");
+    assert_eq!(ask(&serve, "POST /v1/ads/7/views", "authorization: Bearer abc")?["total"], 1);
+    assert_eq!(ask(&serve, "GET /v1/ads/7", "")?["total"], 1);
+    stopped(serve)
+}
+
+/// What clients have sent in all lives of the service, and what they were answered.
+#[derive(Default)]
+struct Sent {
+    /// Requests without a key, by the id of the item: all, and those that were answered.
+    views: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// The keys of requests for the item `keyed`.
+    keys: Mutex<Vec<String>>,
+    answers: AtomicU64,
+}
+
+impl Sent {
+    /// Sends views without keys until the service is gone.
+    fn count(&self, address: &str, id: &str) {
+        let Ok(mut stream) = connect(address) else { return };
+        loop {
+            self.views.lock().unwrap().entry(id.to_owned()).or_default().0 += 1;
+            match request(&mut stream, &format!("POST /v1/ads/{id}/views"), "") {
+                Some((200, _)) => self.views.lock().unwrap().entry(id.to_owned()).or_default().1 += 1,
+                Some(other) => panic!("{other:?}"),
+                None => return,
+            }
+            self.answers.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Sends views with keys until the service is gone.
+    fn count_with_keys(&self, address: &str, name: &str) {
+        let Ok(mut stream) = connect(address) else { return };
+        for number in 0.. {
+            let key = format!("{name}-{number}");
+            self.keys.lock().unwrap().push(key.clone());
+            let Some((status, body)) =
+                request(&mut stream, "POST /v1/ads/keyed/views", &format!("idempotency-key: {key}"))
+            else {
+                return;
+            };
+            assert_eq!(status, 200, "{body}");
+            self.answers.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// `HANDFAST_KILLS` says how often (default 3).
+#[test]
+fn a_kill_loses_no_answered_view_and_doubles_none_with_a_key() -> Result<()> {
+    let kills: u64 = std::env::var("HANDFAST_KILLS").map_or(Ok(3), |kills| kills.parse())?;
+    let scratch = Scratch::new("counters-kill")?;
+    let sent = Arc::new(Sent::default());
+    for kill in 0..kills {
+        let serve = Serve::start(&mut handfast(&scratch, &SERVE))?;
+        let address = serve.address()?;
+        let clients: Vec<_> = (0..CLIENTS)
+            .flat_map(|client| {
+                let plain = (Arc::clone(&sent), address.clone());
+                let keyed = (Arc::clone(&sent), address.clone());
+                let id = (client % 3).to_string();
+                let name = format!("{kill}-{client}");
+                [
+                    std::thread::spawn(move || plain.0.count(&plain.1, &id)),
+                    std::thread::spawn(move || keyed.0.count_with_keys(&keyed.1, &name)),
+                ]
+            })
+            .collect();
+        while sent.answers.load(Ordering::SeqCst) < KILL_AT * (kill + 1) {
+            std::thread::yield_now();
+        }
+        serve.signal("KILL")?;
+        let (code, _) = serve.wait()?;
+        assert_eq!(code, None, "killed");
+        for client in clients {
+            client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
+        }
+        check(&scratch, &sent)?;
+    }
+    Ok(())
+}
+
+/// Starts the service again, sends all requests with keys once more, and compares what it has with what was sent.
+fn check(scratch: &Scratch, sent: &Sent) -> Result<()> {
+    let serve = Serve::start(&mut handfast(scratch, &SERVE))?;
+    let mut stream = serve_connection(&serve)?;
+    let keys = sent.keys.lock().unwrap().clone();
+    for key in &keys {
+        let again = request(&mut stream, "POST /v1/ads/keyed/views", &format!("idempotency-key: {key}"));
+        ensure!(again.as_ref().is_some_and(|(status, _)| *status == 200), "{again:?}");
+    }
+    let expected = sent.views.lock().unwrap().clone();
+    let mut all = 0;
+    for (id, (most, least)) in &expected {
+        let total = ask(&serve, &format!("GET /v1/ads/{id}"), "")?["total"].as_u64().context("a total")?;
+        ensure!((*least..=*most).contains(&total), "{id} has {total} views: {least} answered of {most} sent");
+        all += total;
+    }
+    let keyed = &ask(&serve, "GET /v1/ads/keyed", "")?["total"];
+    ensure!(*keyed == keys.len() as u64, "{keyed} views for {} keys", keys.len());
+    stopped(serve)?;
+    let report: Value = serde_json::from_str(&stdout(&run(scratch, &["verify", "--json"])?)?)?;
+    let items = expected.len() + 1;
+    let expected = json!({ "items": items, "views": all + keys.len() as u64, "waiting": 0, "differences": [] });
+    ensure!(report == expected, "{report}, and not {expected}");
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! The cache of totals and the queue of views, which change together in one atomic step.
+//!
+//! # The problem
+//! A total in a cache and an event in a queue are two things, and a third, the stored total, lags behind both. Whoever reads
+//! the stored total, adds a view and writes the cache may overwrite what another wrote in between (two racing first views), and a
+//! cache entry that is evicted before its views are saved comes back smaller.
+//!
+//! # The idea
+//! For each item that is cached, an [entry](state::Entry) keeps the *stored* total and the *pending* views, those of events that no batch
+//! has saved and acknowledged. The total is their sum. A view adds to `pending`; the acknowledgement of a batch moves its views from
+//! `pending` to `stored`, so the total does not change while views are saved. An entry with events that are not acknowledged is never
+//! evicted. So an item without an entry has no such events, and its stored total is all of it.
+//!
+//! Each kind has an *epoch*, which each claim, acknowledgement and deletion increases. A reader notes it ([`Reading::fence`]) before it asks
+//! the store for a total, and hands it in with that total: if the epoch is still the same, no batch was saved and acknowledged in
+//! between, and the total is right.
+//!
+//! ```text
+//!   instance A                      buffer                            instance B                    store
+//!   increment_if_exists(ad 7) ->    absent                                                          ad 7: 5
+//!   read(ad 7)                ->    absent, epoch 40
+//!                                   absent, epoch 40     <-           read(ad 7)
+//!   5                         <-------------------------------------------------------------------- find
+//!                                                                     5                   <-------- find
+//!   upsert(ad 7, 5 at 40)     ->    stored 5, pending 1  -> 6
+//!                                   stored 5, pending 2  <-           upsert(ad 7, 5 at 40)  -> 7
+//! ```
+//!
+//! A *deletion* is an event of the queue, too. Its number parts the views before it, which are dropped wherever they are, from those
+//! after it, which begin at zero.
+//!
+//! Source: seed 3 (`IncrementIfExists`, `Upsert`, the reliable queue), made exact.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handfast_store::Sources;
+
+use crate::{Batch, Item, ItemId, Kind, Result, SequenceNumber, View};
+
+mod embedded;
+pub(crate) mod state;
+
+pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
+
+impl Owner {
+    /// Creates a name that no other instance has.
+    pub fn new(sources: &Sources) -> Self {
+        Owner(sources.uuid().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+    }
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The total of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Total {
+    /// The number of views.
+    pub views: u64,
+    /// Whether it is only a part of the total: the store could not be asked for what it has.
+    pub partial: bool,
+}
+
+/// The result of [`Buffer::increment_if_exists`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Increment {
+    /// The view was counted, or a request with its key was counted before.
+    Counted(Total),
+    /// The item has no entry: nothing was counted. Read the stored total and call [`Buffer::upsert`].
+    Absent,
+}
+
+/// The result of [`Buffer::upsert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upsert {
+    /// The view was counted, or a request with its key was counted before.
+    Counted(Total),
+    /// The stored total may be out of date: nothing was counted. Read it again.
+    Outdated,
+}
+
+/// The state of a kind's queue at one moment; a stored total that is read afterwards is right as long as it has not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence(pub u64);
+
+/// A stored total, read after its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The fence that was read before the total.
+    pub fence: Fence,
+    /// The total in the store; 0 for an item that it does not have.
+    pub total: u64,
+}
+
+/// The totals of the entries of some items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The total of each item, in the order of the ids; `None` for one without an entry.
+    pub totals: Vec<Option<Total>>,
+    /// The state of the queue.
+    pub fence: Fence,
+}
+
+/// The name of an instance that saves batches: a random one for each start of a program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub(crate) Box<str>);
+
+/// The contents of a kind's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Events that no batch has claimed.
+    pub pending: u64,
+    /// Batches that are not acknowledged.
+    pub batches: u64,
+    /// The number of the oldest event that is not acknowledged; if there is none, the next number.
+    pub oldest: SequenceNumber,
+}
+
+/// A cache of totals and a queue of views. Each method is one atomic step; a failed one says whether it may have been applied.
+#[async_trait]
+pub trait Buffer: Send + Sync + 'static {
+    /// Returns a short name for messages and metrics: `embedded`, `redis`.
+    fn name(&self) -> &'static str;
+
+    /// Fails if the buffer does not answer.
+    async fn check(&self) -> Result<()> {
+        self.kinds().await.map(drop)
+    }
+
+    /// Counts a view if its item has an entry.
+    ///
+    /// # Errors
+    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    async fn increment_if_exists(&self, view: &View) -> Result<Increment>;
+
+    /// Counts a view, and makes an entry with the stored total if there is none. Without a stored total (the store is down) the total
+    /// of the entry is partial.
+    ///
+    /// # Errors
+    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert>;
+
+    /// Returns the cached totals of items, and the state of the queue.
+    async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading>;
+
+    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken. A partial entry is not completed
+    /// while a batch is claimed, as the store may have saved it or not.
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool>;
+
+    /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
+    ///
+    /// # Errors
+    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    async fn delete(&self, item: &Item) -> Result<()>;
+
+    /// Returns the kinds that have had a view.
+    async fn kinds(&self) -> Result<Vec<Kind>>;
+
+    /// Returns the batch of this owner that is not acknowledged; if it has none, moves the oldest events that no batch has, `events_max`
+    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call.
+    async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>>;
+
+    /// Gives the owner a batch that was claimed or taken over longer than `idle` ago and is not acknowledged: who had it may be dead. Returns
+    /// whether there was one; [`Buffer::claim`] returns it. An owner that has a batch gets no other.
+    async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool>;
+
+    /// Removes a batch that was saved. A batch that is not there was acknowledged before.
+    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()>;
+
+    /// Returns the contents of a kind's queue.
+    async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;
+}

@@ -1,0 +1,380 @@
+//! The buffer of one process, whose queue is durable in a store: nothing to install.
+//!
+//! Cache and queue are in memory ([`KindState`]). A view is acknowledged after it is in the collection `queue` as well, and shown to readers
+//! not before: no answer shows what a crash takes back. One task writes: it takes all requests that wait, inserts their events as one document for
+//! each kind ([`Group`]), applies them in memory and answers. So requests that arrive at the same time share one sync.
+//!
+//! | collection | document |
+//! | --- | --- |
+//! | `queue` | `{_id: {kind, first}, events: [{id, views, day} or {id, deleted: true}, ..], keys: [..]}`: events with the numbers `first`, `first` + 1, .. |
+//! | `keys` | `{_id: "kind/id/key", at}`: idempotency keys of groups that were saved and removed |
+//!
+//! A group is removed when all its events were acknowledged. At a start the queue is read back without the events of
+//! [batches that were saved](Storage::saved_batches).
+
+mod group;
+mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::rawdoc;
+use handfast_store::{
+    Applied, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources, StoreExt as _,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::buffer::state::KindState;
+use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Upsert};
+use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber, Storage, View};
+
+use group::Group;
+use writer::{Request, Work, Writer};
+
+/// The maximum number of requests that wait for the writer; further ones wait to be queued.
+const WAITING_REQUESTS_MAX: usize = 4_096;
+/// The time between two looks for unused items.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The settings of the embedded buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedBufferOptions {
+    /// The maximum number of events in the queue. Requests above it are refused with [`Error::Full`].
+    pub queue_events_max: usize,
+    /// The maximum number of items in the cache. Items whose views are not saved do not count.
+    pub cache_items_max: usize,
+    /// The time after which an unused item leaves the cache.
+    pub cache_time: Duration,
+    /// The time for which idempotency keys are remembered.
+    pub key_time: Duration,
+}
+
+impl Default for EmbeddedBufferOptions {
+    /// A million events, a million items for an hour after their last view, keys for a day.
+    fn default() -> Self {
+        EmbeddedBufferOptions {
+            queue_events_max: 1_000_000,
+            cache_items_max: 1_000_000,
+            cache_time: Duration::from_secs(3_600),
+            key_time: Duration::from_secs(24 * 3_600),
+        }
+    }
+}
+
+/// A buffer in this process, with a durable queue in a store that no other process uses.
+pub struct EmbeddedBuffer {
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// The state that the writer and the callers share.
+struct Shared {
+    store: Arc<dyn DocumentStore>,
+    queue: Namespace,
+    keys: Namespace,
+    sources: Sources,
+    options: EmbeddedBufferOptions,
+    state: RwLock<State>,
+    /// Held while a batch is acknowledged: a group that two batches share is removed by the second one.
+    acknowledging: tokio::sync::Mutex<()>,
+}
+
+/// The caches, the queues and the groups of the collection `queue`.
+#[derive(Default)]
+struct State {
+    kinds: HashMap<Kind, KindState>,
+    /// The groups that are in the collection, by the number of their first event.
+    groups: HashMap<Kind, BTreeMap<SequenceNumber, Group>>,
+    /// The idempotency keys, with the time until which they are remembered.
+    keys: HashMap<String, Duration>,
+    /// The time at which unused items were last let go.
+    trimmed: Duration,
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.sources.clock.elapsed()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the state of a kind; that of one without any events has begun with number 1.
+    fn kind(&mut self, kind: &Kind) -> &mut KindState {
+        self.kinds.entry(kind.clone()).or_insert_with(|| KindState::new(1, 0))
+    }
+
+    fn events(&self) -> usize {
+        self.kinds.values().map(KindState::events).sum()
+    }
+}
+
+impl EmbeddedBuffer {
+    /// Opens the buffer in the database of this name of a store, and reads back the queue. It has to be called within a runtime, which then
+    /// runs the writer until the buffer is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that no database can have; [`Error::Store`]; [`Error::Damaged`] for a queue that cannot be read.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        name: &str,
+        storage: &Storage,
+        sources: Sources,
+        options: EmbeddedBufferOptions,
+    ) -> Result<Self> {
+        let namespace = |collection: &str| {
+            Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
+        };
+        let state = RwLock::new(State::default());
+        let (queue, keys) = (namespace("queue")?, namespace("keys")?);
+        let shared = Arc::new(Shared {
+            store,
+            queue,
+            keys,
+            sources,
+            options,
+            state,
+            acknowledging: tokio::sync::Mutex::default(),
+        });
+        shared.create_index().await?;
+        shared.load(storage).await?;
+        let (requests, waiting) = mpsc::channel(WAITING_REQUESTS_MAX);
+        tokio::spawn(Writer::new(Arc::clone(&shared), waiting).run());
+        Ok(EmbeddedBuffer { shared, requests })
+    }
+
+    /// Hands work to the writer and waits for its result.
+    async fn request<T>(&self, work: impl FnOnce(oneshot::Sender<Result<T>>) -> Work) -> Result<T> {
+        let (answer, result) = oneshot::channel();
+        let closed = |applied| Error::Buffer { what: "its writer has ended".into(), applied };
+        self.requests.send(Request { work: work(answer) }).await.map_err(|_| closed(Applied::No))?;
+        result.await.map_err(|_| closed(Applied::Maybe))?
+    }
+}
+
+impl Shared {
+    async fn create_index(&self) -> Result<()> {
+        let seconds = i64::try_from(self.options.key_time.as_secs()).unwrap_or(i64::MAX);
+        let expiring = IndexSpec { expire_after_seconds: Some(seconds), ..IndexSpec::new(rawdoc! { "at": 1 }) };
+        let indexes = vec![expiring];
+        self.store.create_indexes(CreateIndexes { namespace: self.keys.clone(), indexes }).await?;
+        Ok(())
+    }
+
+    /// Reads back queue and keys.
+    async fn load(&self, storage: &Storage) -> Result<()> {
+        let now = self.now();
+        let mut state = State::default();
+        for kind in storage.kinds().await? {
+            let next = storage.last_number(&kind).await? + 1;
+            state.kinds.insert(kind, KindState::new(next, 0));
+        }
+        let all = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(self.queue.clone(), rawdoc! {}) };
+        let mut saved = HashMap::new();
+        let mut finished = Vec::new();
+        for document in self.store.find_all(all).await? {
+            let (kind, mut group, events) = Group::read(&document)?;
+            if !saved.contains_key(&kind) {
+                saved.insert(kind.clone(), storage.saved_batches(&kind).await?);
+            }
+            let ranges = saved.get(&kind).map_or(&[][..], Vec::as_slice);
+            let is_saved = |event: &Event| ranges.iter().any(|range| range.contains(&event.number));
+            let open: Vec<Event> = events.into_iter().filter(|event| !is_saved(event)).collect();
+            group.unacknowledged = open.len();
+            for key in &group.keys {
+                state.keys.insert(key.clone(), now + self.options.key_time);
+            }
+            if open.is_empty() {
+                finished.push((kind, group));
+                continue;
+            }
+            let ids: Vec<ItemId> = open.iter().map(|event| event.id.clone()).collect();
+            let totals = storage.totals(&kind, &ids).await?;
+            let of_kind = state.kind(&kind);
+            for (event, total) in open.into_iter().zip(totals) {
+                of_kind.push(event, Some(total), now);
+            }
+            state.groups.entry(kind).or_default().insert(group.first, group);
+        }
+        for document in self.store.find_all(Find::new(self.keys.clone(), rawdoc! {})).await? {
+            let key = document.get_str("_id").map_err(|error| Error::damaged(error.to_string()))?;
+            state.keys.insert(key.to_owned(), now + self.options.key_time);
+        }
+        *self.write() = state;
+        for (kind, group) in finished {
+            self.remove(&kind, &group).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a group whose events were all saved; its keys are kept.
+    async fn remove(&self, kind: &Kind, group: &Group) -> Result<()> {
+        if !group.keys.is_empty() {
+            let at = self.sources.clock.now();
+            let documents = group.keys.iter().map(|key| rawdoc! { "_id": key.as_str(), "at": at }).collect();
+            let insert = Insert { ordered: false, ..Insert::new(self.keys.clone(), documents) };
+            let outcome = self.store.insert(insert).await?;
+            // What is there already was put there before a crash.
+            let duplicate = handfast_mql::Code::DuplicateKey;
+            if let Some(refused) = outcome.errors.into_iter().find(|refused| refused.error.code() != duplicate) {
+                return Err(refused.error.into());
+            }
+        }
+        self.store.delete_one(&self.queue, rawdoc! { "_id": Group::id(kind, group.first) }).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Buffer for EmbeddedBuffer {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    async fn check(&self) -> Result<()> {
+        // The cache answers always; the queue is in the store.
+        let found = self.shared.store.find_one(&self.shared.queue, rawdoc! { "_id": "" }).await;
+        found.map(drop).map_err(|error| Error::Buffer { what: error.to_string(), applied: Applied::No })
+    }
+
+    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+        // Nothing to write: answered at once.
+        if !self.shared.read().kinds.get(&view.item.kind).is_some_and(|kind| kind.has(&view.item.id)) {
+            return Ok(Increment::Absent);
+        }
+        let view = view.clone();
+        self.request(|answer| Work::Increment { view, answer }).await
+    }
+
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+        let view = view.clone();
+        self.request(|answer| Work::Upsert { view, stored, answer }).await
+    }
+
+    async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
+        let state = self.shared.read();
+        Ok(match state.kinds.get(kind) {
+            None => Reading { totals: vec![None; ids.len()], fence: Fence(0) },
+            Some(of_kind) => {
+                Reading { totals: ids.iter().map(|id| of_kind.total(id)).collect(), fence: of_kind.fence() }
+            }
+        })
+    }
+
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool> {
+        let now = self.shared.now();
+        let mut state = self.shared.write();
+        state.trim(&self.shared.options, now);
+        let full = state.kinds.values().map(KindState::entries).sum::<usize>() >= self.shared.options.cache_items_max;
+        Ok(!full && state.kind(&item.kind).fill(&item.id, stored, now))
+    }
+
+    async fn delete(&self, item: &Item) -> Result<()> {
+        let item = item.clone();
+        self.request(|answer| Work::Delete { item, answer }).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<Kind>> {
+        let mut kinds: Vec<Kind> = self.shared.read().kinds.keys().cloned().collect();
+        kinds.sort();
+        Ok(kinds)
+    }
+
+    async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
+        let now = self.shared.now();
+        Ok(self.shared.write().kind(kind).claim(kind, owner, events_max, now))
+    }
+
+    async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool> {
+        let now = self.shared.now();
+        Ok(self.shared.write().kind(kind).take_over(owner, idle, now))
+    }
+
+    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
+        // From the collection first: what is left there while its batch is forgotten would be counted again after a restart.
+        let _one_at_a_time = self.shared.acknowledging.lock().await;
+        let finished = self.shared.read().finished_groups(kind, batch);
+        for group in &finished {
+            self.shared.remove(kind, group).await?;
+        }
+        self.shared.write().acknowledge(kind, batch);
+        Ok(())
+    }
+
+    async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        let state = self.shared.read();
+        let Some(of_kind) = state.kinds.get(kind) else {
+            return Ok(QueueDepth { oldest: 1, ..QueueDepth::default() });
+        };
+        let depth = of_kind.depth();
+        // A group in the collection may have events that were acknowledged.
+        let oldest = state.groups.get(kind).and_then(|groups| groups.keys().next().copied());
+        Ok(QueueDepth { oldest: oldest.unwrap_or(depth.oldest).min(depth.oldest), ..depth })
+    }
+}
+
+impl State {
+    /// Returns the groups that have no unacknowledged events once this batch is acknowledged.
+    fn finished_groups(&self, kind: &Kind, batch: SequenceNumber) -> Vec<Group> {
+        let (Some(of_kind), Some(groups)) = (self.kinds.get(kind), self.groups.get(kind)) else { return Vec::new() };
+        let counts = events_of_groups(groups, of_kind.events_of(batch));
+        let finished = counts
+            .into_iter()
+            .filter_map(|(first, count)| groups.get(&first).filter(|group| group.unacknowledged <= count).cloned());
+        finished.collect()
+    }
+
+    fn acknowledge(&mut self, kind: &Kind, batch: SequenceNumber) {
+        let events = self.kind(kind).acknowledge(batch);
+        let Some(groups) = self.groups.get_mut(kind) else { return };
+        for (first, count) in events_of_groups(groups, &events) {
+            if let Some(group) = groups.get_mut(&first) {
+                group.unacknowledged = group.unacknowledged.saturating_sub(count);
+                if group.unacknowledged == 0 {
+                    groups.remove(&first);
+                }
+            }
+        }
+    }
+
+    /// Lets unused items and old keys go, once a second.
+    fn trim(&mut self, options: &EmbeddedBufferOptions, now: Duration) {
+        if now.saturating_sub(self.trimmed) < TRIM_INTERVAL {
+            return;
+        }
+        self.trimmed = now;
+        self.keys.retain(|_, until| *until > now);
+        let mut unused = options.cache_time;
+        loop {
+            for of_kind in self.kinds.values_mut() {
+                of_kind.evict(unused, now);
+            }
+            // Shorter and shorter, until they have room; the items of the queue stay.
+            if unused.is_zero() || self.kinds.values().map(KindState::entries).sum::<usize>() <= options.cache_items_max
+            {
+                return;
+            }
+            unused = if unused < TRIM_INTERVAL { Duration::ZERO } else { unused / 2 };
+        }
+    }
+}
+
+/// Returns how many of the events are in each group, by the number of its first event.
+fn events_of_groups(groups: &BTreeMap<SequenceNumber, Group>, events: &[Event]) -> BTreeMap<SequenceNumber, usize> {
+    let mut counts = BTreeMap::new();
+    for event in events {
+        if let Some((first, _)) = groups.range(..=event.number).next_back() {
+            *counts.entry(*first).or_default() += 1;
+        }
+    }
+    counts
+}

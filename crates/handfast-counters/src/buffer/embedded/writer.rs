@@ -1,0 +1,287 @@
+//! The only task that writes to the queue: it makes the events of all waiting requests durable in one step, applies them, and answers.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+use handfast_mql::Code;
+use handfast_store::{Applied, DocumentStore as _, Insert};
+use tokio::sync::{mpsc, oneshot};
+
+use super::group::Group;
+use super::{Shared, State};
+use crate::buffer::{Increment, Stored, Total, Upsert};
+use crate::{Change, Error, Event, Item, Kind, Result, View};
+
+/// The maximum number of requests in one step: what a sync of some milliseconds lets gather.
+const STEP_REQUESTS_MAX: usize = 4_096;
+/// How often an insert is sent again whose answer was lost, before the requests are answered as in doubt.
+const INSERT_ATTEMPTS: usize = 5;
+
+/// A request to the writer.
+pub(super) struct Request {
+    pub(super) work: Work,
+}
+
+/// The work of a request, and where its result goes.
+pub(super) enum Work {
+    Increment { view: View, answer: oneshot::Sender<Result<Increment>> },
+    Upsert { view: View, stored: Option<Stored>, answer: oneshot::Sender<Result<Upsert>> },
+    Delete { item: Item, answer: oneshot::Sender<Result<()>> },
+}
+
+/// A request whose event is being written, or that repeats one.
+struct Planned {
+    work: Work,
+    /// The event; `None` for a request whose key was used before.
+    event: Option<Event>,
+}
+
+/// The events of one kind that are written together.
+struct Step {
+    kind: Kind,
+    group: Group,
+    events: Vec<Event>,
+    planned: Vec<Planned>,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    waiting: mpsc::Receiver<Request>,
+    /// Steps that may be in the store, although no insert has said so. They are decided before anything else is written.
+    doubtful: Vec<Step>,
+}
+
+impl Work {
+    fn item(&self) -> &Item {
+        match self {
+            Work::Increment { view, .. } | Work::Upsert { view, .. } => &view.item,
+            Work::Delete { item, .. } => item,
+        }
+    }
+
+    fn change(&self) -> Change {
+        match self {
+            Work::Increment { view, .. } | Work::Upsert { view, .. } => {
+                Change::Views { views: view.views, day: view.day }
+            }
+            Work::Delete { .. } => Change::Delete,
+        }
+    }
+
+    /// Returns the name under which the key of the request is remembered.
+    fn key(&self) -> Option<String> {
+        match self {
+            Work::Increment { view, .. } | Work::Upsert { view, .. } => {
+                view.key.as_ref().map(|key| format!("{}/{}", view.item, key.as_str()))
+            }
+            Work::Delete { .. } => None,
+        }
+    }
+
+    fn stored(&self) -> Option<Stored> {
+        match self {
+            Work::Upsert { stored, .. } => *stored,
+            Work::Increment { .. } | Work::Delete { .. } => None,
+        }
+    }
+
+    // Who asked may be gone: then nobody reads the answer.
+    fn counted(self, total: Total) {
+        match self {
+            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Counted(total)))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Counted(total)))),
+            Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
+        }
+    }
+
+    fn failed(self, error: Error) {
+        match self {
+            Work::Increment { answer, .. } => drop(answer.send(Err(error))),
+            Work::Upsert { answer, .. } => drop(answer.send(Err(error))),
+            Work::Delete { answer, .. } => drop(answer.send(Err(error))),
+        }
+    }
+
+    /// Answers that nothing was counted: the item has no entry, or its stored total is out of date.
+    fn not_counted(self) {
+        match self {
+            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Absent))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Outdated))),
+            Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, waiting: mpsc::Receiver<Request>) -> Self {
+        Writer { shared, waiting, doubtful: Vec::new() }
+    }
+
+    /// Writes until nobody can send requests any more.
+    pub(super) async fn run(mut self) {
+        while let Some(first) = self.waiting.recv().await {
+            let mut requests = vec![first.work];
+            while requests.len() < STEP_REQUESTS_MAX
+                && let Ok(next) = self.waiting.try_recv()
+            {
+                requests.push(next.work);
+            }
+            let doubtful = std::mem::take(&mut self.doubtful);
+            self.write(doubtful, true).await;
+            if self.doubtful.is_empty() {
+                let steps = self.plan(requests);
+                self.write(steps, false).await;
+            } else {
+                for work in requests {
+                    work.failed(Error::Buffer { what: "the store does not answer".into(), applied: Applied::No });
+                }
+            }
+        }
+    }
+
+    /// Decides which requests are counted, and gives their events numbers. Nothing is visible yet.
+    fn plan(&self, requests: Vec<Work>) -> Vec<Step> {
+        let now = self.shared.now();
+        let mut state = self.shared.write();
+        state.trim(&self.shared.options, now);
+        let mut places = self.shared.options.queue_events_max.saturating_sub(state.events());
+        let mut steps: HashMap<Kind, Step> = HashMap::new();
+        let mut keys = HashSet::new();
+        for work in requests {
+            let item = work.item().clone();
+            let key = work.key();
+            let repeated = key.as_ref().is_some_and(|key| state.keys.get(key).is_some_and(|until| *until > now));
+            let of_kind = state.kind(&item.kind);
+            let absent = !of_kind.touch(&item.id, now);
+            let outdated = match &work {
+                Work::Increment { .. } => absent,
+                Work::Upsert { stored, .. } => absent && stored.is_some_and(|stored| !of_kind.is_current(stored.fence)),
+                Work::Delete { .. } => false,
+            };
+            if outdated {
+                work.not_counted();
+                continue;
+            }
+            if repeated {
+                let stored = work.stored().map(|stored| stored.total);
+                let total = Total { views: stored.unwrap_or(0), partial: stored.is_none() };
+                work.counted(of_kind.total(&item.id).unwrap_or(total));
+                continue;
+            }
+            if places == 0 {
+                work.failed(Error::Full { views: self.shared.options.queue_events_max as u64 });
+                continue;
+            }
+            let next = of_kind.next_number();
+            let step = steps.entry(item.kind.clone()).or_insert_with(|| Step {
+                kind: item.kind.clone(),
+                group: Group { first: next, unacknowledged: 0, keys: Vec::new() },
+                events: Vec::new(),
+                planned: Vec::new(),
+            });
+            if let Some(key) = &key
+                && !keys.insert(key.clone())
+            {
+                step.planned.push(Planned { work, event: None });
+                continue;
+            }
+            places -= 1;
+            let number = step.group.first + step.events.len() as u64;
+            let event = Event { number, id: item.id, change: work.change() };
+            step.group.keys.extend(key);
+            step.group.unacknowledged += 1;
+            step.events.push(event.clone());
+            step.planned.push(Planned { work, event: Some(event) });
+        }
+        steps.into_values().collect()
+    }
+
+    /// Makes steps durable, applies and answers them. Those that are in doubt are kept; `sent_before` says that all of them were.
+    async fn write(&mut self, steps: Vec<Step>, sent_before: bool) {
+        if steps.is_empty() {
+            return;
+        }
+        let documents = steps.iter().map(|step| step.group.document(&step.kind, &step.events)).collect();
+        let results = self.insert(documents, sent_before).await;
+        for (step, result) in steps.into_iter().zip(results) {
+            match result {
+                Ok(()) => self.shared.apply(step),
+                Err(error) if error.applied() == Applied::No => {
+                    for planned in step.planned {
+                        planned.work.failed(error.clone());
+                    }
+                }
+                Err(error) => {
+                    let mut step = step;
+                    // The events stay, the requests are answered: whether they were counted is unknown.
+                    for planned in step.planned.drain(..) {
+                        planned.work.failed(error.clone());
+                    }
+                    self.doubtful.push(step);
+                }
+            }
+        }
+    }
+
+    /// Inserts documents, and inserts them again while the answer gets lost. `sent_before` says that an earlier insert may have been applied.
+    async fn insert(&self, documents: Vec<RawDocumentBuf>, mut sent_before: bool) -> Vec<Result<()>> {
+        let count = documents.len();
+        let mut attempts = INSERT_ATTEMPTS;
+        loop {
+            attempts -= 1;
+            let insert = Insert { ordered: false, ..Insert::new(self.shared.queue.clone(), documents.clone()) };
+            let error = match self.shared.store.insert(insert).await {
+                Ok(outcome) => {
+                    let mut results: Vec<Result<()>> = vec![Ok(()); count];
+                    for refused in outcome.errors {
+                        // Only this writer uses the name: the document is there because an earlier attempt put it there.
+                        if refused.error.code() != Code::DuplicateKey
+                            && let Some(result) = results.get_mut(refused.index)
+                        {
+                            *result = Err(unavailable(&refused.error, refused.error.applied()));
+                        }
+                    }
+                    return results;
+                }
+                Err(error) => error,
+            };
+            sent_before |= error.applied() == Applied::Maybe;
+            let applied = if sent_before { Applied::Maybe } else { Applied::No };
+            if attempts == 0 || !sent_before {
+                return vec![Err(unavailable(&error, applied)); count];
+            }
+        }
+    }
+}
+
+fn unavailable(error: &handfast_store::Error, applied: Applied) -> Error {
+    Error::Buffer { what: error.to_string(), applied }
+}
+
+impl Shared {
+    /// Applies a step that is durable, and answers its requests.
+    fn apply(&self, step: Step) {
+        let now = self.now();
+        let mut state = self.write();
+        let State { kinds, groups, keys, .. } = &mut *state;
+        let of_kind = kinds.entry(step.kind.clone()).or_insert_with(|| crate::buffer::state::KindState::new(1, 0));
+        for key in &step.group.keys {
+            keys.insert(key.clone(), now + self.options.key_time);
+        }
+        groups.entry(step.kind).or_default().insert(step.group.first, step.group);
+        if step.planned.is_empty() {
+            for event in step.events {
+                of_kind.push(event, None, now);
+            }
+            return;
+        }
+        for Planned { work, event } in step.planned {
+            let total = match event {
+                Some(event) => of_kind.push(event, work.stored().map(|stored| stored.total), now),
+                None => of_kind.total(&work.item().id).unwrap_or(Total { views: 0, partial: true }),
+            };
+            work.counted(total);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The state of one kind's cache and queue, as pure steps. The embedded buffer runs them; the scripts of the Redis buffer are the same
+//! steps in Lua, and a test compares the two on random sequences.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::buffer::{Fence, Owner, QueueDepth, Stored, Total};
+#[cfg(test)]
+use crate::buffer::{Increment, Upsert};
+use crate::{Batch, Change, Event, ItemId, Kind, SequenceNumber};
+
+#[cfg(test)]
+mod tests;
+
+/// The cache entry of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The stored total as of the acknowledged batches, if it is known.
+    stored: Option<u64>,
+    /// The views of events that are not acknowledged, after the last deletion.
+    pending: u64,
+    /// The number of events that are not acknowledged.
+    unacknowledged: u64,
+    /// The number of the last deletion; 0 if there is none among the events that are not acknowledged.
+    deleted: SequenceNumber,
+    /// The time of the last use, by the steady clock.
+    used: Duration,
+}
+
+/// A batch that is not acknowledged.
+#[derive(Clone, Debug)]
+struct Claimed {
+    owner: Owner,
+    since: Duration,
+    events: Vec<Event>,
+}
+
+/// The cache and the queue of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct KindState {
+    /// The number of the next event.
+    next: SequenceNumber,
+    epoch: u64,
+    entries: HashMap<ItemId, Entry>,
+    pending: VecDeque<Event>,
+    batches: BTreeMap<SequenceNumber, Claimed>,
+}
+
+impl Entry {
+    fn new(stored: Option<u64>, used: Duration) -> Self {
+        Entry { stored, pending: 0, unacknowledged: 0, deleted: 0, used }
+    }
+
+    fn total(&self) -> Total {
+        Total { views: self.stored.unwrap_or(0) + self.pending, partial: self.stored.is_none() }
+    }
+}
+
+impl KindState {
+    /// Creates an empty queue whose first event gets the number `next`. The epoch should not be one that an earlier state of the same queue had.
+    pub(crate) fn new(next: SequenceNumber, epoch: u64) -> Self {
+        KindState { next, epoch, entries: HashMap::new(), pending: VecDeque::new(), batches: BTreeMap::new() }
+    }
+
+    /// Returns the number that the next event gets.
+    pub(crate) fn next_number(&self) -> SequenceNumber {
+        self.next
+    }
+
+    /// Returns whether the item has an entry.
+    pub(crate) fn has(&self, id: &ItemId) -> bool {
+        self.entries.contains_key(id)
+    }
+
+    /// Marks the entry of an item as used; returns whether it has one.
+    pub(crate) fn touch(&mut self, id: &ItemId, now: Duration) -> bool {
+        self.entries.get_mut(id).map(|entry| entry.used = now).is_some()
+    }
+
+    /// Returns the events of a batch that is not acknowledged.
+    pub(crate) fn events_of(&self, batch: SequenceNumber) -> &[Event] {
+        self.batches.get(&batch).map_or(&[], |claimed| &claimed.events)
+    }
+
+    /// Returns the number of entries.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether a stored total for an item without an entry is right.
+    pub(crate) fn is_current(&self, fence: Fence) -> bool {
+        self.epoch == fence.0
+    }
+
+    /// Returns the state of the queue.
+    pub(crate) fn fence(&self) -> Fence {
+        Fence(self.epoch)
+    }
+
+    /// Returns the total of an item that has an entry.
+    pub(crate) fn total(&self, id: &ItemId) -> Option<Total> {
+        self.entries.get(id).map(Entry::total)
+    }
+
+    /// Counts views of an item that has an entry.
+    #[cfg(test)]
+    pub(crate) fn increment_if_exists(&mut self, id: &ItemId, change: Change, now: Duration) -> Increment {
+        if !self.has(id) {
+            return Increment::Absent;
+        }
+        let number = self.next;
+        Increment::Counted(self.push(Event { number, id: id.clone(), change }, None, now))
+    }
+
+    /// Counts views, and makes an entry if there is none.
+    #[cfg(test)]
+    pub(crate) fn upsert(&mut self, id: &ItemId, change: Change, stored: Option<Stored>, now: Duration) -> Upsert {
+        if !self.has(id) && stored.is_some_and(|stored| !self.is_current(stored.fence)) {
+            return Upsert::Outdated;
+        }
+        let number = self.next;
+        let stored = stored.map(|stored| stored.total);
+        Upsert::Counted(self.push(Event { number, id: id.clone(), change }, stored, now))
+    }
+
+    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken.
+    pub(crate) fn fill(&mut self, id: &ItemId, stored: Stored, now: Duration) -> bool {
+        if !self.is_current(stored.fence) {
+            return false;
+        }
+        match self.entries.get_mut(id) {
+            None => {
+                self.entries.insert(id.clone(), Entry::new(Some(stored.total), now));
+                true
+            }
+            Some(entry) if entry.stored.is_none() && self.batches.is_empty() => {
+                entry.stored = Some(stored.total);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Deletes an item; the event is kept until a batch has it.
+    #[cfg(test)]
+    pub(crate) fn delete(&mut self, id: &ItemId, now: Duration) {
+        self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);
+    }
+
+    /// Appends an event, which may have a number above the next one, and returns the item's total. If it has no entry, it gets one with this
+    /// stored total.
+    pub(crate) fn push(&mut self, event: Event, stored: Option<u64>, now: Duration) -> Total {
+        debug_assert!(event.number >= self.next, "numbers ascend");
+        self.next = event.number + 1;
+        let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, now));
+        entry.used = now;
+        entry.unacknowledged += 1;
+        match event.change {
+            Change::Views { views, .. } => entry.pending += u64::from(views),
+            Change::Delete => {
+                (entry.stored, entry.pending, entry.deleted) = (Some(0), 0, event.number);
+                self.epoch += 1;
+            }
+        }
+        let total = entry.total();
+        self.pending.push_back(event);
+        total
+    }
+
+    /// Returns the batch of this owner, or a new one.
+    pub(crate) fn claim(&mut self, kind: &Kind, owner: &Owner, events_max: usize, now: Duration) -> Option<Batch> {
+        if let Some(claimed) = self.batches.values().find(|claimed| claimed.owner == *owner) {
+            return Some(Batch { kind: kind.clone(), events: claimed.events.clone() });
+        }
+        let count = events_max.min(self.pending.len());
+        let events: Vec<Event> = self.pending.drain(..count).collect();
+        let batch = Batch { kind: kind.clone(), events };
+        if batch.events.is_empty() {
+            return None;
+        }
+        let claimed = Claimed { owner: owner.clone(), since: now, events: batch.events.clone() };
+        self.batches.insert(batch.number(), claimed);
+        self.epoch += 1;
+        Some(batch)
+    }
+
+    /// Gives the owner a batch that was claimed longer than `idle` ago; returns whether there was one.
+    pub(crate) fn take_over(&mut self, owner: &Owner, idle: Duration, now: Duration) -> bool {
+        if self.batches.values().any(|claimed| claimed.owner == *owner) {
+            return false;
+        }
+        match self.batches.values_mut().find(|claimed| now.saturating_sub(claimed.since) >= idle) {
+            None => false,
+            Some(claimed) => {
+                (claimed.owner, claimed.since) = (owner.clone(), now);
+                true
+            }
+        }
+    }
+
+    /// Removes a batch that was saved, and returns its events.
+    pub(crate) fn acknowledge(&mut self, batch: SequenceNumber) -> Vec<Event> {
+        let Some(claimed) = self.batches.remove(&batch) else { return Vec::new() };
+        self.epoch += 1;
+        for event in &claimed.events {
+            let Some(entry) = self.entries.get_mut(&event.id) else { continue };
+            entry.unacknowledged -= 1;
+            if event.number > entry.deleted {
+                entry.pending -= event.change.views();
+                entry.stored = entry.stored.map(|stored| stored + event.change.views());
+            }
+            // Without the stored total there is nothing left to keep.
+            if entry.unacknowledged == 0 {
+                entry.deleted = 0;
+                if entry.stored.is_none() {
+                    self.entries.remove(&event.id);
+                }
+            }
+        }
+        claimed.events
+    }
+
+    /// Removes the entries that were not used for `unused`, but none with events that are not acknowledged.
+    pub(crate) fn evict(&mut self, unused: Duration, now: Duration) {
+        self.entries.retain(|_, entry| entry.unacknowledged > 0 || now.saturating_sub(entry.used) < unused);
+    }
+
+    /// Returns the contents of the queue.
+    pub(crate) fn depth(&self) -> QueueDepth {
+        let claimed = self.batches.values().filter_map(|claimed| claimed.events.first()).map(|event| event.number);
+        let pending = self.pending.front().map(|event| event.number);
+        QueueDepth {
+            pending: self.pending.len() as u64,
+            batches: self.batches.len() as u64,
+            oldest: claimed.chain(pending).min().unwrap_or(self.next),
+        }
+    }
+
+    /// Returns the number of events that no batch has claimed, and of those in batches.
+    pub(crate) fn events(&self) -> usize {
+        self.pending.len() + self.batches.values().map(|claimed| claimed.events.len()).sum::<usize>()
+    }
+}

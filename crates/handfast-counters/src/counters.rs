@@ -1,0 +1,280 @@
+//! Counting, reading and saving views: the buffer and the storage together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_store::Sources;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
+
+use crate::buffer::{Buffer, Increment, Owner, Stored, Total, Upsert};
+use crate::readiness::LastPass;
+use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View};
+
+/// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
+const UPSERT_ATTEMPTS: usize = 5;
+/// The maximum number of ids in one request.
+pub const IDS_MAX: usize = 1_000;
+
+/// The settings of counters.
+#[derive(Clone, Debug)]
+pub struct CountersOptions {
+    /// The time zone in which days begin and end.
+    pub time_zone: TimeZone,
+    /// The time between two passes that save views.
+    pub flush_interval: Duration,
+    /// The maximum number of events that one transaction saves.
+    pub batch_events: usize,
+    /// The time after which another instance saves a batch that its owner has not acknowledged.
+    pub idle: Duration,
+}
+
+impl Default for CountersOptions {
+    /// Days in UTC; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
+    fn default() -> Self {
+        CountersOptions {
+            time_zone: TimeZone::UTC,
+            flush_interval: Duration::from_secs(2),
+            batch_events: 10_000,
+            idle: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+/// The result of one pass over the queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// The number of batches that were saved, or had been saved before.
+    pub batches: u64,
+    /// The number of their views.
+    pub views: u64,
+}
+
+/// Counters of views. Clones are the same instance.
+#[derive(Clone)]
+pub struct Counters {
+    buffer: Arc<dyn Buffer>,
+    storage: Storage,
+    sources: Sources,
+    options: Arc<CountersOptions>,
+    owner: Owner,
+    last_pass: LastPass,
+}
+
+impl Counters {
+    /// Creates an instance over a buffer and a storage, which other instances may use, too.
+    pub fn new(buffer: Arc<dyn Buffer>, storage: Storage, sources: Sources, options: CountersOptions) -> Self {
+        let owner = Owner::new(&sources);
+        Counters { buffer, storage, sources, options: Arc::new(options), owner, last_pass: LastPass::default() }
+    }
+
+    /// Returns the buffer.
+    pub fn buffer(&self) -> &Arc<dyn Buffer> {
+        &self.buffer
+    }
+
+    /// Returns the storage.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Returns the settings.
+    pub fn options(&self) -> &CountersOptions {
+        &self.options
+    }
+
+    pub(crate) fn last_pass(&self) -> &LastPass {
+        &self.last_pass
+    }
+
+    /// Returns the day that it is now in the time zone of the counters.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the clock stands at no date of the calendar.
+    pub fn today(&self) -> Result<Date> {
+        let now = jiff::Timestamp::from_millisecond(self.sources.clock.now().timestamp_millis())
+            .map_err(|error| Error::invalid(format!("the clock shows no date: {error}")))?;
+        Ok(now.to_zoned(self.options.time_zone.clone()).date())
+    }
+
+    /// Counts views of an item, today, and returns its total. With a key, a request that was counted is not counted again.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Full`], [`Error::Buffer`]. A store that is down is no error: the total is partial then.
+    pub async fn view(&self, item: Item, views: u32, key: Option<IdempotencyKey>) -> Result<Total> {
+        let view = View { key, ..View::new(item, views, self.today()?)? };
+        if let Increment::Counted(total) = self.buffer.increment_if_exists(&view).await? {
+            return Ok(total);
+        }
+        for _ in 0..UPSERT_ATTEMPTS {
+            let Some(stored) = self.stored(&view.item).await? else { break };
+            if let Upsert::Counted(total) = self.buffer.upsert(&view, Some(stored)).await? {
+                return Ok(total);
+            }
+        }
+        match self.buffer.upsert(&view, None).await? {
+            Upsert::Counted(total) => Ok(total),
+            Upsert::Outdated => {
+                Err(Error::Damaged { what: "a view without a stored total is never out of date".into() })
+            }
+        }
+    }
+
+    /// Reads the stored total of an item behind a fence; `None` if the store is down.
+    async fn stored(&self, item: &Item) -> Result<Option<Stored>> {
+        let fence = self.buffer.read(&item.kind, std::slice::from_ref(&item.id)).await?.fence;
+        match self.storage.totals(&item.kind, std::slice::from_ref(&item.id)).await {
+            Ok(totals) => Ok(totals.first().map(|total| Stored { fence, total: *total })),
+            Err(error @ Error::Damaged { .. }) => Err(error),
+            Err(error) => {
+                tracing::debug!(%item, %error, "the store has not told the total of an item");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the totals of items, in their order; 0 for an item that was never viewed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more than [`IDS_MAX`] ids; [`Error::Store`] if the store is needed and down. If the buffer is down, the
+    /// totals are those of the store.
+    pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<Total>> {
+        if ids.len() > IDS_MAX {
+            return Err(Error::invalid(format!("{} ids are more than {IDS_MAX}, the limit of a request", ids.len())));
+        }
+        let reading = match self.buffer.read(kind, ids).await {
+            Ok(reading) => reading,
+            Err(error @ Error::Buffer { .. }) => {
+                tracing::debug!(%kind, %error, "the totals of the store are used");
+                let stored = self.storage.totals(kind, ids).await?;
+                return Ok(stored.into_iter().map(|views| Total { views, partial: false }).collect());
+            }
+            Err(error) => return Err(error),
+        };
+        let unknown = |total: &Option<Total>| total.is_none_or(|total| total.partial);
+        let wanted: Vec<ItemId> =
+            ids.iter().zip(&reading.totals).filter(|(_, total)| unknown(total)).map(|(id, _)| id.clone()).collect();
+        if wanted.is_empty() {
+            return Ok(reading.totals.into_iter().flatten().collect());
+        }
+        let mut stored = match self.storage.totals(kind, &wanted).await {
+            Ok(stored) => stored.into_iter(),
+            // What is partial is shown as such.
+            Err(error) if reading.totals.iter().any(Option::is_none) => return Err(error),
+            Err(_) => return Ok(reading.totals.into_iter().flatten().collect()),
+        };
+        let mut totals = Vec::with_capacity(ids.len());
+        for (id, total) in ids.iter().zip(reading.totals) {
+            totals.push(match total {
+                Some(total) if !total.partial => total,
+                cached => {
+                    let total = stored.next().unwrap_or(0);
+                    let item = Item { kind: kind.clone(), id: id.clone() };
+                    let filled = self.buffer.fill(&item, Stored { fence: reading.fence, total }).await?;
+                    match cached {
+                        // Right as of the fence, whatever came since.
+                        None => Total { views: total, partial: false },
+                        Some(pending) if filled => Total { views: total + pending.views, partial: false },
+                        // The store may have some of the pending views, so the larger of the two is what is known.
+                        Some(pending) => Total { views: total.max(pending.views), partial: true },
+                    }
+                }
+            });
+        }
+        Ok(totals)
+    }
+
+    /// Returns the saved views of each day from `from` to `to`. Views of the last seconds may still wait in the queue.
+    ///
+    /// # Errors
+    /// Those of [`Storage::daily`].
+    pub async fn daily(&self, item: &Item, from: Date, to: Date) -> Result<Vec<DayViews>> {
+        self.storage.daily(item, from, to).await
+    }
+
+    /// Returns the items with the most saved views, altogether or on a day.
+    ///
+    /// # Errors
+    /// Those of [`Storage::top`].
+    pub async fn top(&self, kind: &Kind, items: usize, day: Option<Date>) -> Result<Vec<TopItem>> {
+        self.storage.top(kind, items, day).await
+    }
+
+    /// Deletes an item: its total is 0 at once, and its days go with the next pass.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Buffer`].
+    pub async fn delete(&self, item: &Item) -> Result<()> {
+        self.buffer.delete(item).await
+    }
+
+    /// Saves what waits in the queues of all kinds, first the batches of instances that are gone, and returns what was saved.
+    ///
+    /// # Errors
+    /// The first error of the buffer or the store; what was not saved waits for the next pass.
+    pub async fn flush(&self) -> Result<Flushed> {
+        let flushed = self.flush_kinds().await;
+        self.last_pass.keep(&flushed);
+        flushed
+    }
+
+    async fn flush_kinds(&self) -> Result<Flushed> {
+        let mut flushed = Flushed::default();
+        for kind in self.buffer.kinds().await? {
+            self.flush_kind(&kind, &mut flushed).await?;
+        }
+        Ok(flushed)
+    }
+
+    async fn flush_kind(&self, kind: &Kind, flushed: &mut Flushed) -> Result<()> {
+        let before = flushed.batches;
+        // Batches that were there at the start; views that arrive meanwhile wait for the next pass.
+        let mut remaining = self.buffer.depth(kind).await?.pending;
+        loop {
+            while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
+                let saved = self.storage.save(&batch).await?;
+                self.buffer.acknowledge(kind, batch.number()).await?;
+                flushed.batches += 1;
+                flushed.views += batch.views();
+                remaining = remaining.saturating_sub(batch.events.len() as u64);
+                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), ?saved, "a batch was saved");
+                if remaining == 0 {
+                    break;
+                }
+            }
+            if !self.buffer.take_over(kind, &self.owner, self.options.idle).await? {
+                break;
+            }
+            tracing::warn!(%kind, "a batch of another instance is saved, which has not done so in time");
+        }
+        if flushed.batches > before {
+            let oldest = self.buffer.depth(kind).await?.oldest;
+            self.storage.forget_batches(kind, oldest).await?;
+        }
+        Ok(())
+    }
+
+    /// Saves views every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more.
+    ///
+    /// # Errors
+    /// The last pass's, after which views wait in the queue for the next start.
+    pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return self.flush().await,
+                () = tokio::time::sleep(self.options.flush_interval) => {}
+            }
+            if let Err(error) = self.flush().await {
+                tracing::warn!(%error, "views could not be saved and wait in the queue");
+            }
+        }
+    }
+}
+
+impl Saved {
+    /// Returns whether the views were added by this call.
+    pub fn is_new(self) -> bool {
+        self == Saved::Now
+    }
+}

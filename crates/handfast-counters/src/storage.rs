@@ -1,0 +1,308 @@
+//! The persistent part: totals, days and the names of saved batches, as documents of a [`Database`].
+//!
+//! | collection | document |
+//! | --- | --- |
+//! | `totals` | `{_id: {kind, id}, total}`; `base`, the part of the total that has no days; `deleted`, the number of the last deletion, while older events may still come |
+//! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
+//! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
+//!
+//! # Exactly once
+//! [`Storage::save`] adds a batch in one transaction, which inserts the batch's name. A second transaction with the same batch, by a process
+//! that died before it acknowledged, or that was frozen for a week, finds the name or the bound `below`, and changes nothing.
+//! The invariant that [`Storage::verify`] checks: `total` is `base` and the sum of the item's days.
+
+mod changes;
+mod reports;
+mod verification;
+
+use std::collections::HashMap;
+
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_store::{
+    CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, StoreExt as _,
+    Update, UpdateSpec, UpdateStatement, WriteError,
+};
+use handfast_txn::{Database, Transaction};
+
+use crate::{Batch, Error, ItemId, Kind, Result, SequenceNumber};
+
+use changes::{Changes, Month, TotalChange};
+
+pub use reports::{DayViews, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
+pub use verification::{Difference, Verification};
+
+/// The result of saving a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// The views of the batch were added.
+    Now,
+    /// The batch was saved before: nothing was changed.
+    Before,
+}
+
+/// The documents of the counters.
+#[derive(Clone)]
+pub struct Storage {
+    database: Database,
+    totals: Namespace,
+    days: Namespace,
+    batches: Namespace,
+}
+
+impl Storage {
+    /// Opens the collections in the database of this name, and creates their indexes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that no database can have; [`Error::Store`] if the indexes cannot be created.
+    pub async fn open(database: Database, name: &str) -> Result<Self> {
+        let namespace = |collection: &str| {
+            Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
+        };
+        let (totals, days, batches) = (namespace("totals")?, namespace("days")?, namespace("batches")?);
+        let storage = Storage { database, totals, days, batches };
+        let by_total = IndexSpec::new(rawdoc! { "_id.kind": 1, "total": -1 });
+        let deleted = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "deleted": 1 }) };
+        storage.create_indexes(&storage.totals, vec![by_total, deleted]).await?;
+        let by_month = IndexSpec::new(rawdoc! { "_id.kind": 1, "_id.month": 1 });
+        storage.create_indexes(&storage.days, vec![by_month]).await?;
+        Ok(storage)
+    }
+
+    async fn create_indexes(&self, namespace: &Namespace, indexes: Vec<IndexSpec>) -> Result<()> {
+        self.database.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
+        Ok(())
+    }
+
+    /// Returns the stored totals of items, in their order; 0 for an item that is not there.
+    pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<u64>> {
+        let found = self.documents_of(&self.database, &self.totals, ids.iter().map(|id| total_id(kind, id))).await?;
+        let totals = ids.iter().map(|id| found.get(&key(&total_id(kind, id))));
+        totals.map(|document| document.map_or(Ok(0), |document| number(document, "total"))).collect()
+    }
+
+    /// Adds a batch, once.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; if it may have been applied, save the batch again, which tells.
+    pub async fn save(&self, batch: &Batch) -> Result<Saved> {
+        let at = self.database.sources().clock.now();
+        self.database.transaction(|transaction| async move { self.save_in(&transaction, batch, at).await }).await
+    }
+
+    async fn save_in(&self, transaction: &Transaction, batch: &Batch, at: bson::DateTime) -> Result<Saved> {
+        let kind = &batch.kind;
+        let number_of = |number: SequenceNumber| rawdoc! { "kind": kind.as_str(), "number": int(number) };
+        let names = [number_of(0), number_of(batch.number())];
+        let found = self.documents_of(transaction, &self.batches, names.iter().cloned()).await?;
+        let bound = found.get(&key(&names[0])).map_or(Ok(0), |bound| number(bound, "below"))?;
+        if batch.number() < bound || found.contains_key(&key(&names[1])) {
+            return Ok(Saved::Before);
+        }
+        let [_, name] = names;
+        let views = int(batch.views());
+        let saved = rawdoc! { "_id": name, "first": int(batch.first()), "views": views, "at": at };
+        self.insert(transaction, &self.batches, vec![saved]).await?;
+
+        let items = changes::items(batch);
+        let stored = self.documents_of(transaction, &self.totals, items.iter().map(|id| total_id(kind, id))).await?;
+        let changes = Changes::new(batch, |id| {
+            stored.get(&key(&total_id(kind, id))).map_or(Ok(0), |document| number(document, "deleted"))
+        })?;
+        self.change_totals(transaction, kind, &changes).await?;
+        self.change_days(transaction, kind, &changes).await?;
+        Ok(Saved::Now)
+    }
+
+    async fn change_totals(&self, transaction: &Transaction, kind: &Kind, changes: &Changes) -> Result<()> {
+        let mut statements = Vec::new();
+        for (id, TotalChange { added, deleted }) in &changes.totals {
+            let change = match deleted {
+                Some(deleted) => rawdoc! { "total": int(*added), "deleted": int(*deleted) },
+                None => rawdoc! { "$inc": { "total": int(*added) } },
+            };
+            let filter = rawdoc! { "_id": total_id(kind, id) };
+            let statement = UpdateStatement::one(filter, UpdateSpec::Document(change));
+            statements.push(UpdateStatement { upsert: true, ..statement });
+        }
+        self.update(transaction, &self.totals, statements).await
+    }
+
+    async fn change_days(&self, transaction: &Transaction, kind: &Kind, changes: &Changes) -> Result<()> {
+        let deletions: Vec<DeleteStatement> = changes
+            .totals
+            .iter()
+            .filter(|(_, change)| change.deleted.is_some())
+            .map(|(id, _)| DeleteStatement { filter: months_of(kind, id), multi: true, hint: None })
+            .collect();
+        if !deletions.is_empty() {
+            let outcome = transaction.delete(Delete::new(self.days.clone(), deletions)).await?;
+            refuse(outcome.errors)?;
+        }
+        let ids = changes.months.keys().map(|(id, month)| month_id(kind, id, month));
+        let found = self.documents_of(transaction, &self.days, ids).await?;
+        let (mut inserted, mut statements) = (Vec::new(), Vec::new());
+        for ((id, month), views) in &changes.months {
+            let id = month_id(kind, id, month);
+            if found.contains_key(&key(&id)) {
+                let mut increments = RawDocumentBuf::new();
+                for (day, views) in views.iter().enumerate().filter(|(_, views)| **views > 0) {
+                    increments
+                        .append(bson::raw::CString::try_from(format!("days.{day}")).map_err(unreadable)?, int(*views));
+                }
+                let filter = rawdoc! { "_id": id };
+                statements.push(UpdateStatement::one(filter, UpdateSpec::Document(rawdoc! { "$inc": increments })));
+            } else {
+                let days: RawArrayBuf = views.iter().map(|views| RawBson::Int64(int(*views))).collect();
+                inserted.push(rawdoc! { "_id": id, "days": days });
+            }
+        }
+        self.insert(transaction, &self.days, inserted).await?;
+        self.update(transaction, &self.days, statements).await
+    }
+
+    /// Removes the names of batches below `oldest`, the number of the oldest event that is not acknowledged: they cannot come again,
+    /// and if a process that was frozen sends one all the same, it is below the bound. Removes what deletions left, too.
+    pub async fn forget_batches(&self, kind: &Kind, oldest: SequenceNumber) -> Result<()> {
+        self.database
+            .transaction(|transaction| async move {
+                let kind_name = kind.as_str();
+                let bound = rawdoc! { "kind": kind_name, "number": 0_i64 };
+                let raised = rawdoc! { "$max": { "below": int(oldest) } };
+                transaction.upsert_one(&self.batches, rawdoc! { "_id": bound.clone() }, raised).await?;
+                let end = rawdoc! { "kind": kind_name, "number": int(oldest) };
+                let names = rawdoc! { "_id": { "$gt": bound, "$lt": end } };
+                transaction.delete_many(&self.batches, names).await?;
+                let old = rawdoc! { "$gt": 0_i64, "$lt": int(oldest) };
+                let gone = rawdoc! { "_id.kind": kind_name, "deleted": old.clone(), "total": 0_i64 };
+                transaction.delete_many(&self.totals, gone).await?;
+                let again = rawdoc! { "_id.kind": kind_name, "deleted": old };
+                transaction.update_many(&self.totals, again, rawdoc! { "$unset": { "deleted": "" } }).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// Returns the largest number of an event of this kind that is known to be saved; 0 if there is none.
+    pub async fn last_number(&self, kind: &Kind) -> Result<SequenceNumber> {
+        let found = self.batches_of(kind).await?;
+        let mut numbers = found.iter().map(|document| {
+            let name = document.get_document("_id").map_err(unreadable)?;
+            Ok(number(name, "number")?.max(number(document, "below")?.saturating_sub(1)))
+        });
+        numbers.try_fold(0, |last, number: Result<u64>| Ok(last.max(number?)))
+    }
+
+    /// Returns the kinds of which a batch was saved.
+    pub async fn kinds(&self) -> Result<Vec<Kind>> {
+        let (namespace, key) = (self.batches.clone(), "_id.kind".to_owned());
+        let kinds = self.database.distinct(Distinct { namespace, key, filter: rawdoc! {}, hint: None }).await?;
+        kinds.iter().map(|kind| Kind::new(kind.as_raw_bson_ref().as_str().unwrap_or_default())).collect()
+    }
+
+    /// Returns the events that were saved, as ranges of numbers: one range of all below the bound, and one for each batch above.
+    pub async fn saved_batches(&self, kind: &Kind) -> Result<Vec<std::ops::RangeInclusive<SequenceNumber>>> {
+        let names = self.batches_of(kind).await?;
+        let ranges = names.iter().map(|document| {
+            let name = document.get_document("_id").map_err(unreadable)?;
+            let (first, last) = (number(document, "first")?, number(name, "number")?);
+            // The document of the bound has the number 0.
+            Ok(if last == 0 { 0..=number(document, "below")?.saturating_sub(1) } else { first..=last })
+        });
+        ranges.collect()
+    }
+
+    async fn batches_of(&self, kind: &Kind) -> Result<Vec<RawDocumentBuf>> {
+        let end = rawdoc! { "kind": kind.as_str(), "number": i64::MAX };
+        let filter = rawdoc! { "_id": { "$gte": { "kind": kind.as_str() }, "$lte": end } };
+        Ok(self.database.find_all(Find::new(self.batches.clone(), filter)).await?)
+    }
+
+    /// Returns the documents with these `_id`s, by the bytes of their `_id`.
+    async fn documents_of(
+        &self,
+        store: &dyn DocumentStore,
+        namespace: &Namespace,
+        ids: impl Iterator<Item = RawDocumentBuf>,
+    ) -> Result<HashMap<Vec<u8>, RawDocumentBuf>> {
+        let ids: RawArrayBuf = ids.map(RawBson::Document).collect();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let find = Find::new(namespace.clone(), rawdoc! { "_id": { "$in": ids } });
+        let documents = store.find_all(find).await?;
+        let by_id = documents.into_iter().map(|document| {
+            let id = document.get_document("_id").map_err(unreadable)?;
+            Ok((id.as_bytes().to_vec(), document))
+        });
+        by_id.collect()
+    }
+
+    async fn insert(&self, transaction: &Transaction, into: &Namespace, documents: Vec<RawDocumentBuf>) -> Result<()> {
+        if documents.is_empty() {
+            return Ok(());
+        }
+        refuse(transaction.insert(Insert::new(into.clone(), documents)).await?.errors)
+    }
+
+    async fn update(&self, transaction: &Transaction, of: &Namespace, statements: Vec<UpdateStatement>) -> Result<()> {
+        if statements.is_empty() {
+            return Ok(());
+        }
+        refuse(transaction.update(Update::new(of.clone(), statements)).await?.errors)
+    }
+}
+
+/// The `_id` of the total of an item.
+fn total_id(kind: &Kind, id: &ItemId) -> RawDocumentBuf {
+    rawdoc! { "kind": kind.as_str(), "id": id.as_str() }
+}
+
+/// The `_id` of the days of an item in a month.
+fn month_id(kind: &Kind, id: &ItemId, month: &Month) -> RawDocumentBuf {
+    rawdoc! { "kind": kind.as_str(), "id": id.as_str(), "month": month.to_string() }
+}
+
+/// The filter of all months of an item.
+fn months_of(kind: &Kind, id: &ItemId) -> RawDocumentBuf {
+    let end = rawdoc! { "kind": kind.as_str(), "id": id.as_str(), "month": "~" };
+    rawdoc! { "_id": { "$gte": total_id(kind, id), "$lt": end } }
+}
+
+fn key(id: &RawDocument) -> Vec<u8> {
+    id.as_bytes().to_vec()
+}
+
+/// Counts are far below 2^63; what is not is kept at the largest number.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns a count of a document; 0 if the field is not there.
+fn number(document: &RawDocument, field: &str) -> Result<u64> {
+    match document.get(field).map_err(unreadable)? {
+        None => Ok(0),
+        Some(value) => {
+            count(value).ok_or_else(|| Error::damaged(format!("field {field:?} of {document:?} is not a count")))
+        }
+    }
+}
+
+/// Returns a count, which may be of any numeric type.
+fn count(value: RawBsonRef<'_>) -> Option<u64> {
+    match value {
+        RawBsonRef::Int32(value) => u64::try_from(value).ok(),
+        RawBsonRef::Int64(value) => u64::try_from(value).ok(),
+        RawBsonRef::Double(value) if value >= 0.0 && value.fract() == 0.0 && value < 2_f64.powi(53) => {
+            Some(value as u64)
+        }
+        _ => None,
+    }
+}
+
+fn unreadable(error: impl std::fmt::Display) -> Error {
+    Error::damaged(error.to_string())
+}
+
+fn refuse(errors: Vec<WriteError>) -> Result<()> {
+    errors.into_iter().next().map_or(Ok(()), |refused| Err(refused.error.into()))
+}

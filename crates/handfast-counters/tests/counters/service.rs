@@ -1,0 +1,190 @@
+//! The counters when all parts work, and when the store is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_counters::jiff::civil::date;
+use handfast_counters::{Error, Total};
+use handfast_store::Applied;
+use handfast_store::decorator::{Fault, Faulty, Plan};
+
+use crate::world::{World, ad, ads, first_day, key, settle, total, whole};
+
+/// Returns the number of operations that a process has sent to the store after its start and one view.
+async fn after_a_view() -> u64 {
+    let world = World::new();
+    let counting = Arc::new(Faulty::new(world.store.clone(), Plan::none()));
+    let counters = world.start(1, counting.clone()).await.expect("a process");
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    counting.operations()
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+#[tokio::test]
+async fn views_are_counted_by_item_and_day() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
+    assert_eq!(counters.view(ad("7"), 4, None).await.expect("counted"), whole(5));
+    assert_eq!(counters.view(ad("8"), 1, None).await.expect("counted"), whole(1));
+    settle(&counters).await;
+    world.advance(2 * DAY);
+    assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(7));
+    settle(&counters).await;
+    let days = counters.daily(&ad("7"), date(2026, 11, 29), date(2026, 12, 3)).await.expect("days");
+    let views: Vec<_> = days.iter().map(|day| (day.day, day.views)).collect();
+    let expected = [(2026, 11, 29, 0), (2026, 11, 30, 5), (2026, 12, 1, 0), (2026, 12, 2, 2), (2026, 12, 3, 0)];
+    assert_eq!(views, expected.map(|(year, month, day, views)| (date(year, month, day), views)));
+    let top = counters.top(&ads(), 10, None).await.expect("a list");
+    let top: Vec<_> = top.iter().map(|item| (item.id.as_str(), item.views)).collect();
+    assert_eq!(top, [("7", 7), ("8", 1)]);
+    let of_day = counters.top(&ads(), 1, Some(first_day())).await.expect("a list");
+    assert_eq!((of_day[0].id.as_str(), of_day[0].views, of_day.len()), ("7", 5, 1));
+}
+
+#[tokio::test]
+async fn an_item_that_was_never_viewed_has_no_views() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    assert_eq!(total(&counters, "7").await, whole(0));
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
+}
+
+#[tokio::test]
+async fn a_request_with_a_key_is_counted_once() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    for _ in 0..3 {
+        assert_eq!(counters.view(ad("7"), 1, key("a")).await.expect("counted"), whole(1));
+    }
+    assert_eq!(counters.view(ad("7"), 1, key("b")).await.expect("counted"), whole(2));
+    assert_eq!(counters.view(ad("8"), 1, key("a")).await.expect("counted"), whole(1), "keys belong to items");
+    settle(&counters).await;
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    assert_eq!(restarted.view(ad("7"), 1, key("a")).await.expect("counted"), whole(2), "also after a restart");
+    world.advance(DAY);
+    assert_eq!(restarted.view(ad("7"), 1, key("a")).await.expect("counted"), whole(3), "for a day");
+}
+
+#[tokio::test]
+async fn requests_at_once_with_one_key_are_counted_once() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    let requests = (0..20).map(|_| {
+        let counters = counters.clone();
+        tokio::spawn(async move { counters.view(ad("7"), 1, key("a")).await })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        assert_eq!(request.await.expect("ended").expect("counted"), whole(2));
+    }
+}
+
+#[tokio::test]
+async fn concurrent_views_are_all_counted_while_they_are_saved() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let requests: Vec<_> = (0..200_u64)
+        .map(|number| {
+            let counters = counters.clone();
+            tokio::spawn(async move {
+                let item = ad(&(number % 3).to_string());
+                while let Err(Error::Full { .. }) = counters.view(item.clone(), 1, None).await {
+                    tokio::task::yield_now().await;
+                }
+                counters.flush().await.expect("saved");
+            })
+        })
+        .collect();
+    for request in requests {
+        request.await.expect("ended");
+    }
+    settle(&counters).await;
+    let totals = [total(&counters, "0").await, total(&counters, "1").await, total(&counters, "2").await];
+    assert_eq!(totals, [whole(67), whole(67), whole(66)]);
+}
+
+#[tokio::test]
+async fn a_deleted_item_begins_at_zero() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    settle(&counters).await;
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    counters.delete(&ad("7")).await.expect("deleted");
+    assert_eq!(total(&counters, "7").await, whole(0));
+    assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(2));
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(2));
+    let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
+    assert_eq!(days[0].views, 2);
+    counters.delete(&ad("7")).await.expect("deleted");
+    settle(&counters).await;
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    assert_eq!(total(&restarted, "7").await, whole(0));
+    assert_eq!(restarted.top(&ads(), 10, None).await.expect("a list"), []);
+}
+
+#[tokio::test]
+async fn a_restart_reads_the_queue_back() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    settle(&counters).await;
+    counters.view(ad("7"), 2, None).await.expect("counted");
+    counters.view(ad("8"), 1, None).await.expect("counted");
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    assert_eq!((total(&restarted, "7").await, total(&restarted, "8").await), (whole(7), whole(1)));
+    settle(&restarted).await;
+    assert_eq!((total(&restarted, "7").await, total(&restarted, "8").await), (whole(7), whole(1)));
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_views_and_takes_them_again() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    for _ in 0..50 {
+        counters.view(ad("7"), 1, None).await.expect("counted");
+    }
+    let refused = counters.view(ad("7"), 1, None).await.expect_err("full");
+    assert!(matches!(refused, Error::Full { views: 50 }), "{refused}");
+    assert!(matches!(counters.delete(&ad("7")).await, Err(Error::Full { .. })));
+    assert_eq!(total(&counters, "7").await, whole(50));
+    settle(&counters).await;
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(51));
+}
+
+#[tokio::test]
+async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
+    let world = World::new();
+    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::CrashBefore)));
+    let counters = world.start(1, faulty.clone()).await.expect("a process");
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    let refused = counters.view(ad("7"), 1, None).await.expect_err("away");
+    assert!(matches!(refused, Error::Buffer { applied: Applied::Maybe, .. }), "{refused}");
+    let refused = counters.view(ad("7"), 100, None).await.expect_err("away");
+    assert!(matches!(refused, Error::Buffer { applied: Applied::No, .. }), "{refused}");
+    assert!(counters.flush().await.is_err());
+    assert_eq!(total(&counters, "7").await, whole(5), "from the cache");
+    faulty.restart();
+    // The view in doubt is written again before anything else.
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(7));
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(7));
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_the_queue_is_asked_for_again() {
+    let world = World::new();
+    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::LoseReply)));
+    let counters = world.start(1, faulty.clone()).await.expect("a process");
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(2));
+    assert_eq!(faulty.injected().len(), 1);
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, Total { views: 2, partial: false });
+}

@@ -1,0 +1,129 @@
+//! Who may send a request: the bearers of tokens, and web pages of allowed origins.
+//!
+//! # Tokens
+//! A token is a secret of the caller (`Authorization: Bearer ..`). The service knows its SHA-256 hash only, so a configuration that is read by
+//! somebody else gives no access. A token must therefore be random and long, not a word: `openssl rand -hex 32` makes one.
+//!
+//! # Origins
+//! A web page may send some requests to any server without asking it, also to one on the reader's own machine, and browsers then name
+//! the page's origin. So a request that writes and names an origin that is not allowed is refused, token or not.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::header::{AUTHORIZATION, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::problem::{Problem, ProblemKind};
+
+/// The SHA-256 hash of a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenHash([u8; 32]);
+
+/// The error of a text that is no [`TokenHash`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidTokenHash;
+
+/// Who may send requests.
+#[derive(Clone, Debug, Default)]
+pub struct AccessOptions {
+    /// The hashes of the tokens that may read and write. Without any, everybody may, who can reach the service.
+    pub tokens: Vec<TokenHash>,
+    /// Whether reading needs no token.
+    pub public_reads: bool,
+    /// The origins (`https://example.org`) of web pages that may send requests from browsers.
+    pub allowed_origins: Vec<HeaderValue>,
+}
+
+/// What a route does, as far as access is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteAccess {
+    /// It tells nothing about items: no token is needed.
+    Open,
+    Read,
+    Write,
+}
+
+impl TokenHash {
+    /// Returns the hash of a token.
+    pub fn of(token: &str) -> Self {
+        TokenHash(Sha256::digest(token.as_bytes()).into())
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = InvalidTokenHash;
+
+    /// Reads 64 hexadecimal digits, as `sha256sum` prints them.
+    fn from_str(text: &str) -> Result<Self, InvalidTokenHash> {
+        let mut hash = [0; 32];
+        let digits = text.as_bytes().chunks_exact(2);
+        if text.len() != 2 * hash.len() || !digits.remainder().is_empty() {
+            return Err(InvalidTokenHash);
+        }
+        for (byte, digits) in hash.iter_mut().zip(digits) {
+            let digit = |digit: &u8| char::from(*digit).to_digit(16).ok_or(InvalidTokenHash);
+            let [high, low] = digits else { return Err(InvalidTokenHash) };
+            *byte = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| InvalidTokenHash)?;
+        }
+        Ok(TokenHash(hash))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TokenHash(..)")
+    }
+}
+
+impl fmt::Display for InvalidTokenHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the hash of a token has 64 hexadecimal digits, as `sha256sum` prints them")
+    }
+}
+
+impl std::error::Error for InvalidTokenHash {}
+
+impl AccessOptions {
+    /// Checks whether a request may be sent.
+    pub(crate) fn check(&self, access: RouteAccess, headers: &HeaderMap) -> Result<(), Problem> {
+        let needs_token = match access {
+            RouteAccess::Open => false,
+            RouteAccess::Read => !self.public_reads,
+            RouteAccess::Write => true,
+        };
+        if access == RouteAccess::Write {
+            self.check_origin(headers)?;
+        }
+        if needs_token && !self.tokens.is_empty() {
+            self.check_token(headers)?;
+        }
+        Ok(())
+    }
+
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        match headers.get(ORIGIN) {
+            Some(origin) if !self.allowed_origins.contains(origin) => {
+                let origin = String::from_utf8_lossy(origin.as_bytes());
+                let detail = format!("pages of {origin:?} may not write: it is none of the allowed origins");
+                Err(Problem::new(ProblemKind::OriginRefused, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let unauthorized = |detail| Problem::new(ProblemKind::Unauthorized, detail);
+        let header = headers.get(AUTHORIZATION);
+        let header = header.ok_or_else(|| unauthorized("send the header Authorization: Bearer TOKEN"))?;
+        let token = header.to_str().ok().and_then(|header| header.split_once(' '));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let (_, token) = token.ok_or_else(|| unauthorized("the header Authorization must be Bearer TOKEN"))?;
+        let hash = TokenHash::of(token.trim());
+        // All are compared, each in constant time.
+        let found = self.tokens.iter().fold(0, |found, known| found | known.0.ct_eq(&hash.0).unwrap_u8());
+        if found == 1 { Ok(()) } else { Err(unauthorized("the token is unknown")) }
+    }
+}

@@ -1,0 +1,213 @@
+//! The handlers of the routes: each turns a request into a call of the counters, and the result into a reply.
+
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse as _, Response};
+use handfast_counters::jiff::ToSpan as _;
+use handfast_counters::jiff::civil::Date;
+use handfast_counters::{Error, IdempotencyKey, Item, ItemId, Kind, Total};
+use handfast_store::Applied;
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value, json};
+
+use super::Service;
+use super::badge;
+use super::replies::{DailyReply, DayReply, ItemTotal, TopItemReply, TopReply, TotalReply, TotalsReply};
+use super::routes::{REPORT_DAYS, RESERVED_ID, TOP_ITEMS};
+use crate::problem::{Problem, ProblemKind};
+use crate::request::Call;
+use crate::route::IDEMPOTENCY_KEY;
+
+type Result<T, E = Problem> = std::result::Result<T, E>;
+
+/// The body of a request that counts views.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Views {
+    n: Option<Number>,
+}
+
+pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
+    let item = item(&call)?;
+    let key = call.header(IDEMPOTENCY_KEY)?.map(IdempotencyKey::new).transpose()?;
+    let views = match call.json::<Views>()?.and_then(|views| views.n) {
+        None => 1,
+        Some(number) => {
+            let views = number.as_u64().map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+            views.ok_or_else(|| Problem::invalid(format!("the field n must be a positive integer, and is {number}")))?
+        }
+    };
+    let advice = match key {
+        Some(_) => "send it again with the same Idempotency-Key: it is counted once in all",
+        None => "without an Idempotency-Key a second request may count it twice",
+    };
+    let total = service.counters.view(item.clone(), views, key).await;
+    let total = total.map_err(|error| written(error, advice))?;
+    json_reply(&TotalReply::new(&item, total))
+}
+
+pub(super) async fn delete(service: &Service, call: Call) -> Result<Response> {
+    let item = item(&call)?;
+    let deleted = service.counters.delete(&item).await;
+    deleted.map_err(|error| written(error, "send it again: it deletes what was counted until then"))?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub(super) async fn total(service: &Service, call: Call) -> Result<Response> {
+    let item = item(&call)?;
+    let total = total_of(service, &item).await?;
+    json_reply(&TotalReply::new(&item, total))
+}
+
+pub(super) async fn totals(service: &Service, call: Call) -> Result<Response> {
+    let kind = Kind::new(call.path("kind"))?;
+    let ids = call.query("ids").filter(|ids| !ids.is_empty());
+    let ids = ids.ok_or_else(|| Problem::invalid("the query parameter ids is missing: ids=a,b,c names the items"))?;
+    let ids = ids.split(',').map(item_id).collect::<Result<Vec<_>>>()?;
+    let totals = service.counters.totals(&kind, &ids).await?;
+    let totals = ids.iter().zip(totals).map(|(id, total)| ItemTotal::new(id, total)).collect();
+    json_reply(&TotalsReply { kind: kind.as_str(), totals })
+}
+
+pub(super) async fn daily(service: &Service, call: Call) -> Result<Response> {
+    let item = item(&call)?;
+    let to = match date(&call, "to")? {
+        Some(to) => to,
+        None => service.counters.today()?,
+    };
+    let from = match date(&call, "from")? {
+        Some(from) => from,
+        None => to.saturating_sub((REPORT_DAYS - 1).days()),
+    };
+    let days = service.counters.daily(&item, from, to).await?;
+    let time_zone = service.counters.options().time_zone.iana_name().unwrap_or("UTC").to_owned();
+    let views = days.iter().map(|day| day.views).sum();
+    let days = days.into_iter().map(|day| DayReply { day: day.day.to_string(), views: day.views }).collect();
+    let (kind, id) = (item.kind.as_str(), item.id.as_str());
+    json_reply(&DailyReply { kind, id, from: from.to_string(), to: to.to_string(), time_zone, views, days })
+}
+
+pub(super) async fn top(service: &Service, call: Call) -> Result<Response> {
+    let kind = Kind::new(call.path("kind"))?;
+    let items = match call.query("n") {
+        None => TOP_ITEMS,
+        Some(text) => text.parse().map_err(|_| {
+            Problem::invalid(format!("the query parameter n must be a positive integer, and is {text:?}"))
+        })?,
+    };
+    let day = date(&call, "day")?;
+    let items = service.counters.top(&kind, items, day).await?;
+    let items = items.iter().map(|item| TopItemReply { id: item.id.as_str(), views: item.views }).collect();
+    json_reply(&TopReply { kind: kind.as_str(), day: day.map(|day| day.to_string()), items })
+}
+
+pub(super) async fn badge(service: &Service, call: Call) -> Result<Response> {
+    let item = item(&call)?;
+    let label = badge::Label::new(call.query("label").unwrap_or("views"))?;
+    let total = total_of(service, &item).await?;
+    let headers = [(CONTENT_TYPE, "image/svg+xml"), (CACHE_CONTROL, "no-cache")];
+    Ok((headers, badge::svg(&label, total)).into_response())
+}
+
+pub(super) async fn health() -> Result<Response> {
+    json_reply(&json!({ "status": "ok" }))
+}
+
+pub(super) async fn readiness(service: &Service) -> Result<Response> {
+    let readiness = service.counters.readiness().await;
+    // The errors may name servers, which is for the log and not for everybody.
+    let parts = readiness.errors().map(|(part, error)| {
+        tracing::debug!(part, %error, "a part does not work");
+        json!({ "part": part, "detail": class(error) })
+    });
+    let parts: Vec<Value> = parts.collect();
+    if readiness.takes_views() {
+        return json_reply(&json!({ "ready": true, "parts": parts }));
+    }
+    let problem = Problem::new(ProblemKind::NotReady, "views cannot be counted now: `parts` names what does not work");
+    let members = [("parts".to_owned(), Value::Array(parts))].into_iter().collect();
+    Err(Problem { members, ..problem })
+}
+
+pub(super) async fn document(service: &Service) -> Result<Response> {
+    Ok(([(CONTENT_TYPE, "application/json")], service.document.clone()).into_response())
+}
+
+async fn total_of(service: &Service, item: &Item) -> Result<Total> {
+    let totals = service.counters.totals(&item.kind, std::slice::from_ref(&item.id)).await?;
+    let total = totals.into_iter().next();
+    total.ok_or_else(|| Problem::new(ProblemKind::DamagedData, "there is no total for an item that was asked for"))
+}
+
+/// Returns the item that the path names.
+fn item(call: &Call) -> Result<Item> {
+    Ok(Item { kind: Kind::new(call.path("kind"))?, id: item_id(call.path("id"))? })
+}
+
+fn item_id(id: &str) -> Result<ItemId> {
+    if id == RESERVED_ID {
+        return Err(Problem::invalid(format!(
+            "the id {RESERVED_ID:?} is a word of the path /v1/KIND/top: no item has it"
+        )));
+    }
+    Ok(ItemId::new(id)?)
+}
+
+/// Returns a day of the query.
+fn date(call: &Call, name: &str) -> Result<Option<Date>> {
+    let Some(text) = call.query(name) else { return Ok(None) };
+    // A time or a zone behind the day would be read, too, and ignored.
+    let day = if text.len() == "2026-11-30".len() { text.parse().ok() } else { None };
+    let wrong = || Problem::invalid(format!("the query parameter {name} must be a day as 2026-11-30, and is {text:?}"));
+    day.map(Some).ok_or_else(wrong)
+}
+
+fn json_reply(reply: &impl Serialize) -> Result<Response> {
+    let body = serde_json::to_vec(reply)
+        .map_err(|error| Problem::new(ProblemKind::DamagedData, format!("the reply cannot be written: {error}")))?;
+    // A total is of this moment.
+    Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response())
+}
+
+/// Returns the problem of a request that writes; `advice` says what to do if its outcome is unknown.
+fn written(error: Error, advice: &str) -> Problem {
+    if error.applied() == Applied::No {
+        return error.into();
+    }
+    tracing::debug!(%error, "the outcome of a request is unknown");
+    let detail = format!("whether the request was applied is unknown: {advice}");
+    Problem::new(ProblemKind::OutcomeUnknown, detail)
+}
+
+/// Returns what an error is, without what it was about.
+fn class(error: &Error) -> &'static str {
+    match error {
+        Error::Invalid { .. } => "the request is invalid",
+        Error::Full { .. } => "the queue is full",
+        Error::Buffer { .. } => "the cache and the queue are unavailable",
+        Error::Damaged { .. } => "a document of the counters cannot be read: `handfast counters verify` finds it",
+        Error::Store(_) => "the store is unavailable",
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = match &error {
+            Error::Invalid { .. } | Error::Full { .. } => error.to_string(),
+            Error::Buffer { .. } | Error::Damaged { .. } | Error::Store(_) => class(&error).to_owned(),
+        };
+        let kind = match &error {
+            Error::Invalid { .. } => ProblemKind::InvalidRequest,
+            Error::Full { .. } => ProblemKind::QueueFull,
+            Error::Damaged { .. } => {
+                tracing::error!(%error, "data of the counters is damaged");
+                ProblemKind::DamagedData
+            }
+            Error::Buffer { .. } | Error::Store(_) => {
+                tracing::debug!(%error, "a part of the counters is unavailable");
+                ProblemKind::Unavailable
+            }
+        };
+        Problem::new(kind, detail)
+    }
+}

@@ -1,0 +1,210 @@
+//! The table of routes.
+
+use handfast_counters::{ID_BYTES_MAX, IDS_MAX, KEY_BYTES_MAX, KIND_BYTES_MAX, TOP_ITEMS_MAX};
+
+use super::badge::LABEL_CHARACTERS_MAX;
+use super::{Service, handlers};
+use crate::access::RouteAccess;
+use crate::problem::ProblemKind;
+use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod};
+
+/// The id that no item can have, because it is a word of a path.
+pub(super) const RESERVED_ID: &str = "top";
+/// The number of items of a list of the top ones, if the request does not say.
+pub(super) const TOP_ITEMS: usize = 10;
+/// The number of days of a report, if the request does not say.
+pub(super) const REPORT_DAYS: i64 = 30;
+
+const IDS_BYTES_MAX: usize = IDS_MAX * (ID_BYTES_MAX + 1);
+
+pub(super) static ROUTES: [Route<Service>; 10] = [
+    Route {
+        method: RouteMethod::Post,
+        path: "/v1/{kind}/{id}/views",
+        operation: "countViews",
+        summary: "Count views of an item, one or as many as the body says, and return its total",
+        access: RouteAccess::Write,
+        query: &[],
+        headers: &[Parameter {
+            name: IDEMPOTENCY_KEY,
+            description: "A name for this request: a request with a key that was counted for the item is not counted again",
+            required: false,
+            value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
+        }],
+        body: Some("Views"),
+        reply: Reply::Json { schema: "Total" },
+        problems: &[ProblemKind::QueueFull, ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::count(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}",
+        operation: "getTotals",
+        summary: "Return the totals of several items, in the order of the ids",
+        access: RouteAccess::Read,
+        query: &[Parameter {
+            name: "ids",
+            description: "The ids, separated by commas; at most 1000",
+            required: true,
+            value: ParameterValue::Text { length_max: IDS_BYTES_MAX },
+        }],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Totals" },
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::totals(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}/top",
+        operation: "getTop",
+        summary: "Return the items with the most saved views, altogether or on a day",
+        access: RouteAccess::Read,
+        query: &[
+            Parameter {
+                name: "n",
+                description: "The number of items; 10 if it is not given",
+                required: false,
+                value: ParameterValue::Integer { maximum: TOP_ITEMS_MAX as u64 },
+            },
+            Parameter {
+                name: "day",
+                description: "The day whose views count; all days if it is not given",
+                required: false,
+                value: ParameterValue::Date,
+            },
+        ],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Top" },
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::top(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}/{id}",
+        operation: "getTotal",
+        summary: "Return the total of an item; 0 for one that was never viewed",
+        access: RouteAccess::Read,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Total" },
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::total(service, call)),
+    },
+    Route {
+        method: RouteMethod::Delete,
+        path: "/v1/{kind}/{id}",
+        operation: "deleteItem",
+        summary: "Delete an item with all views that were counted before",
+        access: RouteAccess::Write,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::NoContent,
+        problems: &[ProblemKind::QueueFull],
+        handler: |service, call| Box::pin(handlers::delete(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}/{id}/daily",
+        operation: "getDaily",
+        summary: "Return the saved views of each day of a range, 0 for a day without any",
+        access: RouteAccess::Read,
+        query: &[
+            Parameter {
+                name: "from",
+                description: "The first day; 29 days before the last one if it is not given",
+                required: false,
+                value: ParameterValue::Date,
+            },
+            Parameter {
+                name: "to",
+                description: "The last day; today if it is not given",
+                required: false,
+                value: ParameterValue::Date,
+            },
+        ],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Daily" },
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::daily(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}/{id}/badge.svg",
+        operation: "getBadge",
+        summary: "Return the total of an item as a picture",
+        access: RouteAccess::Read,
+        query: &[Parameter {
+            name: "label",
+            description: "The text before the number; `views` if it is not given",
+            required: false,
+            value: ParameterValue::Text { length_max: LABEL_CHARACTERS_MAX },
+        }],
+        headers: &[],
+        body: None,
+        reply: Reply::Svg,
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::badge(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/healthz",
+        operation: "getHealth",
+        summary: "Say that the process answers",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Health" },
+        problems: &[],
+        handler: |_, _| Box::pin(handlers::health()),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/readyz",
+        operation: "getReadiness",
+        summary: "Say whether the service can take views, and which parts do not work",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Readiness" },
+        problems: &[ProblemKind::NotReady],
+        handler: |service, _| Box::pin(handlers::readiness(service)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/openapi.json",
+        operation: "getOpenApi",
+        summary: "Return this document",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Document,
+        problems: &[],
+        handler: |service, _| Box::pin(handlers::document(service)),
+    },
+];
+
+/// Returns the description of a parameter that paths have.
+pub(super) fn path_parameter(name: &str) -> Parameter {
+    match name {
+        "kind" => Parameter {
+            name: "kind",
+            description: "A kind of items: lower-case letters, digits, `_` and `-`, with a letter first",
+            required: true,
+            value: ParameterValue::Text { length_max: KIND_BYTES_MAX },
+        },
+        _ => Parameter {
+            name: "id",
+            description: "The id of an item within its kind: letters, digits and `-._~:`, but not `top`",
+            required: true,
+            value: ParameterValue::Text { length_max: ID_BYTES_MAX },
+        },
+    }
+}

@@ -1,0 +1,74 @@
+//! The schemas of bodies and replies in the OpenAPI document.
+
+use handfast_counters::VIEWS_MAX;
+use serde_json::{Map, Value, json};
+
+use super::routes::path_parameter;
+use crate::openapi::Description;
+use crate::problem::ProblemKind;
+
+pub(super) fn description() -> Description {
+    Description {
+        title: "Handfast view counters",
+        summary: "Counts views of items, each once, and returns totals and daily figures",
+        schemas: schemas(),
+        path_parameters: path_parameter,
+    }
+}
+
+fn schemas() -> Value {
+    let text = || json!({ "type": "string" });
+    let day = || json!({ "type": "string", "format": "date" });
+    let views = |description: &str| json!({ "type": "integer", "minimum": 0, "description": description });
+    let total = || views("The number of views");
+    let partial =
+        || json!({ "type": "boolean", "description": "Whether the total is only a part: the store did not answer" });
+    let list = |item: Value| json!({ "type": "array", "items": item });
+    let (kind, id) = (text, text);
+
+    let item_total = object(&[("id", id()), ("total", total()), ("partial", partial())]);
+    let day_views = object(&[("day", day()), ("views", views("The saved views of the day"))]);
+    let top_item = object(&[("id", id()), ("views", views("The saved views"))]);
+    let part = object(&[("part", text()), ("detail", text())]);
+    let types: Vec<String> = ProblemKind::ALL.into_iter().map(ProblemKind::uri).collect();
+    let mut problem = object(&[
+        ("type", json!({ "enum": types })),
+        ("title", text()),
+        ("status", json!({ "type": "integer" })),
+        ("detail", text()),
+        (
+            "outcome",
+            json!({ "enum": ["not_applied", "unknown"], "description": "What became of a request that writes" }),
+        ),
+        ("parts", list(part.clone())),
+    ]);
+    problem["required"] = json!(["type", "title", "status", "detail"]);
+    let mut body = object(&[("n", json!({ "type": ["integer", "null"], "minimum": 1, "maximum": VIEWS_MAX }))]);
+    body["required"] = json!([]);
+    json!({
+        "Views": body,
+        "Total": object(&[("kind", kind()), ("id", id()), ("total", total()), ("partial", partial())]),
+        "Totals": object(&[("kind", kind()), ("totals", list(item_total))]),
+        "Daily": object(&[
+            ("kind", kind()),
+            ("id", id()),
+            ("from", day()),
+            ("to", day()),
+            ("time_zone", json!({ "type": "string", "description": "The time zone in which days begin and end" })),
+            ("views", views("The sum of the days")),
+            ("days", list(day_views)),
+        ]),
+        "Top": object(&[("kind", kind()), ("day", json!({ "type": ["string", "null"] })), ("items", list(top_item))]),
+        "Health": object(&[("status", text())]),
+        "Readiness": object(&[("ready", json!({ "type": "boolean" })), ("parts", list(part))]),
+        "Problem": problem,
+    })
+}
+
+/// Returns the schema of an object that has exactly these properties.
+fn object(properties: &[(&str, Value)]) -> Value {
+    let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
+}

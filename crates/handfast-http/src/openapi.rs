@@ -1,0 +1,110 @@
+//! The OpenAPI document of a table of routes (OpenAPI Specification 3.1.1).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::access::RouteAccess;
+use crate::problem::{MEDIA_TYPE, ProblemKind};
+use crate::route::{Parameter, ParameterValue, Reply, Route};
+
+/// The title and the schemas of a document.
+pub(crate) struct Description {
+    pub(crate) title: &'static str,
+    pub(crate) summary: &'static str,
+    /// The schemas that routes name, and `Problem`.
+    pub(crate) schemas: Value,
+    /// The parameters that paths have, by name.
+    pub(crate) path_parameters: fn(&str) -> Parameter,
+}
+
+/// Makes the document.
+pub(crate) fn document<S>(routes: &[Route<S>], description: Description) -> Value {
+    let mut paths = Map::new();
+    for route in routes {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.name()] = operation(route, &description);
+    }
+    json!({
+        "openapi": "3.1.1",
+        "info": { "title": description.title, "summary": description.summary, "version": env!("CARGO_PKG_VERSION") },
+        "paths": paths,
+        "components": {
+            "schemas": description.schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation<S>(route: &Route<S>, description: &Description) -> Value {
+    let of_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let of_path = of_path.map(|name| parameter("path", &(description.path_parameters)(name)));
+    let of_query = route.query.iter().map(|known| parameter("query", known));
+    let of_headers = route.headers.iter().map(|known| parameter("header", known));
+    let mut operation = json!({
+        "operationId": route.operation,
+        "summary": route.summary,
+        "parameters": of_path.chain(of_query).chain(of_headers).collect::<Vec<_>>(),
+        "responses": responses(route),
+        "security": match route.access {
+            RouteAccess::Open => json!([]),
+            // Without a token where reading is public.
+            RouteAccess::Read => json!([{}, { "token": [] }]),
+            RouteAccess::Write => json!([{ "token": [] }]),
+        },
+    });
+    if let Some(schema) = route.body {
+        operation["requestBody"] = json!({ "required": false, "content": { "application/json": reference(schema) } });
+    }
+    operation
+}
+
+fn parameter(place: &str, parameter: &Parameter) -> Value {
+    let schema = match parameter.value {
+        ParameterValue::Integer { maximum } => json!({ "type": "integer", "minimum": 1, "maximum": maximum }),
+        ParameterValue::Date => json!({ "type": "string", "format": "date" }),
+        ParameterValue::Text { length_max } => json!({ "type": "string", "minLength": 1, "maxLength": length_max }),
+    };
+    json!({
+        "name": parameter.name,
+        "in": place,
+        "required": parameter.required,
+        "description": parameter.description,
+        "schema": schema,
+    })
+}
+
+fn reference(schema: &str) -> Value {
+    json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") } })
+}
+
+fn responses<S>(route: &Route<S>) -> Value {
+    let mut by_status: BTreeMap<u16, Vec<ProblemKind>> = BTreeMap::new();
+    for kind in route.all_problems() {
+        by_status.entry(kind.status().as_u16()).or_default().push(kind);
+    }
+    let content = match route.reply {
+        Reply::Json { schema } => Some(json!({ "application/json": reference(schema) })),
+        Reply::Svg => Some(json!({ "image/svg+xml": { "schema": { "type": "string" } } })),
+        Reply::Document => Some(json!({ "application/json": { "schema": { "type": "object" } } })),
+        Reply::NoContent => None,
+    };
+    let mut success = json!({ "description": "success" });
+    if let Some(content) = content {
+        success["content"] = content;
+    }
+    let mut responses = Map::from_iter([(route.reply.status().as_u16().to_string(), success)]);
+    for (status, kinds) in by_status {
+        let described = kinds.iter().map(|kind| format!("`{}`: {}", kind.uri(), kind.title()));
+        let mut response = json!({
+            "description": described.collect::<Vec<_>>().join("; "),
+            "content": { MEDIA_TYPE: reference("Problem") },
+        });
+        if status == 503 {
+            let seconds = json!({ "schema": { "type": "integer" }, "description": "seconds to wait" });
+            response["headers"] = json!({ "Retry-After": seconds });
+        }
+        responses.insert(status.to_string(), response);
+    }
+    Value::Object(responses)
+}

@@ -1,0 +1,175 @@
+//! Errors as problem details (RFC 9457): a JSON object with a stable `type`, which a program compares, and a `detail` for people.
+//!
+//! ```json
+//! {"type": "urn:handfast:problem:queue-full", "title": "the queue is full", "status": 503,
+//!  "detail": "the queue holds 1000000 views, its limit: try again when they are saved", "outcome": "not_applied"}
+//! ```
+//!
+//! A problem of a request that writes has an `outcome`: `not_applied` if nothing was changed, `unknown` if something may have been.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Map, Value, json};
+
+/// The media type of problem details.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+/// The beginning of each `type`.
+const TYPE_PREFIX: &str = "urn:handfast:problem:";
+
+/// A kind of error, as the `type` of problem details names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProblemKind {
+    /// A part of the request is missing, invalid or unknown; the detail names it.
+    InvalidRequest,
+    /// The token is missing or unknown.
+    Unauthorized,
+    /// A web page of an origin that is not allowed sent a request that writes.
+    OriginRefused,
+    /// The path is none of the service's.
+    NotFound,
+    /// The path has no such method.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// The body is larger than the limit.
+    BodyTooLarge,
+    /// The body has another media type than `application/json`.
+    UnsupportedMediaType,
+    /// The data of the service cannot be read.
+    DamagedData,
+    /// The queue holds as many views as it may.
+    QueueFull,
+    /// The part that is needed for the request does not answer.
+    Unavailable,
+    /// Whether the request was applied is unknown.
+    OutcomeUnknown,
+    /// The service cannot take views; `parts` names the parts that do not work.
+    NotReady,
+}
+
+impl ProblemKind {
+    /// All kinds.
+    pub const ALL: [ProblemKind; 13] = [
+        ProblemKind::InvalidRequest,
+        ProblemKind::Unauthorized,
+        ProblemKind::OriginRefused,
+        ProblemKind::NotFound,
+        ProblemKind::MethodNotAllowed,
+        ProblemKind::BodyTimeout,
+        ProblemKind::BodyTooLarge,
+        ProblemKind::UnsupportedMediaType,
+        ProblemKind::DamagedData,
+        ProblemKind::QueueFull,
+        ProblemKind::Unavailable,
+        ProblemKind::OutcomeUnknown,
+        ProblemKind::NotReady,
+    ];
+
+    /// Returns the last part of the `type`, the status and the title.
+    fn parts(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            ProblemKind::InvalidRequest => ("invalid-request", StatusCode::BAD_REQUEST, "the request is invalid"),
+            ProblemKind::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "a token is needed"),
+            ProblemKind::OriginRefused => ("origin-refused", StatusCode::FORBIDDEN, "the origin is not allowed"),
+            ProblemKind::NotFound => ("not-found", StatusCode::NOT_FOUND, "there is no such path"),
+            ProblemKind::MethodNotAllowed => {
+                ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "the path has no such method")
+            }
+            ProblemKind::BodyTimeout => ("body-timeout", StatusCode::REQUEST_TIMEOUT, "the body is late"),
+            ProblemKind::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            ProblemKind::UnsupportedMediaType => {
+                ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
+            }
+            ProblemKind::DamagedData => {
+                ("damaged-data", StatusCode::INTERNAL_SERVER_ERROR, "data of the service cannot be read")
+            }
+            ProblemKind::QueueFull => ("queue-full", StatusCode::SERVICE_UNAVAILABLE, "the queue is full"),
+            ProblemKind::Unavailable => {
+                ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "a part of the service is unavailable")
+            }
+            ProblemKind::OutcomeUnknown => {
+                ("outcome-unknown", StatusCode::SERVICE_UNAVAILABLE, "whether the request was applied is unknown")
+            }
+            ProblemKind::NotReady => ("not-ready", StatusCode::SERVICE_UNAVAILABLE, "the service cannot take views"),
+        }
+    }
+
+    /// Returns the `type` of the problem details.
+    pub fn uri(self) -> String {
+        format!("{TYPE_PREFIX}{}", self.parts().0)
+    }
+
+    /// Returns the HTTP status.
+    pub fn status(self) -> StatusCode {
+        self.parts().1
+    }
+
+    /// Returns the title, which is the same for all problems of the kind.
+    pub fn title(self) -> &'static str {
+        self.parts().2
+    }
+}
+
+/// What became of a request that writes and was not answered with success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    NotApplied,
+    Unknown,
+}
+
+/// A problem, before it becomes a response.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    pub(crate) kind: ProblemKind,
+    pub(crate) detail: String,
+    /// Further members of the JSON object.
+    pub(crate) members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Problem { kind, detail: detail.into(), members: Map::new() }
+    }
+
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Problem::new(ProblemKind::InvalidRequest, detail)
+    }
+
+    /// Creates the response. `outcome` is that of a request that writes; a client should wait `retry_after_seconds` before the next attempt.
+    pub(crate) fn into_response(self, outcome: Option<Outcome>, retry_after_seconds: u64) -> Response {
+        let status = self.kind.status();
+        let mut body = json!({
+            "type": self.kind.uri(),
+            "title": self.kind.title(),
+            "status": status.as_u16(),
+            "detail": self.detail,
+        });
+        if let Value::Object(body) = &mut body {
+            if let Some(outcome) = outcome {
+                body.insert("outcome".into(), outcome.name().into());
+            }
+            body.extend(self.members);
+        }
+        let mut response = (status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, retry_after_seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl Outcome {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Outcome::NotApplied => "not_applied",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The parts of a request, checked before a handler sees them.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts as _, Query, RawPathParams};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::problem::{Problem, ProblemKind};
+
+/// The time that a body has to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A request whose parameters are those that its route knows.
+pub(crate) struct Call {
+    path: Vec<(String, String)>,
+    query: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Call {
+    /// Reads a request. `known` are the names of the query parameters; `body_bytes_max` is 0 for a route without a body, which is not read then.
+    pub(crate) async fn read(
+        mut parts: Parts,
+        body: Body,
+        known: impl Iterator<Item = &'static str>,
+        body_bytes_max: usize,
+    ) -> Result<Self, Problem> {
+        let path = RawPathParams::from_request_parts(&mut parts, &()).await;
+        let path = path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))?;
+        let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let query = query(&parts.uri, known)?;
+        let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
+        Ok(Call { path, query, headers: parts.headers, body })
+    }
+
+    /// Returns a parameter of the path; empty if the route has none of this name.
+    pub(crate) fn path(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns a parameter of the query.
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a header that may be sent once.
+    pub(crate) fn header(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.headers.get_all(name).iter();
+        let (first, second) = (values.next(), values.next());
+        if second.is_some() {
+            return Err(Problem::invalid(format!("the header {name} is there more than once")));
+        }
+        first
+            .map(|value| {
+                value
+                    .to_str()
+                    .map_err(|_| Problem::invalid(format!("the header {name} must be visible ASCII characters")))
+            })
+            .transpose()
+    }
+
+    /// Returns the body as JSON; `None` if it is empty.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<Option<T>, Problem> {
+        if self.body.is_empty() {
+            return Ok(None);
+        }
+        let media_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            let detail = format!("the media type of the body must be application/json, and is {essence:?}");
+            return Err(Problem::new(ProblemKind::UnsupportedMediaType, detail));
+        }
+        let body = serde_json::from_slice(&self.body);
+        body.map(Some).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))
+    }
+}
+
+/// Reads the parameters of a query. A misspelt one is refused, because it would change the meaning of the request without a word.
+fn query(uri: &Uri, known: impl Iterator<Item = &'static str>) -> Result<Vec<(String, String)>, Problem> {
+    let known: Vec<&str> = known.collect();
+    let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|error| Problem::invalid(format!("the query cannot be read: {error}")))?;
+    for (index, (name, _)) in parameters.iter().enumerate() {
+        if !known.contains(&name.as_str()) {
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Problem::invalid(format!("there is no query parameter {name:?}: the path has {known}")));
+        }
+        if parameters.iter().take(index).any(|(earlier, _)| earlier == name) {
+            return Err(Problem::invalid(format!("the query parameter {name} is there more than once")));
+        }
+    }
+    Ok(parameters)
+}
+
+async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let detail = format!("the body has more than {bytes_max} bytes, its limit");
+            Err(Problem::new(ProblemKind::BodyTooLarge, detail))
+        }
+        Ok(Err(error)) => Err(Problem::invalid(format!("the body cannot be read: {error}"))),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} seconds", BODY_TIME_MAX.as_secs());
+            Err(Problem::new(ProblemKind::BodyTimeout, detail))
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Routes as a table, from which the router and the OpenAPI document are made, so that neither can have what the other has not.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use tower_http::cors::CorsLayer;
+
+use crate::access::{AccessOptions, RouteAccess};
+use crate::problem::{Outcome, Problem, ProblemKind};
+use crate::request::Call;
+
+/// The header by which a repeated request is recognised.
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// How long a browser may remember what is allowed.
+const CORS_TIME: Duration = Duration::from_secs(3_600);
+
+/// The answer of a handler, later.
+pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
+
+/// A route: a method of a path.
+pub(crate) struct Route<S: 'static> {
+    pub(crate) method: RouteMethod,
+    pub(crate) path: &'static str,
+    /// The name of the operation in the OpenAPI document.
+    pub(crate) operation: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) access: RouteAccess,
+    pub(crate) query: &'static [Parameter],
+    pub(crate) headers: &'static [Parameter],
+    /// The schema of the body, which may be left out.
+    pub(crate) body: Option<&'static str>,
+    pub(crate) reply: Reply,
+    /// The problems that the route itself has, beside those of every route.
+    pub(crate) problems: &'static [ProblemKind],
+    pub(crate) handler: for<'a> fn(&'a S, Call) -> Answer<'a>,
+}
+
+/// The methods of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteMethod {
+    Get,
+    Post,
+    Delete,
+}
+
+/// A parameter of a query, or a header.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) required: bool,
+    pub(crate) value: ParameterValue,
+}
+
+/// The values of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ParameterValue {
+    Integer { maximum: u64 },
+    Date,
+    Text { length_max: usize },
+}
+
+/// The answer to a request that succeeded.
+pub(crate) enum Reply {
+    Json {
+        schema: &'static str,
+    },
+    Svg,
+    /// A document that is JSON of another kind.
+    Document,
+    NoContent,
+}
+
+/// The limits of requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLimits {
+    pub(crate) body_bytes_max: usize,
+    pub(crate) request_time_max: Duration,
+    pub(crate) retry_after_seconds: u64,
+}
+
+/// What all routes share.
+struct Shared<S> {
+    service: S,
+    access: AccessOptions,
+    limits: RequestLimits,
+}
+
+impl RouteMethod {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RouteMethod::Get => "get",
+            RouteMethod::Post => "post",
+            RouteMethod::Delete => "delete",
+        }
+    }
+
+    fn filter(self) -> MethodFilter {
+        match self {
+            RouteMethod::Get => MethodFilter::GET,
+            RouteMethod::Post => MethodFilter::POST,
+            RouteMethod::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// Makes the router of a table of routes.
+pub(crate) fn router<S: Send + Sync + 'static>(
+    routes: &'static [Route<S>],
+    service: S,
+    access: AccessOptions,
+    limits: RequestLimits,
+) -> Router {
+    let cors = cors(&access);
+    let shared = Arc::new(Shared { service, access, limits });
+    let mut router = Router::new();
+    for route in routes {
+        let shared = Arc::clone(&shared);
+        let handler = move |request: Request| answer(route, Arc::clone(&shared), request);
+        router = router.route(route.path, on(route.method.filter(), handler));
+    }
+    let seconds = limits.retry_after_seconds;
+    let not_found = move || async move {
+        let detail = "there is no such path: /openapi.json lists those that are there";
+        Problem::new(ProblemKind::NotFound, detail).into_response(None, seconds)
+    };
+    let not_allowed = move |request: Request| async move {
+        let detail = format!("the path has no method {}: the header Allow lists those that it has", request.method());
+        Problem::new(ProblemKind::MethodNotAllowed, detail).into_response(None, seconds)
+    };
+    let router = router.fallback(not_found).method_not_allowed_fallback(not_allowed);
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+}
+
+/// Returns what browsers are told; nothing if no origin is allowed.
+fn cors(access: &AccessOptions) -> Option<CorsLayer> {
+    if access.allowed_origins.is_empty() {
+        return None;
+    }
+    let headers = [AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static(IDEMPOTENCY_KEY)];
+    let cors = CorsLayer::new().allow_origin(access.allowed_origins.clone()).allow_headers(headers);
+    let methods = [Method::GET, Method::POST, Method::DELETE];
+    Some(cors.allow_methods(methods).expose_headers([RETRY_AFTER]).max_age(CORS_TIME))
+}
+
+async fn answer<S: Send + Sync>(route: &'static Route<S>, shared: Arc<Shared<S>>, request: Request) -> Response {
+    let writes = route.access == RouteAccess::Write;
+    match checked(route, &shared, request).await {
+        Ok(response) => response,
+        Err(problem) => {
+            let outcome = match problem.kind {
+                _ if !writes => None,
+                ProblemKind::OutcomeUnknown => Some(Outcome::Unknown),
+                _ => Some(Outcome::NotApplied),
+            };
+            problem.into_response(outcome, shared.limits.retry_after_seconds)
+        }
+    }
+}
+
+async fn checked<S: Send + Sync>(
+    route: &'static Route<S>,
+    shared: &Shared<S>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    shared.access.check(route.access, &parts.headers)?;
+    let body_bytes_max = if route.body.is_some() { shared.limits.body_bytes_max } else { 0 };
+    let known = route.query.iter().map(|parameter| parameter.name);
+    let call = Call::read(parts, body, known, body_bytes_max).await?;
+    let time = shared.limits.request_time_max;
+    match tokio::time::timeout(time, (route.handler)(&shared.service, call)).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let detail = format!("there was no answer within {} seconds", time.as_secs());
+            let writes = route.access == RouteAccess::Write;
+            let kind = if writes { ProblemKind::OutcomeUnknown } else { ProblemKind::Unavailable };
+            Err(Problem::new(kind, detail))
+        }
+    }
+}
+
+impl<S> Route<S> {
+    /// Returns the problems of the route, in the order of their kinds.
+    pub(crate) fn all_problems(&self) -> Vec<ProblemKind> {
+        let mut problems = self.problems.to_vec();
+        problems.push(ProblemKind::InvalidRequest);
+        match self.access {
+            RouteAccess::Open => {}
+            RouteAccess::Read => problems.extend([ProblemKind::Unauthorized, ProblemKind::Unavailable]),
+            RouteAccess::Write => problems.extend([
+                ProblemKind::Unauthorized,
+                ProblemKind::OriginRefused,
+                ProblemKind::Unavailable,
+                ProblemKind::OutcomeUnknown,
+            ]),
+        }
+        if self.body.is_some() {
+            let of_body = [ProblemKind::BodyTimeout, ProblemKind::BodyTooLarge, ProblemKind::UnsupportedMediaType];
+            problems.extend(of_body);
+        }
+        problems.sort();
+        problems.dedup();
+        problems
+    }
+}
+
+impl Reply {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Reply::Json { .. } | Reply::Svg | Reply::Document => StatusCode::OK,
+            Reply::NoContent => StatusCode::NO_CONTENT,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The service of the view counters: each route and each problem over the router, and the connections over a real socket.
+//! Every answer is compared with the OpenAPI document.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod access;
+mod document;
+mod problems;
+mod routes;
+mod socket;
+mod world;

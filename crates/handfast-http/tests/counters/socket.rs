@@ -1,0 +1,185 @@
+//! The service over a real socket: many connections at once, a stop in their midst, limits of connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use handfast_counters::{Counters, Flushed, ItemId, Kind};
+use handfast_http::ConnectionOptions;
+use handfast_http::counters::{ServiceOptions, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
+
+const VIEW: &str = "POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n";
+
+/// A service on a socket.
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<handfast_counters::Result<Flushed>>,
+}
+
+impl Running {
+    async fn start(counters: &Counters, connections: ConnectionOptions) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (address, stop) = (listener.local_addr().expect("an address"), CancellationToken::new());
+        let service = serve(listener, counters.clone(), ServiceOptions::default(), connections, stop.clone());
+        Running { address, stop, serving: tokio::spawn(service) }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("a connection")
+    }
+
+    async fn stopped(self) -> Flushed {
+        self.stop.cancel();
+        self.serving.await.expect("ended").expect("saved")
+    }
+}
+
+/// Reads the head of an answer and its body; `None` if the connection ends before.
+async fn read(stream: &mut TcpStream) -> Option<String> {
+    let mut text = String::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().expect("a length")) {
+                return Some(text);
+            }
+        }
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return None,
+            Ok(bytes) => text.push_str(std::str::from_utf8(&buffer[..bytes]).expect("a text")),
+        }
+    }
+}
+
+async fn send(stream: &mut TcpStream, text: &str) -> Option<String> {
+    stream.write_all(text.as_bytes()).await.ok()?;
+    read(stream).await
+}
+
+async fn total(counters: &Counters) -> u64 {
+    let (kind, id) = (Kind::new("ads").expect("a kind"), ItemId::new("7").expect("an id"));
+    counters.totals(&kind, &[id]).await.expect("a total")[0].views
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_in_the_midst_of_requests_loses_nothing() {
+    const STOP_AT: u64 = 40;
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let [sent, counted] = [const { AtomicU64::new(0) }; 2].map(Arc::new);
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let (address, stop) = (running.address, running.stop.clone());
+            let (sent, counted) = (Arc::clone(&sent), Arc::clone(&counted));
+            tokio::spawn(async move {
+                let Ok(mut stream) = TcpStream::connect(address).await else { return };
+                loop {
+                    sent.fetch_add(1, Ordering::SeqCst);
+                    let Some(answer) = send(&mut stream, VIEW).await else { return };
+                    if answer.starts_with("HTTP/1.1 200") {
+                        let counted = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                        if counted == STOP_AT {
+                            stop.cancel();
+                        }
+                    } else {
+                        assert!(answer.contains("queue-full"), "{answer}");
+                    }
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.expect("ended");
+    }
+    running.serving.await.expect("ended").expect("saved");
+    let (sent, counted) = (sent.load(Ordering::SeqCst), counted.load(Ordering::SeqCst));
+    let restarted = world.healthy(2).await;
+    let total = total(&restarted).await;
+    assert!(counted >= STOP_AT && counted <= total && total <= sent, "{counted} counted, {total} in all, {sent} sent");
+    assert_eq!(restarted.flush().await.expect("saved"), Flushed::default(), "the queue was saved");
+    let verification = restarted.storage().verify(None, |_| ()).await.expect("checked");
+    assert_eq!((verification.differences.len(), verification.views), (0, total));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_in_progress_is_answered_at_a_stop_and_its_view_saved() {
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let mut stream = running.connect().await;
+    let head = "POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+                content-length: 8\r\nexpect: 100-continue\r\n\r\n";
+    let answer = send(&mut stream, head).await.expect("an answer");
+    assert_eq!(answer, "HTTP/1.1 100 Continue\r\n\r\n", "the service waits for the body");
+    running.stop.cancel();
+    while TcpStream::connect(running.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let answer = send(&mut stream, r#"{"n": 3}"#).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(read(&mut stream).await, None, "the connection ends");
+    assert_eq!(running.stopped().await.views, 3);
+    assert_eq!(total(&world.healthy(2).await).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_does_not_finish_is_cut_at_a_stop() {
+    let world = World::new();
+    let options = ConnectionOptions { shutdown_grace: Duration::ZERO, ..ConnectionOptions::default() };
+    let running = Running::start(&world.healthy(1).await, options).await;
+    let mut stream = running.connect().await;
+    let head = "POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\ncontent-length: 8\r\nexpect: 100-continue\r\n\r\n";
+    send(&mut stream, head).await.expect("an answer");
+    assert_eq!(running.stopped().await, Flushed::default());
+    assert_eq!(read(&mut stream).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_beyond_the_limit_wait_for_a_place() {
+    let world = World::new();
+    let options = ConnectionOptions { open_max: 1, ..ConnectionOptions::default() };
+    let running = Running::start(&world.healthy(1).await, options).await;
+    let mut first = running.connect().await;
+    assert!(send(&mut first, VIEW).await.expect("an answer").contains(r#""total":1"#));
+    let mut second = running.connect().await;
+    second.write_all(VIEW.as_bytes()).await.expect("sent");
+    assert!(send(&mut first, VIEW).await.expect("an answer").contains(r#""total":2"#), "the second one waits");
+    drop(first);
+    assert!(read(&mut second).await.expect("an answer").contains(r#""total":3"#));
+    running.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_does_not_arrive_or_is_too_large_ends_its_connection() {
+    let world = World::new();
+    let options = ConnectionOptions { head_time_max: Duration::from_millis(50), ..ConnectionOptions::default() };
+    let running = Running::start(&world.healthy(1).await, options).await;
+    let mut slow = running.connect().await;
+    assert_eq!(send(&mut slow, "GET /v1/ads/7 HTTP/1.1\r\nho").await, None);
+    let mut large = running.connect().await;
+    let head = format!("GET /v1/ads/7 HTTP/1.1\r\nlarge: {}\r\n\r\n", "x".repeat(1024 * 1024));
+    let answer = send(&mut large, &head).await;
+    assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 431")));
+    running.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_address_is_read_and_a_longer_one_refused() {
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let ids = |count: usize| vec!["x".repeat(64); count].join(",");
+    let ask = |count| format!("GET /v1/ads?ids={} HTTP/1.1\r\nhost: test\r\n\r\n", ids(count));
+    let answer = send(&mut running.connect().await, &ask(1_000)).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let answer = send(&mut running.connect().await, &ask(1_010)).await;
+    assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 414")));
+    running.stopped().await;
+}
