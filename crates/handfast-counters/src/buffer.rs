@@ -39,9 +39,13 @@ use handfast_store::Sources;
 use crate::{Batch, Item, ItemId, Kind, Result, SequenceNumber, View};
 
 mod embedded;
+mod memory;
+mod redis;
 pub(crate) mod state;
 
 pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
+pub use memory::MemoryBuffer;
+pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth};
 
 impl Owner {
     /// Creates a name that no other instance has.
