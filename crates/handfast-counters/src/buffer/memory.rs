@@ -76,8 +76,7 @@ impl Buffer for MemoryBuffer {
         if let Some(full) = self.full(kind) {
             return Err(full);
         }
-        let counted =
-            kind.increment_if_exists(&view.item.id, Change::Views { views: view.views, day: view.day }, now);
+        let counted = kind.increment_if_exists(&view.item.id, Change::Views { views: view.views, day: view.day }, now);
         state.keys.extend(key(view));
         Ok(counted)
     }

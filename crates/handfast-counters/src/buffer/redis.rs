@@ -188,7 +188,9 @@ impl RedisBuffer {
             Ok(Err(_)) | Err(_) => 0,
         };
         if least > NUMBER_MAX {
-            return Err(Error::damaged(format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}")));
+            return Err(Error::damaged(format!(
+                "the last number of {kind} in the store, {least}, is above {NUMBER_MAX}"
+            )));
         }
         // Before the first event, so that each pass finds the kind.
         self.connection.send(redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;

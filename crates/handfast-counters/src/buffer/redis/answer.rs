@@ -85,10 +85,9 @@ fn event(text: &str) -> Result<Event> {
     let id = ItemId::new(part()?)?;
     let change = match part()? {
         "D" => Change::Delete,
-        views => Change::Views {
-            views: views.parse().map_err(|_| damaged())?,
-            day: part()?.parse().map_err(|_| damaged())?,
-        },
+        views => {
+            Change::Views { views: views.parse().map_err(|_| damaged())?, day: part()?.parse().map_err(|_| damaged())? }
+        }
     };
     Ok(Event { number, id, change })
 }

@@ -54,8 +54,7 @@ impl Connection {
         let info = url.into_connection_info().map_err(invalid)?;
         // RESP3 tells at once that a connection was lost.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let info =
-            info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let info = info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
         Ok(Connection {
             client: Client::open(info).map_err(invalid)?,
             script,
@@ -88,7 +87,9 @@ impl Connection {
         let connected = tokio::time::timeout(self.options.connect_timeout, self.connect()).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
         let result = match connected {
-            Ok(result) => result.map_err(|error| unavailable(format!("it cannot be connected to: {error}"), Applied::No)),
+            Ok(result) => {
+                result.map_err(|error| unavailable(format!("it cannot be connected to: {error}"), Applied::No))
+            }
             Err(_) => {
                 let seconds = self.options.connect_timeout.as_secs_f64();
                 Err(unavailable(format!("it cannot be connected to within {seconds} s"), Applied::No))
@@ -210,8 +211,20 @@ async fn settings(connection: &mut MultiplexedConnection) -> Result<Settings, Re
 /// Returns whether the server refused a request before it had any effect. A script is refused before its first write, or not at all.
 fn was_refused(error: &RedisError) -> bool {
     const BEFORE: [&str; 14] = [
-        "OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN",
-        "CROSSSLOT", "NOAUTH", "NOSCRIPT",
+        "OOM",
+        "READONLY",
+        "MISCONF",
+        "NOREPLICAS",
+        "LOADING",
+        "BUSY",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "CROSSSLOT",
+        "NOAUTH",
+        "NOSCRIPT",
     ];
     let Some(code) = error.code() else { return false };
     // Redis 6.2 wraps the error of a command in that of its script.
@@ -230,7 +243,9 @@ mod tests {
     use super::was_refused;
 
     fn answer(text: &str) -> RedisError {
-        redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(redis::Value::extract_error).expect_err("an error")
+        redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+            .and_then(redis::Value::extract_error)
+            .expect_err("an error")
     }
 
     #[test]
@@ -247,7 +262,9 @@ mod tests {
         ] {
             assert!(was_refused(&answer(refusal)), "{refusal}");
         }
-        for in_doubt in ["ERR Error running script: 44: attempt to index a nil value", "WRONGTYPE Operation against a key"] {
+        for in_doubt in
+            ["ERR Error running script: 44: attempt to index a nil value", "WRONGTYPE Operation against a key"]
+        {
             assert!(!was_refused(&answer(in_doubt)), "{in_doubt}");
         }
         assert!(!was_refused(&RedisError::from((ErrorKind::Io, "connection reset"))));

@@ -1,0 +1,1 @@
+//! Several instances over one Redis and one store.
