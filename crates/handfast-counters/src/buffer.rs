@@ -145,9 +145,9 @@ pub trait Buffer: Send + Sync + 'static {
     /// Returns the cached totals of items, and the state of the queue.
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading>;
 
-    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken. A partial entry is not completed
-    /// while a batch is claimed, as the store may have saved it or not.
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool>;
+    /// Makes an entry with a stored total, or completes a partial one, and returns the item's total; `None` if the stored total was not taken. A
+    /// partial entry is not completed while a batch is claimed, as the store may have saved it or not.
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>>;
 
     /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
     ///

@@ -161,12 +161,12 @@ impl Counters {
                     let total = stored.next().unwrap_or(0);
                     let item = Item { kind: kind.clone(), id: id.clone() };
                     let filled = self.buffer.fill(&item, Stored { fence: reading.fence, total }).await?;
-                    match cached {
+                    match (filled, cached) {
+                        (Some(whole), _) => whole,
                         // Right as of the fence, whatever came since.
-                        None => Total { views: total, partial: false },
-                        Some(pending) if filled => Total { views: total + pending.views, partial: false },
+                        (None, None) => Total { views: total, partial: false },
                         // The store may have some of the pending views, so the larger of the two is what is known.
-                        Some(pending) => Total { views: total.max(pending.views), partial: true },
+                        (None, Some(pending)) => Total { views: total.max(pending.views), partial: true },
                     }
                 }
             });

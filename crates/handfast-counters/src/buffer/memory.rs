@@ -109,9 +109,9 @@ impl Buffer for MemoryBuffer {
         Ok(Reading { totals, fence: of_kind.map_or(Fence(0), KindState::fence) })
     }
 
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool> {
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
         let now = self.now();
-        Ok(self.lock().kinds.get_mut(&item.kind).is_some_and(|kind| kind.fill(&item.id, stored, now)))
+        Ok(self.lock().kinds.get_mut(&item.kind).and_then(|kind| kind.fill(&item.id, stored, now)))
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {

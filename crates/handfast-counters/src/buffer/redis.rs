@@ -33,7 +33,7 @@ use handfast_store::{Applied, Sources};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Upsert};
+use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
 use crate::{Batch, Error, Item, ItemId, Kind, Result, SequenceNumber, Storage, View};
 
 use answer::Answer;
@@ -266,10 +266,14 @@ impl Buffer for RedisBuffer {
         Ok(Reading { totals: answer.totals(ids.len())?, fence: Fence(answer.number(1)?) })
     }
 
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool> {
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
         let (total, fence) = (stored.total.to_string(), stored.fence.0.to_string());
         let arguments = [item.id.as_str(), &total, &fence, &millis(self.options.cache_time)];
-        Ok(self.step(&item.kind, "fill", &arguments, Applied::Maybe).await?.word() == "filled")
+        let answer = self.step(&item.kind, "fill", &arguments, Applied::Maybe).await?;
+        match answer.word() {
+            "refused" => Ok(None),
+            _ => answer.counted().map(Some),
+        }
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {

@@ -119,22 +119,19 @@ impl KindState {
         Upsert::Counted(self.push(Event { number, id: id.clone(), change }, stored, now))
     }
 
-    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken.
-    pub(crate) fn fill(&mut self, id: &ItemId, stored: Stored, now: Duration) -> bool {
+    /// Makes an entry with a stored total, or completes a partial one, and returns the total; `None` if the stored total was not taken.
+    pub(crate) fn fill(&mut self, id: &ItemId, stored: Stored, now: Duration) -> Option<Total> {
         if !self.is_current(stored.fence) {
-            return false;
+            return None;
         }
         match self.entries.get_mut(id) {
             None => {
                 self.entries.insert(id.clone(), Entry::new(Some(stored.total), now));
-                true
             }
-            Some(entry) if entry.stored.is_none() && self.batches.is_empty() => {
-                entry.stored = Some(stored.total);
-                true
-            }
-            Some(_) => false,
+            Some(entry) if entry.stored.is_none() && self.batches.is_empty() => entry.stored = Some(stored.total),
+            Some(_) => return None,
         }
+        self.total(id)
     }
 
     /// Deletes an item; the event is kept until a batch has it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::{
     Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, SequenceNumber, Stored,
-    Upsert, View,
+    Total, Upsert, View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -77,7 +77,7 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.read(kind, ids)).await
     }
 
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool> {
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
         self.perform(self.buffer.fill(item, stored)).await
     }
 

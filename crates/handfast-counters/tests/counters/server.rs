@@ -39,12 +39,7 @@ fn is_installed() -> bool {
 }
 
 impl RedisServer {
-    /// Starts a server that syncs each write; `None`, having said so, if the program is not installed.
-    pub(crate) async fn start() -> Option<Self> {
-        Self::start_with("always").await
-    }
-
-    /// Starts a server with this setting `appendfsync`.
+    /// Starts a server with this setting `appendfsync`; `None`, having said so, if the program is not installed.
     pub(crate) async fn start_with(appendfsync: &'static str) -> Option<Self> {
         if !is_installed() {
             skipped();

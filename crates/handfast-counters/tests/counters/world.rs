@@ -64,10 +64,14 @@ impl World {
         World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None }
     }
 
-    /// Starts a Redis; `None`, having said so, if it is not installed.
+    /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
     pub(crate) async fn redis() -> Option<Self> {
-        let server = RedisServer::start().await?;
-        Some(Self::on(&Arc::new(server)))
+        Some(Self::on(&Arc::new(RedisServer::start_with("no").await?)))
+    }
+
+    /// Starts a Redis that syncs each write before it answers.
+    pub(crate) async fn durable_redis() -> Option<Self> {
+        Some(Self::on(&Arc::new(RedisServer::start_with("always").await?)))
     }
 
     /// A new store beside a Redis.

@@ -159,7 +159,7 @@ impl Connection {
     /// [`Error::Buffer`], which says that nothing was applied.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value> {
         let mut live = self.get().await?;
-        live.connection.send_packed_command(command).await.map_err(|error| live.failed(&error, Applied::No))
+        command.query_async(&mut live.connection).await.map_err(|error| live.failed(&error, Applied::No))
     }
 
     /// Runs the script on this connection.
@@ -169,13 +169,13 @@ impl Connection {
     pub(super) async fn run(&self, live: &Live, state: &str, arguments: &[&[u8]], lost: Applied) -> Result<Value> {
         let mut connection = live.connection.clone();
         let command = self.script.command(state, arguments);
-        let answer = connection.send_packed_command(&command).await;
+        let answer: Result<Value, RedisError> = command.query_async(&mut connection).await;
         // The script cache is lost by SCRIPT FLUSH.
         if let Err(error) = &answer
             && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         {
             self.script.load(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))?;
-            return connection.send_packed_command(&command).await.map_err(|error| live.failed(&error, lost));
+            return command.query_async(&mut connection).await.map_err(|error| live.failed(&error, lost));
         }
         answer.map_err(|error| live.failed(&error, lost))
     }

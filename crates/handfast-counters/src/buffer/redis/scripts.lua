@@ -151,13 +151,13 @@ function steps.fill(id, stored, fence, cache_ms)
     redis.call('DEL', item)
     redis.call('HSET', item, 's', stored, 'p', '0', 'u', '0', 'g', generation)
     redis.call('PEXPIRE', item, cache_ms)
-    return { 'filled' }
+    return counted(stored, '0', false)
   end
   local oldest = redis.call('LINDEX', key('pending'), -1)
   local open = redis.call('ZCARD', key('since')) > 0 or (oldest and number_of(oldest) < tonumber(state[6]))
   if not is_partial(entry) or open then return { 'refused' } end
   redis.call('HSET', item, 's', stored, 'g', generation)
-  return { 'filled' }
+  return counted(stored, entry[2], false)
 end
 
 -- id, limit of events
