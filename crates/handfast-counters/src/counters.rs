@@ -127,7 +127,7 @@ impl Counters {
     ///
     /// # Errors
     /// [`Error::Invalid`] for more than [`IDS_MAX`] ids; [`Error::Store`] if the store is needed and down. If the buffer is down, the
-    /// totals are those of the store.
+    /// totals are those of the store, and partial: views that wait in the queue are not in them.
     pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<Total>> {
         if ids.len() > IDS_MAX {
             return Err(Error::invalid(format!("{} ids are more than {IDS_MAX}, the limit of a request", ids.len())));
@@ -137,7 +137,7 @@ impl Counters {
             Err(error @ Error::Buffer { .. }) => {
                 tracing::debug!(%kind, %error, "the totals of the store are used");
                 let stored = self.storage.totals(kind, ids).await?;
-                return Ok(stored.into_iter().map(|views| Total { views, partial: false }).collect());
+                return Ok(stored.into_iter().map(|views| Total { views, partial: true }).collect());
             }
             Err(error) => return Err(error),
         };
