@@ -166,8 +166,8 @@ pub trait Buffer: Send + Sync + 'static {
     /// whether there was one; [`Buffer::claim`] returns it. An owner that has a batch gets no other.
     async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool>;
 
-    /// Removes a batch that was saved. A batch that is not there was acknowledged before.
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()>;
+    /// Removes a batch that was saved. A batch that is not there, with the same first and last event, was acknowledged before.
+    async fn acknowledge(&self, batch: &Batch) -> Result<()>;
 
     /// Returns the contents of a kind's queue.
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;

@@ -217,7 +217,7 @@ impl Counters {
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
                 let saved = self.storage.save(&batch).await?;
-                self.buffer.acknowledge(kind, batch.number()).await?;
+                self.buffer.acknowledge(&batch).await?;
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);

@@ -293,7 +293,8 @@ impl Buffer for EmbeddedBuffer {
         Ok(self.shared.write().kind(kind).take_over(owner, idle, now))
     }
 
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        let (kind, batch) = (&batch.kind, batch.number());
         // From the collection first: what is left there while its batch is forgotten would be counted again after a restart.
         let _one_at_a_time = self.shared.acknowledging.lock().await;
         let finished = self.shared.read().finished_groups(kind, batch);

@@ -9,7 +9,7 @@ use handfast_store::Sources;
 
 use crate::buffer::state::KindState;
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
-use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, SequenceNumber, View};
+use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, View};
 
 /// A buffer that keeps nothing. Its idempotency keys never expire, and unused items stay until [`MemoryBuffer::evict`].
 pub struct MemoryBuffer {
@@ -138,9 +138,9 @@ impl Buffer for MemoryBuffer {
         Ok(self.lock().kinds.get_mut(kind).is_some_and(|of_kind| of_kind.take_over(owner, idle, now)))
     }
 
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
-        if let Some(of_kind) = self.lock().kinds.get_mut(kind) {
-            of_kind.acknowledge(batch);
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        if let Some(of_kind) = self.lock().kinds.get_mut(&batch.kind) {
+            of_kind.acknowledge(batch.number());
         }
         Ok(())
     }

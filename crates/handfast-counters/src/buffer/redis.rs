@@ -306,9 +306,9 @@ impl Buffer for RedisBuffer {
         Ok(self.step(kind, "take_over", &arguments, Applied::Maybe).await?.word() == "taken")
     }
 
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
-        let arguments = [&*batch.to_string(), &millis(self.options.cache_time)];
-        self.step(kind, "acknowledge", &arguments, Applied::Maybe).await.map(drop)
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        let arguments = [&*batch.number().to_string(), &batch.first().to_string(), &millis(self.options.cache_time)];
+        self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await.map(drop)
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handfast_counters::{
-    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, SequenceNumber, Stored,
-    Total, Upsert, View,
+    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Stored, Total, Upsert,
+    View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -97,8 +97,8 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.take_over(kind, owner, idle)).await
     }
 
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
-        self.perform(self.buffer.acknowledge(kind, batch)).await
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        self.perform(self.buffer.acknowledge(batch)).await
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {

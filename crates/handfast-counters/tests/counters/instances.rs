@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handfast_counters::{
-    Buffer, Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage,
-};
+use handfast_counters::{Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
@@ -38,7 +36,13 @@ struct Instance {
 }
 
 impl Instance {
-    async fn start(name: &str, server: &RedisServer, store: &Arc<dyn DocumentStore>, idle: Duration, answered: &Answered) -> Self {
+    async fn start(
+        name: &str,
+        server: &RedisServer,
+        store: &Arc<dyn DocumentStore>,
+        idle: Duration,
+        answered: &Answered,
+    ) -> Self {
         let counters = counters(server, store, idle).await;
         let requests: Vec<_> =
             (0..REQUESTS).map(|number| ((number % ITEMS).to_string(), format!("{name}{number}"))).collect();
@@ -84,7 +88,8 @@ async fn counters(server: &RedisServer, store: &Arc<dyn DocumentStore>, idle: Du
     let patient = Duration::from_secs(60);
     let options =
         RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
-    let buffer = RedisBuffer::connect(&server.url(), storage.clone(), sources.clone(), options).await.expect("a buffer");
+    let buffer =
+        RedisBuffer::connect(&server.url(), storage.clone(), sources.clone(), options).await.expect("a buffer");
     let options = CountersOptions { batch_events: 20, idle, ..CountersOptions::default() };
     Counters::new(Arc::new(buffer), storage, sources, options)
 }
@@ -189,7 +194,7 @@ async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_
     let waiting = first.buffer().depth(&ads()).await.expect("a depth").batches;
     assert!(waiting >= 2, "the batches of the dead wait: {waiting}");
     age(&server).await;
-    drop(third.flush().await.expect("saved"));
+    third.flush().await.expect("saved");
     check(&first, 3 * REQUESTS).await;
     stop.store(true, Ordering::SeqCst);
     assert!(reading.await.expect("no total went back") > 0);

@@ -105,8 +105,8 @@ struct Side {
     first_epoch: u64,
     read: Fence,
     owners: Vec<Owner>,
-    /// The numbers of the batches that were claimed.
-    batches: Vec<u64>,
+    /// The batches that were claimed.
+    batches: Vec<Batch>,
 }
 
 impl Side {
@@ -130,8 +130,8 @@ impl Side {
 
     fn claimed(&mut self, batch: Option<Batch>) -> Vec<(u64, String)> {
         let Some(batch) = batch else { return Vec::new() };
-        if !self.batches.contains(&batch.number()) {
-            self.batches.push(batch.number());
+        if !self.batches.contains(&batch) {
+            self.batches.push(batch.clone());
         }
         let event = |event: &handfast_counters::Event| {
             (event.number - self.first_number, format!("{} {:?}", event.id, event.change))
@@ -169,7 +169,7 @@ impl Side {
             Step::TakeOver { owner, idle } => shown(buffer.take_over(&ads(), &self.owners[owner], idle).await),
             Step::Acknowledge { batch } => match self.batches.len() {
                 0 => String::new(),
-                count => shown(buffer.acknowledge(&ads(), self.batches[batch % count]).await),
+                count => shown(buffer.acknowledge(&self.batches[batch % count]).await),
             },
             Step::Depth => {
                 let depth = buffer.depth(&ads()).await.expect("a depth");

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use handfast_counters::jiff::civil::date;
 use handfast_counters::{
-    Batch, Buffer as _, Change, Counters, Error, Event, Owner, RedisBuffer, RedisBufferOptions, Saved, Total,
+    Batch, Buffer as _, Change, Counters, Error, Event, Owner, RedisBuffer, RedisBufferOptions, Saved, Stored, Total,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::server::RedisServer;
-use crate::world::{World, ad, ads, first_day, key, redis_buffer, settle, total, whole};
+use crate::world::{World, ad, ads, first_day, key, settle, total, whole};
 
 fn applied(error: &Error) -> Applied {
     assert!(matches!(error, Error::Buffer { .. }), "{error}");
@@ -77,28 +77,62 @@ async fn refused_or_counted(counters: &Counters, id: &str, name: &str) {
     }
 }
 
-#[tokio::test]
-async fn ext_redis_what_is_left_of_lost_data_is_counted_once() {
-    let Some(world) = World::durable_redis().await else { return };
+/// Redis comes back as it was before its last seconds, in which views were saved and totals were read.
+async fn lose_the_last_seconds(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    let one_second_ago = world.server().copy_files();
+    let some_seconds_ago = world.server().copy_files();
     settle(&counters).await;
     counters.view(ad("7"), 2, None).await.expect("counted");
     settle(&counters).await;
-    // Redis forgets that all of this was saved, and gives no number twice.
+    let lost = Stored { fence: counters.buffer().read(&ads(), &[]).await.expect("read").fence, total: 1_000 };
     world.server().kill();
-    world.server().restore_files(&one_second_ago);
+    world.server().restore_files(&some_seconds_ago);
     world.server().restart().await;
     while counters.buffer().read(&ads(), &[]).await.is_err() {}
+    // Redis has forgotten that all of this was saved; the store knows.
     assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").pending, 1);
-    assert!(total(&counters, "7").await.views >= 7);
+    assert_eq!(total(&counters, "7").await, Total { views: 7, partial: true });
+    // Their numbers are not those of the views that were lost with their acknowledgement.
     counters.view(ad("7"), 1, None).await.expect("counted");
     counters.view(ad("8"), 1, None).await.expect("counted");
     settle(&counters).await;
     assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(8), whole(1)));
+    counters.view(ad("8"), 1, None).await.expect("counted");
+    settle(&counters).await;
+    // As many claims and acknowledgements later: a total that was read before the loss is not current.
+    assert_eq!(counters.buffer().fill(&ad("9"), lost).await.expect("asked"), None);
     let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
     assert_eq!(days[0].views, 8);
+}
+
+#[tokio::test]
+async fn ext_redis_what_is_left_of_lost_data_is_counted_once() {
+    if let Some(world) = World::durable_redis().await {
+        lose_the_last_seconds(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_broken_begin_is_caught() {
+    let mutants = [
+        ("no begin after a restart", "if run ~= ARGV[2] and name", "if not run and name"),
+        (
+            "old numbers again",
+            "int(math.max(clock, tonumber(least), next_number))",
+            "int(next_number > 0 and next_number or clock)",
+        ),
+        ("old epochs again", "first, 'epoch', first_epoch,", "first, 'epoch', state[3] or first_epoch,"),
+        ("old totals stay whole", "return not entry[1] or entry[5] ~= generation", "return not entry[1]"),
+        ("fill does not wait for old events", "(oldest and number_of(oldest) < tonumber(state[6]))", "false"),
+    ];
+    for (name, right, wrong) in mutants {
+        let Some(world) = World::durable_redis().await else { return };
+        let script = RedisBuffer::script().replacen(right, wrong, 1);
+        assert_ne!(script, RedisBuffer::script(), "{name}");
+        let broken = World { script: script.into(), ..world };
+        assert!(tokio::spawn(lose_the_last_seconds(broken)).await.is_err(), "not caught: {name}");
+    }
 }
 
 #[tokio::test]
@@ -122,7 +156,7 @@ async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
     let partial = total(&counters, "7").await;
     assert!(partial.partial && partial.views == 15, "{partial:?}");
     assert_eq!(counters.storage().save(&batch).await.expect("saved"), Saved::Before);
-    counters.buffer().acknowledge(&ads(), batch.number()).await.expect("acknowledged");
+    counters.buffer().acknowledge(&batch).await.expect("acknowledged");
     assert_eq!(total(&counters, "7").await, whole(16), "read from the store and filled");
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(17));
     settle(&counters).await;
@@ -237,7 +271,7 @@ async fn ext_redis_settings_that_lose_views_are_told() {
     let Some(server) = RedisServer::start_with("everysec").await else { return };
     let world = World::on(&std::sync::Arc::new(server));
     let storage = world.healthy(1).await.storage().clone();
-    let buffer = redis_buffer(world.server(), &storage, world.sources(2)).await;
+    let buffer = world.redis_buffer(&storage, world.sources(2)).await;
     assert!(matches!(&buffer.warnings()[..], [one] if one.contains("appendfsync everysec")), "{:?}", buffer.warnings());
     world.server().command(&["CONFIG", "SET", "appendfsync", "always"]).await;
     let health = buffer.health().await.expect("healthy");
@@ -265,6 +299,47 @@ async fn a_redis_that_is_not_there_is_an_error_at_once() {
     assert_eq!(applied(&error), Applied::No, "{error}");
     assert!(buffer.health().await.is_err());
     assert_eq!(buffer.warnings(), [""; 0]);
+}
+
+/// Redis forgets that two instances have claimed a batch each; a third one claims the events of both.
+async fn lose_two_claims(world: World) {
+    let counters = world.healthy(1).await;
+    for _ in 0..4 {
+        counters.view(ad("7"), 1, None).await.expect("counted");
+    }
+    let before = world.server().copy_files();
+    let (buffer, sources) = (counters.buffer(), world.sources(5));
+    let claim =
+        async |events| buffer.claim(&ads(), &Owner::new(&sources), events).await.expect("claimed").expect("a batch");
+    claim(2).await;
+    let second = claim(2).await;
+    world.server().kill();
+    world.server().restore_files(&before);
+    world.server().restart().await;
+    while buffer.read(&ads(), &[]).await.is_err() {}
+    let of_both = claim(4).await;
+    assert_eq!(of_both.number(), second.number());
+    // The first claimer and the third are dead; the second one comes back.
+    counters.storage().save(&second).await.expect("saved");
+    buffer.acknowledge(&second).await.expect("asked");
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(4));
+}
+
+#[tokio::test]
+async fn ext_redis_a_late_acknowledgement_leaves_a_batch_of_the_same_name() {
+    if let Some(world) = World::durable_redis().await {
+        lose_two_claims(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_an_acknowledgement_by_name_alone_is_caught() {
+    let Some(world) = World::durable_redis().await else { return };
+    let script = RedisBuffer::script().replacen(" or number_of(events[1]) ~= tonumber(first)", "", 1);
+    assert_ne!(script, RedisBuffer::script());
+    let broken = World { script: script.into(), ..world };
+    assert!(tokio::spawn(lose_two_claims(broken)).await.is_err());
 }
 
 /// A batch of events of one view each.

@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) redis: Option<Arc<RedisServer>>,
+    /// The steps on Redis, which a test may break.
+    pub(crate) script: Arc<str>,
 }
 
 /// Makes a test of each function on the embedded form, and one on Redis.
@@ -61,7 +63,7 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None }
+        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, script: RedisBuffer::script().into() }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -110,11 +112,19 @@ impl World {
                     EmbeddedBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..EmbeddedBufferOptions::default() };
                 Arc::new(EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?)
             }
-            Some(server) => Arc::new(redis_buffer(server, &storage, sources.clone()).await),
+            Some(_) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
         let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
         Ok(Counters::new(decorate(buffer), storage, sources, options))
+    }
+
+    /// A buffer in Redis with a small queue.
+    pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
+        let url = self.server().url();
+        let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX as u64, ..RedisBufferOptions::default() };
+        let buffer = RedisBuffer::connect_with_script(&url, &self.script, storage.clone(), sources, options).await;
+        buffer.expect("a buffer")
     }
 
     pub(crate) fn sources(&self, process: u64) -> Sources {
@@ -141,12 +151,6 @@ impl World {
             }
         }
     }
-}
-
-/// A buffer in Redis with a small queue.
-pub(crate) async fn redis_buffer(server: &RedisServer, storage: &Storage, sources: Sources) -> RedisBuffer {
-    let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX as u64, ..RedisBufferOptions::default() };
-    RedisBuffer::connect(&server.url(), storage.clone(), sources, options).await.expect("a buffer")
 }
 
 pub(crate) fn ads() -> Kind {

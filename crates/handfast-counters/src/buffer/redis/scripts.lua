@@ -216,11 +216,13 @@ function steps.take_over(owner, idle_ms)
   return { 'taken' }
 end
 
--- number of the batch, lifetime of an unused entry in ms
-function steps.acknowledge(number, cache_ms)
+-- number of the batch, number of its first event, lifetime of an unused entry in ms
+--
+-- After Redis has lost its last seconds, another batch may end where this one did, and begin before it: it is not saved.
+function steps.acknowledge(number, first, cache_ms)
   local batch = key('batch:' .. number)
   local events = redis.call('LRANGE', batch, 0, -1)
-  if #events == 0 then return { 'none' } end
+  if #events == 0 or number_of(events[1]) ~= tonumber(first) then return { 'none' } end
   redis.call('DEL', batch)
   redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))
   redis.call('HDEL', key('batches'), number)
