@@ -251,7 +251,8 @@ async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
     let buffer =
         RedisBuffer::connect(&world.server().url(), storage, world.sources(2), options).await.expect("a buffer");
     let view = handfast_counters::View::new(ad("7"), 1, first_day()).expect("a view");
-    buffer.upsert(&view, None).await.expect("counted");
+    // On a busy machine the time may be too short.
+    while buffer.upsert(&view, None).await.is_err() {}
     world.server().signal("STOP");
     let in_doubt = buffer.upsert(&view, None).await.expect_err("no answer");
     assert_eq!(applied(&in_doubt), Applied::Maybe, "{in_doubt}");
@@ -260,10 +261,7 @@ async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
     assert_eq!(applied(&refused), Applied::No, "{refused}");
     assert!(buffer.health().await.is_err());
     world.server().signal("CONT");
-    let mut counted = buffer.upsert(&view, None).await;
-    while counted.is_err() {
-        counted = buffer.upsert(&view, None).await;
-    }
+    while buffer.upsert(&view, None).await.is_err() {}
 }
 
 #[tokio::test]

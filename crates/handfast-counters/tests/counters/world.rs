@@ -119,10 +119,16 @@ impl World {
         Ok(Counters::new(decorate(buffer), storage, sources, options))
     }
 
-    /// A buffer in Redis with a small queue.
+    /// A buffer in Redis with a small queue, and time for busy machines.
     pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
         let url = self.server().url();
-        let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX as u64, ..RedisBufferOptions::default() };
+        let patient = Duration::from_secs(60);
+        let options = RedisBufferOptions {
+            queue_events_max: QUEUE_EVENTS_MAX as u64,
+            connect_timeout: patient,
+            response_timeout: patient,
+            ..RedisBufferOptions::default()
+        };
         let buffer = RedisBuffer::connect_with_script(&url, &self.script, storage.clone(), sources, options).await;
         buffer.expect("a buffer")
     }
