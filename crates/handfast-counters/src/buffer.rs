@@ -39,9 +39,13 @@ use handfast_store::Sources;
 use crate::{Batch, Item, ItemId, Kind, Result, SequenceNumber, View};
 
 mod embedded;
+mod memory;
+mod redis;
 pub(crate) mod state;
 
 pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
+pub use memory::MemoryBuffer;
+pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth};
 
 impl Owner {
     /// Creates a name that no other instance has.
@@ -146,9 +150,9 @@ pub trait Buffer: Send + Sync + 'static {
     /// Returns the cached totals of items, and the state of the queue.
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading>;
 
-    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken. A partial entry is not completed
-    /// while a batch is claimed, as the store may have saved it or not.
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool>;
+    /// Makes an entry with a stored total, or completes a partial one, and returns the item's total; `None` if the stored total was not taken. A
+    /// partial entry is not completed while a batch is claimed, as the store may have saved it or not.
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>>;
 
     /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
     ///
@@ -167,8 +171,8 @@ pub trait Buffer: Send + Sync + 'static {
     /// whether there was one; [`Buffer::claim`] returns it. An owner that has a batch gets no other.
     async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool>;
 
-    /// Removes a batch that was saved. A batch that is not there was acknowledged before.
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()>;
+    /// Removes a batch that was saved. A batch that is not there, with the same first and last event, was acknowledged before.
+    async fn acknowledge(&self, batch: &Batch) -> Result<()>;
 
     /// Returns the contents of a kind's queue.
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;

@@ -138,7 +138,7 @@ impl Counters {
     ///
     /// # Errors
     /// [`Error::Invalid`] for more than [`IDS_MAX`] ids; [`Error::Store`] if the store is needed and down. If the buffer is down, the
-    /// totals are those of the store.
+    /// totals are those of the store, and partial: views that wait in the queue are not in them.
     pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<Total>> {
         if ids.len() > IDS_MAX {
             return Err(Error::invalid(format!("{} ids are more than {IDS_MAX}, the limit of a request", ids.len())));
@@ -148,7 +148,7 @@ impl Counters {
             Err(error @ Error::Buffer { .. }) => {
                 tracing::debug!(%kind, %error, "the totals of the store are used");
                 let stored = self.storage.totals(kind, ids).await?;
-                return Ok(stored.into_iter().map(|views| Total { views, partial: false }).collect());
+                return Ok(stored.into_iter().map(|views| Total { views, partial: true }).collect());
             }
             Err(error) => return Err(error),
         };
@@ -172,12 +172,12 @@ impl Counters {
                     let total = stored.next().unwrap_or(0);
                     let item = Item { kind: kind.clone(), id: id.clone() };
                     let filled = self.buffer.fill(&item, Stored { fence: reading.fence, total }).await?;
-                    match cached {
+                    match (filled, cached) {
+                        (Some(whole), _) => whole,
                         // Right as of the fence, whatever came since.
-                        None => Total { views: total, partial: false },
-                        Some(pending) if filled => Total { views: total + pending.views, partial: false },
+                        (None, None) => Total { views: total, partial: false },
                         // The store may have some of the pending views, so the larger of the two is what is known.
-                        Some(pending) => Total { views: total.max(pending.views), partial: true },
+                        (None, Some(pending)) => Total { views: total.max(pending.views), partial: true },
                     }
                 }
             });
@@ -234,7 +234,7 @@ impl Counters {
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
                 let saved = self.storage.save(&batch).await?;
-                self.buffer.acknowledge(kind, batch.number()).await?;
+                self.buffer.acknowledge(&batch).await?;
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);

@@ -9,7 +9,8 @@ mod storage;
 mod view;
 
 pub use buffer::{
-    Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+    Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, MemoryBuffer, Owner, QueueDepth, Reading,
+    RedisBuffer, RedisBufferOptions, RedisHealth, Stored, Total, Upsert,
 };
 pub use counters::{Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};

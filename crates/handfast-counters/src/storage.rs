@@ -8,7 +8,8 @@
 //!
 //! # Exactly once
 //! [`Storage::save`] adds a batch in one transaction, which inserts the batch's name. A second transaction with the same batch, by a process
-//! that died before it acknowledged, or that was frozen for a week, finds the name or the bound `below`, and changes nothing.
+//! that died before it acknowledged, or that was frozen for a week, finds the name or the bound `below`, and changes nothing. What counts is
+//! the numbers of the events: of a batch that shares some with a saved one, the others alone are added.
 //! The invariant that [`Storage::verify`] checks: `total` is `base` and the sum of the item's days.
 
 mod changes;
@@ -16,6 +17,7 @@ mod reports;
 mod verification;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{
@@ -24,7 +26,7 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Transaction};
 
-use crate::{Batch, Error, ItemId, Kind, Result, SequenceNumber};
+use crate::{Batch, Error, Event, ItemId, Kind, Result, SequenceNumber};
 
 use changes::{Changes, Month, TotalChange};
 
@@ -91,17 +93,23 @@ impl Storage {
 
     async fn save_in(&self, transaction: &Transaction, batch: &Batch, at: bson::DateTime) -> Result<Saved> {
         let kind = &batch.kind;
-        let number_of = |number: SequenceNumber| rawdoc! { "kind": kind.as_str(), "number": int(number) };
-        let names = [number_of(0), number_of(batch.number())];
-        let found = self.documents_of(transaction, &self.batches, names.iter().cloned()).await?;
-        let bound = found.get(&key(&names[0])).map_or(Ok(0), |bound| number(bound, "below"))?;
-        if batch.number() < bound || found.contains_key(&key(&names[1])) {
+        let saved = self.saved_of(transaction, batch).await?;
+        let is_saved = |event: &Event| saved.iter().any(|range| range.contains(&event.number));
+        let open: Vec<Event> = batch.events.iter().filter(|event| !is_saved(event)).cloned().collect();
+        if open.is_empty() {
             return Ok(Saved::Before);
         }
-        let [_, name] = names;
-        let views = int(batch.views());
-        let saved = rawdoc! { "_id": name, "first": int(batch.first()), "views": views, "at": at };
-        self.insert(transaction, &self.batches, vec![saved]).await?;
+        let name = rawdoc! { "_id": { "kind": kind.as_str(), "number": int(batch.number()) } };
+        let open = &Batch { kind: kind.clone(), events: open };
+        let (first, views) = (int(batch.first()), int(open.views()));
+        if saved.iter().any(|range| *range.end() == batch.number()) {
+            let more = rawdoc! { "$min": { "first": first }, "$inc": { "views": views } };
+            transaction.update_one(&self.batches, name, more).await?;
+        } else {
+            let document = rawdoc! { "_id": { "kind": kind.as_str(), "number": int(batch.number()) }, "first": first, "views": views, "at": at };
+            self.insert(transaction, &self.batches, vec![document]).await?;
+        }
+        let batch = open;
 
         let items = changes::items(batch);
         let stored = self.documents_of(transaction, &self.totals, items.iter().map(|id| total_id(kind, id))).await?;
@@ -111,6 +119,21 @@ impl Storage {
         self.change_totals(transaction, kind, &changes).await?;
         self.change_days(transaction, kind, &changes).await?;
         Ok(Saved::Now)
+    }
+
+    /// Returns the saved ranges of numbers that may have events of this batch: all below the bound, and batches above.
+    ///
+    /// Usually none or this batch itself. But a queue that comes back as it was some time ago gives its events to other batches than before, of
+    /// which the store has some, and of which instances may hold others.
+    async fn saved_of(&self, transaction: &Transaction, batch: &Batch) -> Result<Vec<RangeInclusive<SequenceNumber>>> {
+        let number_of = |number: i64| rawdoc! { "kind": batch.kind.as_str(), "number": number };
+        let bound = self.documents_of(transaction, &self.batches, std::iter::once(number_of(0))).await?;
+        let filter = rawdoc! {
+            "_id": { "$gte": number_of(int(batch.first().max(1))), "$lte": number_of(i64::MAX) },
+            "first": { "$lte": int(batch.number()) },
+        };
+        let above = transaction.find_all(Find::new(self.batches.clone(), filter)).await?;
+        bound.values().chain(&above).map(|document| saved_range(document)).collect()
     }
 
     async fn change_totals(&self, transaction: &Transaction, kind: &Kind, changes: &Changes) -> Result<()> {
@@ -200,15 +223,9 @@ impl Storage {
     }
 
     /// Returns the events that were saved, as ranges of numbers: one range of all below the bound, and one for each batch above.
-    pub async fn saved_batches(&self, kind: &Kind) -> Result<Vec<std::ops::RangeInclusive<SequenceNumber>>> {
+    pub async fn saved_batches(&self, kind: &Kind) -> Result<Vec<RangeInclusive<SequenceNumber>>> {
         let names = self.batches_of(kind).await?;
-        let ranges = names.iter().map(|document| {
-            let name = document.get_document("_id").map_err(unreadable)?;
-            let (first, last) = (number(document, "first")?, number(name, "number")?);
-            // The document of the bound has the number 0.
-            Ok(if last == 0 { 0..=number(document, "below")?.saturating_sub(1) } else { first..=last })
-        });
-        ranges.collect()
+        names.iter().map(|document| saved_range(document)).collect()
     }
 
     async fn batches_of(&self, kind: &Kind) -> Result<Vec<RawDocumentBuf>> {
@@ -250,6 +267,14 @@ impl Storage {
         }
         refuse(transaction.update(Update::new(of.clone(), statements)).await?.errors)
     }
+}
+
+/// Returns the numbers of events that are saved according to a document of the batches.
+fn saved_range(document: &RawDocument) -> Result<RangeInclusive<SequenceNumber>> {
+    let name = document.get_document("_id").map_err(unreadable)?;
+    let (first, last) = (number(document, "first")?, number(name, "number")?);
+    // The document of the bound has the number 0.
+    Ok(if last == 0 { 0..=number(document, "below")?.saturating_sub(1) } else { first..=last })
 }
 
 /// The `_id` of the total of an item.

@@ -27,7 +27,7 @@ use handfast_store::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::buffer::state::KindState;
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Upsert};
+use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber, Storage, View};
 
 use group::Group;
@@ -270,12 +270,12 @@ impl Buffer for EmbeddedBuffer {
         })
     }
 
-    async fn fill(&self, item: &Item, stored: Stored) -> Result<bool> {
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
         let now = self.shared.now();
         let mut state = self.shared.write();
         state.trim(&self.shared.options, now);
         let full = state.kinds.values().map(KindState::entries).sum::<usize>() >= self.shared.options.cache_items_max;
-        Ok(!full && state.kind(&item.kind).fill(&item.id, stored, now))
+        Ok(if full { None } else { state.kind(&item.kind).fill(&item.id, stored, now) })
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {
@@ -299,7 +299,8 @@ impl Buffer for EmbeddedBuffer {
         Ok(self.shared.write().kind(kind).take_over(owner, idle, now))
     }
 
-    async fn acknowledge(&self, kind: &Kind, batch: SequenceNumber) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        let (kind, batch) = (&batch.kind, batch.number());
         // From the collection first: what is left there while its batch is forgotten would be counted again after a restart.
         let _one_at_a_time = self.shared.acknowledging.lock().await;
         let finished = self.shared.read().finished_groups(kind, batch);

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::buffer::{Fence, Owner, QueueDepth, Stored, Total};
-#[cfg(test)]
-use crate::buffer::{Increment, Upsert};
+use crate::buffer::{Fence, Increment, Owner, QueueDepth, Stored, Total, Upsert};
 use crate::{Batch, Change, Event, ItemId, Kind, SequenceNumber};
 
 #[cfg(test)]
@@ -103,7 +101,6 @@ impl KindState {
     }
 
     /// Counts views of an item that has an entry.
-    #[cfg(test)]
     pub(crate) fn increment_if_exists(&mut self, id: &ItemId, change: Change, now: Duration) -> Increment {
         if !self.has(id) {
             return Increment::Absent;
@@ -113,7 +110,6 @@ impl KindState {
     }
 
     /// Counts views, and makes an entry if there is none.
-    #[cfg(test)]
     pub(crate) fn upsert(&mut self, id: &ItemId, change: Change, stored: Option<Stored>, now: Duration) -> Upsert {
         if !self.has(id) && stored.is_some_and(|stored| !self.is_current(stored.fence)) {
             return Upsert::Outdated;
@@ -123,26 +119,22 @@ impl KindState {
         Upsert::Counted(self.push(Event { number, id: id.clone(), change }, stored, now))
     }
 
-    /// Makes an entry with a stored total, or completes a partial one; returns whether the total was taken.
-    pub(crate) fn fill(&mut self, id: &ItemId, stored: Stored, now: Duration) -> bool {
+    /// Makes an entry with a stored total, or completes a partial one, and returns the total; `None` if the stored total was not taken.
+    pub(crate) fn fill(&mut self, id: &ItemId, stored: Stored, now: Duration) -> Option<Total> {
         if !self.is_current(stored.fence) {
-            return false;
+            return None;
         }
         match self.entries.get_mut(id) {
             None => {
                 self.entries.insert(id.clone(), Entry::new(Some(stored.total), now));
-                true
             }
-            Some(entry) if entry.stored.is_none() && self.batches.is_empty() => {
-                entry.stored = Some(stored.total);
-                true
-            }
-            Some(_) => false,
+            Some(entry) if entry.stored.is_none() && self.batches.is_empty() => entry.stored = Some(stored.total),
+            Some(_) => return None,
         }
+        self.total(id)
     }
 
     /// Deletes an item; the event is kept until a batch has it.
-    #[cfg(test)]
     pub(crate) fn delete(&mut self, id: &ItemId, now: Duration) {
         self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);
     }

@@ -1,5 +1,15 @@
 //! The counters over real stores: what they count, and what is left of it when operations fail, answers get lost and processes die.
+//!
+//! Tests in modules named `ext_redis`, and functions `ext_redis_*`, run on a `redis-server` that they start; without the program they are
+//! skipped aloud, and are a failure where `CI=true`.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod crash;
+mod faulty_buffer;
+mod instances;
+mod model;
+mod outages;
+mod server;
 mod service;
 mod world;

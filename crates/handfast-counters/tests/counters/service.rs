@@ -8,28 +8,37 @@ use handfast_counters::{Error, Total};
 use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
-use crate::world::{World, ad, ads, first_day, key, settle, total, whole};
+use crate::world::{World, ad, ads, first_day, key, on_both_forms, settle, total, whole};
 
 /// Returns the number of operations that a process has sent to the store after its start and one view.
 async fn after_a_view() -> u64 {
-    let world = World::new();
+    let world = World::embedded();
     let counting = Arc::new(Faulty::new(world.store.clone(), Plan::none()));
     let counters = world.start(1, counting.clone()).await.expect("a process");
     counters.view(ad("7"), 1, None).await.expect("counted");
     counting.operations()
 }
 
+on_both_forms! {
+    views_are_counted_by_item_and_day,
+    an_item_that_was_never_viewed_has_no_views,
+    a_request_with_a_key_is_counted_once,
+    requests_at_once_with_one_key_are_counted_once,
+    concurrent_views_are_all_counted_while_they_are_saved,
+    a_deleted_item_begins_at_zero,
+    a_restart_reads_the_queue_back,
+    a_full_queue_refuses_views_and_takes_them_again,
+}
+
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-#[tokio::test]
-async fn views_are_counted_by_item_and_day() {
-    let world = World::new();
+async fn views_are_counted_by_item_and_day(world: World) {
     let counters = world.healthy(1).await;
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
     assert_eq!(counters.view(ad("7"), 4, None).await.expect("counted"), whole(5));
     assert_eq!(counters.view(ad("8"), 1, None).await.expect("counted"), whole(1));
     settle(&counters).await;
-    world.advance(2 * DAY);
+    world.advance(2 * DAY).await;
     assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(7));
     settle(&counters).await;
     let days = counters.daily(&ad("7"), date(2026, 11, 29), date(2026, 12, 3)).await.expect("days");
@@ -43,17 +52,13 @@ async fn views_are_counted_by_item_and_day() {
     assert_eq!((of_day[0].id.as_str(), of_day[0].views, of_day.len()), ("7", 5, 1));
 }
 
-#[tokio::test]
-async fn an_item_that_was_never_viewed_has_no_views() {
-    let world = World::new();
+async fn an_item_that_was_never_viewed_has_no_views(world: World) {
     let counters = world.healthy(1).await;
     assert_eq!(total(&counters, "7").await, whole(0));
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
 }
 
-#[tokio::test]
-async fn a_request_with_a_key_is_counted_once() {
-    let world = World::new();
+async fn a_request_with_a_key_is_counted_once(world: World) {
     let counters = world.healthy(1).await;
     for _ in 0..3 {
         assert_eq!(counters.view(ad("7"), 1, key("a")).await.expect("counted"), whole(1));
@@ -64,13 +69,11 @@ async fn a_request_with_a_key_is_counted_once() {
     drop(counters);
     let restarted = world.healthy(2).await;
     assert_eq!(restarted.view(ad("7"), 1, key("a")).await.expect("counted"), whole(2), "also after a restart");
-    world.advance(DAY);
+    world.advance(DAY).await;
     assert_eq!(restarted.view(ad("7"), 1, key("a")).await.expect("counted"), whole(3), "for a day");
 }
 
-#[tokio::test]
-async fn requests_at_once_with_one_key_are_counted_once() {
-    let world = World::new();
+async fn requests_at_once_with_one_key_are_counted_once(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 1, None).await.expect("counted");
     let requests = (0..20).map(|_| {
@@ -82,9 +85,7 @@ async fn requests_at_once_with_one_key_are_counted_once() {
     }
 }
 
-#[tokio::test]
-async fn concurrent_views_are_all_counted_while_they_are_saved() {
-    let world = World::new();
+async fn concurrent_views_are_all_counted_while_they_are_saved(world: World) {
     let counters = world.healthy(1).await;
     let requests: Vec<_> = (0..200_u64)
         .map(|number| {
@@ -106,9 +107,7 @@ async fn concurrent_views_are_all_counted_while_they_are_saved() {
     assert_eq!(totals, [whole(67), whole(67), whole(66)]);
 }
 
-#[tokio::test]
-async fn a_deleted_item_begins_at_zero() {
-    let world = World::new();
+async fn a_deleted_item_begins_at_zero(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     settle(&counters).await;
@@ -128,9 +127,7 @@ async fn a_deleted_item_begins_at_zero() {
     assert_eq!(restarted.top(&ads(), 10, None).await.expect("a list"), []);
 }
 
-#[tokio::test]
-async fn a_restart_reads_the_queue_back() {
-    let world = World::new();
+async fn a_restart_reads_the_queue_back(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     settle(&counters).await;
@@ -143,9 +140,7 @@ async fn a_restart_reads_the_queue_back() {
     assert_eq!((total(&restarted, "7").await, total(&restarted, "8").await), (whole(7), whole(1)));
 }
 
-#[tokio::test]
-async fn a_full_queue_refuses_views_and_takes_them_again() {
-    let world = World::new();
+async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
     let counters = world.healthy(1).await;
     for _ in 0..50 {
         counters.view(ad("7"), 1, None).await.expect("counted");
@@ -160,7 +155,7 @@ async fn a_full_queue_refuses_views_and_takes_them_again() {
 
 #[tokio::test]
 async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
-    let world = World::new();
+    let world = World::embedded();
     let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::CrashBefore)));
     let counters = world.start(1, faulty.clone()).await.expect("a process");
     counters.view(ad("7"), 5, None).await.expect("counted");
@@ -179,7 +174,7 @@ async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_lost_answer_of_the_queue_is_asked_for_again() {
-    let world = World::new();
+    let world = World::embedded();
     let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::LoseReply)));
     let counters = world.start(1, faulty.clone()).await.expect("a process");
     counters.view(ad("7"), 1, None).await.expect("counted");

@@ -1,34 +1,88 @@
-//! Instances of the counters over one store, as processes have them: each with its own buffer and its own randomness.
+//! Instances of the counters over one store, as processes have them: each with its own randomness, and with its own buffer in the store or a
+//! shared one in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
-    Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind, Storage,
-    Total,
+    Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind,
+    RedisBuffer, RedisBufferOptions, Storage, Total,
 };
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
+
+use crate::server::RedisServer;
+
+/// The number of events that a queue holds.
+pub(crate) const QUEUE_EVENTS_MAX: usize = 50;
 
 /// The first day of [`ManualClock::START`] is far back; the tests begin on this one.
 pub(crate) fn first_day() -> Date {
     date(2026, 11, 30)
 }
 
-/// A store and a clock, which outlive the processes.
+/// A store, a clock and a Redis if there is one, which outlive the processes.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) redis: Option<Arc<RedisServer>>,
+    /// The steps on Redis, which a test may break.
+    pub(crate) script: Arc<str>,
 }
 
+/// Makes a test of each function on the embedded form, and one on Redis.
+macro_rules! on_both_forms {
+    ($($name:ident,)*) => {
+        mod embedded {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::world::World::embedded()).await;
+                }
+            )*
+        }
+
+        mod ext_redis {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    if let Some(world) = $crate::world::World::redis().await {
+                        super::$name(world).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+pub(crate) use on_both_forms;
+
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn embedded() -> Self {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        World { store: Arc::new(MemoryStore::new(sources)), clock }
+        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, script: RedisBuffer::script().into() }
+    }
+
+    /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
+    pub(crate) async fn redis() -> Option<Self> {
+        Some(Self::on(&Arc::new(RedisServer::start_with("no").await?)))
+    }
+
+    /// Starts a Redis that syncs each write before it answers.
+    pub(crate) async fn durable_redis() -> Option<Self> {
+        Some(Self::on(&Arc::new(RedisServer::start_with("always").await?)))
+    }
+
+    /// A new store beside a Redis.
+    pub(crate) fn on(server: &Arc<RedisServer>) -> Self {
+        World { redis: Some(Arc::clone(server)), ..World::embedded() }
+    }
+
+    pub(crate) fn server(&self) -> &RedisServer {
+        self.redis.as_ref().expect("a world with Redis")
     }
 
     /// Starts a process on this store, which may have faults.
@@ -37,15 +91,50 @@ impl World {
         process: u64,
         store: Arc<S>,
     ) -> handfast_counters::Result<Counters> {
-        let sources = Sources { clock: self.clock.clone(), ..Sources::seeded(process) };
+        self.start_with(process, store, |buffer| buffer).await
+    }
+
+    /// Starts a process whose buffer is decorated.
+    pub(crate) async fn start_with<S: AtomicStore>(
+        &self,
+        process: u64,
+        store: Arc<S>,
+        decorate: impl FnOnce(Arc<dyn Buffer>) -> Arc<dyn Buffer>,
+    ) -> handfast_counters::Result<Counters> {
+        let sources = self.sources(process);
         let database =
             Database::new(Arc::new(handfast_txn::Local::new(store.clone(), sources.clone())), sources.clone());
         let storage = Storage::open(database, "counters").await?;
-        let store: Arc<dyn DocumentStore> = store;
-        let options = EmbeddedBufferOptions { queue_events_max: 50, ..EmbeddedBufferOptions::default() };
-        let buffer = EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?;
-        let options = CountersOptions { batch_events: 3, ..CountersOptions::default() };
-        Ok(Counters::new(Arc::new(buffer), storage, sources, options))
+        let buffer: Arc<dyn Buffer> = match &self.redis {
+            None => {
+                let store: Arc<dyn DocumentStore> = store;
+                let options =
+                    EmbeddedBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..EmbeddedBufferOptions::default() };
+                Arc::new(EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?)
+            }
+            Some(_) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
+        };
+        // A process begins when the one before is dead: its batches are taken over at once.
+        let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
+        Ok(Counters::new(decorate(buffer), storage, sources, options))
+    }
+
+    /// A buffer in Redis with a small queue, and time for busy machines.
+    pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
+        let url = self.server().url();
+        let patient = Duration::from_secs(60);
+        let options = RedisBufferOptions {
+            queue_events_max: QUEUE_EVENTS_MAX as u64,
+            connect_timeout: patient,
+            response_timeout: patient,
+            ..RedisBufferOptions::default()
+        };
+        let buffer = RedisBuffer::connect_with_script(&url, &self.script, storage.clone(), sources, options).await;
+        buffer.expect("a buffer")
+    }
+
+    pub(crate) fn sources(&self, process: u64) -> Sources {
+        Sources { clock: self.clock.clone(), ..Sources::seeded(process) }
     }
 
     /// Starts a process on the store without faults.
@@ -53,9 +142,20 @@ impl World {
         self.start(process, self.store.clone()).await.expect("a process")
     }
 
-    /// Lets time pass.
-    pub(crate) fn advance(&self, time: Duration) {
+    /// Lets time pass, for Redis as well: what would have expired is gone.
+    pub(crate) async fn advance(&self, time: Duration) {
         self.clock.advance(time);
+        let Some(server) = &self.redis else { return };
+        let mut client = server.client().await;
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut client).await.expect("keys");
+        let passed = i64::try_from(time.as_millis()).expect("a time");
+        for key in keys {
+            let left: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut client).await.expect("a time");
+            if left >= 0 {
+                // Without a positive time it is deleted.
+                redis::cmd("PEXPIRE").arg(&key).arg(left - passed).exec_async(&mut client).await.expect("set");
+            }
+        }
     }
 }
 

@@ -1,50 +1,71 @@
 -- The steps of the buffer, as the functions of buffer/state.rs have them. Redis runs a script as one atomic step.
 --
 -- All keys of a kind begin with hf:{KIND}: and are in one slot of a cluster:
---   state           hash: next (number of the next event), epoch, events (in the queue and in batches)
---   item:ID         hash, the entry: s (stored total, if known), p (pending views), u (unacknowledged events), d (number of the last deletion)
+--   state           hash: run, next (number of the next event), epoch, events (their number in the queue and in batches),
+--                   generation, floor (see begin)
+--   item:ID         hash, the entry: s (stored total, if known), p (pending views), u (unacknowledged events), d (number of the last
+--                   deletion), g (the generation in which s was right)
 --   pending         list of events, the oldest on the right: "NUMBER|ID|VIEWS|DAY" or "NUMBER|ID|D"
 --   batch:NUMBER    list of events, the oldest on the left
 --   batches         hash: number of a batch -> its owner
+--   owners          hash: owner -> number of its batch
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
---   owner:OWNER     number of the owner's batch
 --   key:ID/KEY      an idempotency key, which expires
 --
--- An entry without unacknowledged events expires; one with such events has no expiry, so that it also outlives a maxmemory policy volatile-*.
--- KEYS[1] is the key of the state, ARGV[1] the name of the step.
+-- Only idempotency keys and entries without unacknowledged events expire. All else has no expiry, so that a policy volatile-* evicts none of it.
+--
+-- Numbers: Lua has doubles, and writes them with 14 digits. Sequence numbers (microseconds since 1970 and more, below 2^53) are exact as
+-- doubles and are written by int(). Stored totals and epochs may be larger: they stay text, and only HINCRBY adds to them.
+--
+-- A script that fails in the middle is not undone. Out of memory and the like are refused before its first write alone, so a step that must work
+-- without memory (claim, take_over, acknowledge, which empty the queue) begins with a write that needs none. An event is never in fewer places
+-- than before: a batch is written before its events leave the queue.
+--
+-- KEYS[1] is the key of the state; ARGV has the name of the step, the run of Redis that the client is connected to, and the arguments of the step.
+-- The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
 
 local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
 local function int(number) return string.format('%.0f', number) end
+
+local state = redis.call('HMGET', KEYS[1], 'run', 'next', 'epoch', 'events', 'generation', 'floor')
+local run, generation = state[1], state[5]
+local next_number, epoch, events_count = tonumber(state[2] or '0'), state[3] or '0', tonumber(state[4] or '0')
 
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
-local function state(field) return tonumber(redis.call('HGET', KEYS[1], field) or '0') end
+local function number_of(event) return tonumber(string.match(event, '^%d+')) end
 
--- Returns {views, partial} of an entry, or nil.
-local function total(id)
-  local entry = redis.call('HMGET', key('item:' .. id), 's', 'p', 'u')
-  if not entry[3] then return nil end
-  local partial = entry[1] and 0 or 1
-  return { tonumber(entry[1] or '0') + tonumber(entry[2] or '0'), partial }
+-- Returns an entry as {s, p, u, d, g}, or nil. An entry of an earlier generation without unacknowledged events counts as none: the stored
+-- total is all of it.
+local function entry_of(id)
+  local entry = redis.call('HMGET', key('item:' .. id), 's', 'p', 'u', 'd', 'g')
+  if not entry[3] or (entry[3] == '0' and entry[5] ~= generation) then return nil end
+  return entry
 end
 
-local function counted(id)
-  local of = total(id)
-  return { 'counted', int(of[1]), of[2] }
+local function is_partial(entry) return not entry[1] or entry[5] ~= generation end
+
+-- Returns the two parts of the total, which the client adds, and whether it is partial.
+local function counted(stored, pending, partial) return { 'counted', stored or '', pending, partial and 1 or 0 } end
+
+local function is_full(events_max) return events_count >= tonumber(events_max) end
+
+-- Appends an event.
+local function push(id, change)
+  redis.call('LPUSH', key('pending'), int(next_number) .. '|' .. id .. '|' .. change)
+  redis.call('HSET', KEYS[1], 'next', int(next_number + 1), 'events', int(events_count + 1))
 end
 
-local function push(id, number, views, day)
-  local item = key('item:' .. id)
-  redis.call('HINCRBY', item, 'p', views)
-  redis.call('HINCRBY', item, 'u', 1)
-  redis.call('PERSIST', item)
-  redis.call('LPUSH', key('pending'), int(number) .. '|' .. id .. '|' .. views .. '|' .. day)
-  redis.call('HSET', KEYS[1], 'next', int(number + 1))
-  redis.call('HINCRBY', KEYS[1], 'events', 1)
+local function push_views(id, entry, views, day)
+  push(id, views .. '|' .. day)
+  local pending, item = int(tonumber(entry[2]) + tonumber(views)), key('item:' .. id)
+  redis.call('HSET', item, 'p', pending, 'u', int(tonumber(entry[3]) + 1))
+  if entry[3] == '0' then redis.call('PERSIST', item) end
+  return counted(entry[1], pending, is_partial(entry))
 end
 
 local function remember(id, name, lifetime_ms)
@@ -57,163 +78,204 @@ end
 
 local steps = {}
 
+-- The first step of a kind, of one that Redis has lost, and of each kind after a start of Redis or a change of the master: what Redis has may
+-- be older than what its clients saw. The next number is above all that were used, so that no batch is taken for one that was saved; the epoch is
+-- a new one, so that no total is taken for current that was read before. Entries are of an earlier generation: their stored total may lack
+-- batches that were saved and acknowledged, so their total is the least it can be, and partial until it is filled. That waits until the events
+-- below the floor are acknowledged, of which the store may have some (Storage::save knows which).
+-- least next number, epoch
+function steps.begin(least, first_epoch)
+  if run == ARGV[2] then return { 'begun' } end
+  local time = redis.call('TIME')
+  local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local first = int(math.max(clock, tonumber(least), next_number))
+  local count = redis.call('LLEN', key('pending'))
+  for _, number in ipairs(redis.call('ZRANGE', key('since'), 0, -1)) do
+    count = count + redis.call('LLEN', key('batch:' .. number))
+  end
+  redis.call('HSET', KEYS[1], 'run', ARGV[2], 'next', first, 'epoch', first_epoch, 'events', int(count),
+    'generation', first_epoch, 'floor', first)
+  return { 'begun' }
+end
+
 -- id, views, day, idempotency key, its lifetime in ms, limit of events
 function steps.increment_if_exists(id, views, day, name, lifetime_ms, events_max)
-  if not total(id) then return { 'absent' } end
-  if is_remembered(id, name) then return counted(id) end
-  if state('events') >= tonumber(events_max) then return { 'full' } end
-  push(id, state('next'), views, day)
+  local entry = entry_of(id)
+  if not entry then return { 'absent' } end
+  if is_remembered(id, name) then return counted(entry[1], entry[2], is_partial(entry)) end
+  if is_full(events_max) then return { 'full' } end
+  local answer = push_views(id, entry, views, day)
   remember(id, name, lifetime_ms)
-  return counted(id)
+  return answer
 end
 
 -- as above, then the stored total ('' if unknown) and the epoch that was read before it
-function steps.upsert(id, views, day, name, lifetime_ms, events_max, stored, epoch)
-  local number = state('next')
-  if number == 0 then return { 'uninitialised' } end
-  local absent = not total(id)
-  if absent and stored ~= '' and tonumber(epoch) ~= state('epoch') then return { 'outdated' } end
+function steps.upsert(id, views, day, name, lifetime_ms, events_max, stored, fence)
+  local entry = entry_of(id)
+  if not entry and stored ~= '' and fence ~= epoch then return { 'outdated' } end
   if is_remembered(id, name) then
-    if absent then return { 'counted', stored == '' and '0' or stored, stored == '' and 1 or 0 } end
-    return counted(id)
+    if entry then return counted(entry[1], entry[2], is_partial(entry)) end
+    return counted(stored, '0', stored == '')
   end
-  if state('events') >= tonumber(events_max) then return { 'full' } end
-  if absent and stored ~= '' then redis.call('HSET', key('item:' .. id), 's', stored) end
-  push(id, number, views, day)
+  if is_full(events_max) then return { 'full' } end
+  if not entry then
+    local item = key('item:' .. id)
+    redis.call('DEL', item)
+    redis.call('HSET', item, 'g', generation)
+    if stored ~= '' then redis.call('HSET', item, 's', stored) end
+    entry = { stored ~= '' and stored, '0', '0', false, generation }
+  end
+  local answer = push_views(id, entry, views, day)
   remember(id, name, lifetime_ms)
-  return counted(id)
+  return answer
 end
 
--- Returns the epoch, then views and partial of each id; -1 for one without an entry.
+-- Returns the epoch, then for each id the two parts of its total, and whether it is partial; '' as the second part of one without an entry.
 function steps.read(...)
-  local result = { int(state('epoch')) }
+  local answer = { 'totals', epoch }
   for _, id in ipairs({ ... }) do
-    local of = total(id)
-    result[#result + 1] = of and int(of[1]) or '-1'
-    result[#result + 1] = of and of[2] or 0
+    local entry = entry_of(id)
+    answer[#answer + 1] = entry and entry[1] or ''
+    answer[#answer + 1] = entry and entry[2] or ''
+    answer[#answer + 1] = entry and is_partial(entry) and 1 or 0
   end
-  return result
+  return answer
 end
 
 -- id, stored total, epoch, lifetime of an unused entry in ms
-function steps.fill(id, stored, epoch, cache_ms)
-  if state('next') == 0 or tonumber(epoch) ~= state('epoch') then return 0 end
-  local of = total(id)
+function steps.fill(id, stored, fence, cache_ms)
+  if not run or fence ~= epoch then return { 'refused' } end
+  local entry = entry_of(id)
   local item = key('item:' .. id)
-  if not of then
-    redis.call('HSET', item, 's', stored, 'p', '0', 'u', '0')
+  if not entry then
+    redis.call('DEL', item)
+    redis.call('HSET', item, 's', stored, 'p', '0', 'u', '0', 'g', generation)
     redis.call('PEXPIRE', item, cache_ms)
-    return 1
+    return counted(stored, '0', false)
   end
-  if of[2] == 1 and redis.call('ZCARD', key('since')) == 0 then
-    redis.call('HSET', item, 's', stored)
-    return 1
-  end
-  return 0
+  local oldest = redis.call('LINDEX', key('pending'), -1)
+  local open = redis.call('ZCARD', key('since')) > 0 or (oldest and number_of(oldest) < tonumber(state[6]))
+  if not is_partial(entry) or open then return { 'refused' } end
+  redis.call('HSET', item, 's', stored, 'g', generation)
+  return counted(stored, entry[2], false)
 end
 
 -- id, limit of events
 function steps.delete(id, events_max)
-  local number = state('next')
-  if number == 0 then return { 'uninitialised' } end
-  if state('events') >= tonumber(events_max) then return { 'full' } end
+  if is_full(events_max) then return { 'full' } end
+  local entry = entry_of(id)
   local item = key('item:' .. id)
-  redis.call('HSET', item, 's', '0', 'p', '0', 'd', int(number))
-  redis.call('HINCRBY', item, 'u', 1)
+  push(id, 'D')
+  local unacknowledged = int(tonumber(entry and entry[3] or '0') + 1)
+  redis.call('HSET', item, 's', '0', 'p', '0', 'u', unacknowledged, 'd', int(next_number), 'g', generation)
   redis.call('PERSIST', item)
-  redis.call('LPUSH', key('pending'), int(number) .. '|' .. id .. '|D')
-  redis.call('HSET', KEYS[1], 'next', int(number + 1))
-  redis.call('HINCRBY', KEYS[1], 'events', 1)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   return { 'deleted' }
 end
 
--- The first step of a kind, and of one that Redis has lost: a number above all that were used, and an epoch that was not.
--- least number, epoch
-function steps.initialise(least, epoch)
-  if state('next') ~= 0 then return 0 end
-  local time = redis.call('TIME')
-  local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  redis.call('HSET', KEYS[1], 'next', int(math.max(micros, tonumber(least))), 'epoch', epoch, 'events', '0')
-  return 1
-end
-
 -- owner, limit of events
 function steps.claim(owner, events_max)
-  local number = redis.call('GET', key('owner:' .. owner))
-  if number then return redis.call('LRANGE', key('batch:' .. number), 0, -1) end
+  local number = redis.call('HGET', key('owners'), owner)
+  if number then
+    local events = redis.call('LRANGE', key('batch:' .. number), 0, -1)
+    table.insert(events, 1, 'batch')
+    return events
+  end
+  if tonumber(events_max) < 1 then return { 'none' } end
   local newest_first = redis.call('LRANGE', key('pending'), -tonumber(events_max), -1)
   local count = #newest_first
-  if count == 0 then return {} end
+  if count == 0 then return { 'none' } end
   local events = {}
   for at = count, 1, -1 do events[#events + 1] = newest_first[at] end
-  redis.call('LTRIM', key('pending'), 0, -(count + 1))
   number = string.match(events[count], '^%d+')
-  for from = 1, count, 1000 do
-    redis.call('RPUSH', key('batch:' .. number), unpack(events, from, math.min(from + 999, count)))
-  end
+  local batch = key('batch:' .. number)
+  redis.call('DEL', batch)
+  for from = 1, count, 1000 do redis.call('RPUSH', batch, unpack(events, from, math.min(from + 999, count))) end
   redis.call('ZADD', key('since'), int(now_ms()), number)
   redis.call('HSET', key('batches'), number, owner)
-  redis.call('SET', key('owner:' .. owner), number)
+  redis.call('HSET', key('owners'), owner, number)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  redis.call('LTRIM', key('pending'), 0, -(count + 1))
+  table.insert(events, 1, 'batch')
   return events
 end
 
 -- owner, milliseconds
 function steps.take_over(owner, idle_ms)
-  if redis.call('EXISTS', key('owner:' .. owner)) == 1 then return 0 end
+  if redis.call('HEXISTS', key('owners'), owner) == 1 then return { 'none' } end
   local now = now_ms()
-  local idle = redis.call('ZRANGEBYSCORE', key('since'), '-inf', int(now - tonumber(idle_ms)), 'LIMIT', 0, 1)
-  local number = idle[1]
-  if not number then return 0 end
-  local before = redis.call('HGET', key('batches'), number)
-  if before and redis.call('GET', key('owner:' .. before)) == number then redis.call('DEL', key('owner:' .. before)) end
+  local number
+  for _, idle in ipairs(redis.call('ZRANGEBYSCORE', key('since'), '-inf', int(now - tonumber(idle_ms)))) do
+    if not number or tonumber(idle) < tonumber(number) then number = idle end
+  end
+  if not number then return { 'none' } end
+  redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))
   redis.call('HSET', key('batches'), number, owner)
-  redis.call('SET', key('owner:' .. owner), number)
+  redis.call('HSET', key('owners'), owner, number)
   redis.call('ZADD', key('since'), int(now), number)
-  return 1
+  return { 'taken' }
 end
 
--- number of the batch, lifetime of an unused entry in ms
-function steps.acknowledge(number, cache_ms)
-  local events = redis.call('LRANGE', key('batch:' .. number), 0, -1)
-  if #events == 0 then return 0 end
+-- number of the batch, number of its first event, lifetime of an unused entry in ms
+--
+-- After Redis has lost its last seconds, another batch may end where this one did, and begin before it: it is not saved.
+function steps.acknowledge(number, first, cache_ms)
+  local batch = key('batch:' .. number)
+  local events = redis.call('LRANGE', batch, 0, -1)
+  if #events == 0 or number_of(events[1]) ~= tonumber(first) then return { 'none' } end
+  redis.call('DEL', batch)
+  redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))
+  redis.call('HDEL', key('batches'), number)
+  redis.call('ZREM', key('since'), number)
+  redis.call('HSET', KEYS[1], 'events', int(events_count - #events))
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  local of_items = {}
   for _, event in ipairs(events) do
-    local of, id, views = string.match(event, '^(%d+)|([^|]+)|([^|]+)')
+    local id, change = string.match(event, '^%d+|([^|]+)|([^|]+)')
+    local of_item = of_items[id] or {}
+    of_items[id] = of_item
+    of_item[#of_item + 1] = { number_of(event), tonumber(change) or 0 }
+  end
+  for id, of_item in pairs(of_items) do
     local item = key('item:' .. id)
-    local entry = redis.call('HMGET', item, 's', 'u', 'd')
-    if entry[2] then
-      local left = redis.call('HINCRBY', item, 'u', -1)
-      if views ~= 'D' and tonumber(of) > tonumber(entry[3] or '0') then
-        redis.call('HINCRBY', item, 'p', -tonumber(views))
-        if entry[1] then redis.call('HINCRBY', item, 's', views) end
+    local entry = redis.call('HMGET', item, 's', 'p', 'u', 'd', 'g')
+    if entry[3] then
+      local deleted, views = tonumber(entry[4] or '0'), 0
+      for _, event in ipairs(of_item) do
+        if event[1] > deleted then views = views + event[2] end
       end
-      if left == 0 then
-        redis.call('HDEL', item, 'd')
-        if entry[1] then redis.call('PEXPIRE', item, cache_ms) else redis.call('DEL', item) end
+      local left = tonumber(entry[3]) - #of_item
+      if left == 0 and is_partial(entry) then
+        redis.call('DEL', item)
+      else
+        redis.call('HSET', item, 'p', int(tonumber(entry[2]) - views), 'u', int(left))
+        if entry[1] then redis.call('HINCRBY', item, 's', int(views)) end
+        if left == 0 then
+          redis.call('HDEL', item, 'd')
+          redis.call('PEXPIRE', item, cache_ms)
+        end
       end
     end
   end
-  redis.call('DEL', key('batch:' .. number))
-  redis.call('ZREM', key('since'), number)
-  local owner = redis.call('HGET', key('batches'), number)
-  redis.call('HDEL', key('batches'), number)
-  if owner and redis.call('GET', key('owner:' .. owner)) == number then redis.call('DEL', key('owner:' .. owner)) end
-  redis.call('HINCRBY', KEYS[1], 'events', -#events)
-  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-  return 1
+  return { 'acknowledged' }
 end
 
 -- Returns the number of pending events, the number of batches, and the number of the oldest event that is not acknowledged.
 function steps.depth()
-  local oldest = state('next')
+  local oldest = run and next_number or 1
   local function older(event)
-    if event then oldest = math.min(oldest, tonumber(string.match(event, '^%d+'))) end
+    if event then oldest = math.min(oldest, number_of(event)) end
   end
   older(redis.call('LINDEX', key('pending'), -1))
   local batches = redis.call('ZRANGE', key('since'), 0, -1)
   for _, number in ipairs(batches) do older(redis.call('LINDEX', key('batch:' .. number), 0)) end
-  return { redis.call('LLEN', key('pending')), #batches, int(oldest) }
+  return { 'depth', redis.call('LLEN', key('pending')), #batches, int(oldest) }
 end
 
-return steps[ARGV[1]](unpack(ARGV, 2))
+local name = ARGV[1]
+if run ~= ARGV[2] and name ~= 'begin' then
+  -- A kind that nobody has written to is not begun by a reader.
+  local writes = name == 'increment_if_exists' or name == 'upsert' or name == 'delete'
+  if run or writes or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
+end
+return steps[name](unpack(ARGV, 3))

@@ -73,7 +73,7 @@ fn a_total_that_was_read_before_a_batch_was_saved_is_outdated() {
     flush(&mut state, "a");
     state.evict(Duration::ZERO, NOW);
     assert_eq!(state.upsert(&id("7"), views(1), before, NOW), Upsert::Outdated);
-    assert!(!state.fill(&id("7"), before.expect("stored"), NOW));
+    assert_eq!(state.fill(&id("7"), before.expect("stored"), NOW), None);
     let after = stored(&state, 6);
     assert_eq!(state.upsert(&id("7"), views(1), after, NOW), Upsert::Counted(whole(7)));
 }
@@ -85,11 +85,10 @@ fn a_total_without_the_store_is_partial_until_it_is_filled() {
     let batch = state.claim(&kind(), &owner("a"), 100, NOW).expect("a batch");
     let while_claimed = Stored { fence: state.fence(), total: 7 };
     state.increment_if_exists(&id("7"), views(1), NOW);
-    assert!(!state.fill(&id("7"), while_claimed, NOW), "the store may have the batch or not");
+    assert_eq!(state.fill(&id("7"), while_claimed, NOW), None, "the store may have the batch or not");
     state.acknowledge(batch.number());
     let saved = Stored { fence: state.fence(), total: 7 };
-    assert!(state.fill(&id("7"), saved, NOW));
-    assert_eq!(state.total(&id("7")), Some(whole(8)));
+    assert_eq!(state.fill(&id("7"), saved, NOW), Some(whole(8)));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! A buffer in memory, which is lost with its process: for tests, and the model that the other buffers are compared with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handfast_store::Sources;
+
+use crate::buffer::state::KindState;
+use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
+use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, View};
+
+/// A buffer that keeps nothing. Its idempotency keys never expire, and unused items stay until [`MemoryBuffer::evict`].
+pub struct MemoryBuffer {
+    sources: Sources,
+    queue_events_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    kinds: BTreeMap<Kind, KindState>,
+    keys: BTreeSet<String>,
+}
+
+impl State {
+    fn kind(&mut self, kind: &Kind) -> &mut KindState {
+        self.kinds.entry(kind.clone()).or_insert_with(|| KindState::new(1, 1))
+    }
+}
+
+impl MemoryBuffer {
+    /// Creates an empty buffer whose queues hold `queue_events_max` events each.
+    pub fn new(sources: Sources, queue_events_max: usize) -> Self {
+        MemoryBuffer { sources, queue_events_max, state: Mutex::default() }
+    }
+
+    /// Lets all items go that have no events in the queue.
+    pub fn evict(&self) {
+        let now = self.now();
+        self.lock().kinds.values_mut().for_each(|kind| kind.evict(Duration::ZERO, now));
+    }
+
+    fn now(&self) -> Duration {
+        self.sources.clock.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn full(&self, kind: &KindState) -> Option<Error> {
+        (kind.events() >= self.queue_events_max).then(|| Error::Full { views: self.queue_events_max as u64 })
+    }
+}
+
+fn key(view: &View) -> Option<String> {
+    view.key.as_ref().map(|key| format!("{}/{}", view.item, key.as_str()))
+}
+
+#[async_trait]
+impl Buffer for MemoryBuffer {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+        let (now, mut state) = (self.now(), self.lock());
+        let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
+        let kind = state.kind(&view.item.kind);
+        let Some(total) = kind.total(&view.item.id) else { return Ok(Increment::Absent) };
+        if repeated {
+            return Ok(Increment::Counted(total));
+        }
+        if let Some(full) = self.full(kind) {
+            return Err(full);
+        }
+        let counted = kind.increment_if_exists(&view.item.id, Change::Views { views: view.views, day: view.day }, now);
+        state.keys.extend(key(view));
+        Ok(counted)
+    }
+
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+        let (now, mut state) = (self.now(), self.lock());
+        let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
+        let kind = state.kind(&view.item.kind);
+        let cached = kind.total(&view.item.id);
+        if cached.is_none() && stored.is_some_and(|stored| !kind.is_current(stored.fence)) {
+            return Ok(Upsert::Outdated);
+        }
+        if repeated {
+            let total = Total { views: stored.map_or(0, |stored| stored.total), partial: stored.is_none() };
+            return Ok(Upsert::Counted(cached.unwrap_or(total)));
+        }
+        if let Some(full) = self.full(kind) {
+            return Err(full);
+        }
+        let change = Change::Views { views: view.views, day: view.day };
+        let counted = kind.upsert(&view.item.id, change, stored, now);
+        state.keys.extend(key(view));
+        Ok(counted)
+    }
+
+    async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
+        let state = self.lock();
+        let of_kind = state.kinds.get(kind);
+        let totals = ids.iter().map(|id| of_kind.and_then(|of_kind| of_kind.total(id))).collect();
+        Ok(Reading { totals, fence: of_kind.map_or(Fence(0), KindState::fence) })
+    }
+
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
+        let now = self.now();
+        Ok(self.lock().kinds.get_mut(&item.kind).and_then(|kind| kind.fill(&item.id, stored, now)))
+    }
+
+    async fn delete(&self, item: &Item) -> Result<()> {
+        let (now, mut state) = (self.now(), self.lock());
+        let kind = state.kind(&item.kind);
+        if let Some(full) = self.full(kind) {
+            return Err(full);
+        }
+        kind.delete(&item.id, now);
+        Ok(())
+    }
+
+    async fn kinds(&self) -> Result<Vec<Kind>> {
+        Ok(self.lock().kinds.keys().cloned().collect())
+    }
+
+    async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
+        let now = self.now();
+        Ok(self.lock().kinds.get_mut(kind).and_then(|of_kind| of_kind.claim(kind, owner, events_max, now)))
+    }
+
+    async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool> {
+        let now = self.now();
+        Ok(self.lock().kinds.get_mut(kind).is_some_and(|of_kind| of_kind.take_over(owner, idle, now)))
+    }
+
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        if let Some(of_kind) = self.lock().kinds.get_mut(&batch.kind) {
+            of_kind.acknowledge(batch.number());
+        }
+        Ok(())
+    }
+
+    async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        let unknown = QueueDepth { oldest: 1, ..QueueDepth::default() };
+        Ok(self.lock().kinds.get(kind).map_or(unknown, KindState::depth))
+    }
+}

@@ -1,0 +1,107 @@
+//! A buffer whose network fails, or whose process dies, at one request: the counterpart of the store's `Faulty`.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handfast_counters::{
+    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Stored, Total, Upsert,
+    View,
+};
+use handfast_store::Applied;
+use handfast_store::decorator::Fault;
+
+/// A buffer with a fault at the request with this number, counted from 0.
+pub(crate) struct FaultyBuffer {
+    buffer: Arc<dyn Buffer>,
+    fault: Option<(u64, Fault)>,
+    next: AtomicU64,
+    is_dead: AtomicBool,
+}
+
+impl FaultyBuffer {
+    pub(crate) fn new(buffer: Arc<dyn Buffer>, fault: Option<(u64, Fault)>) -> Self {
+        FaultyBuffer { buffer, fault, next: AtomicU64::new(0), is_dead: AtomicBool::new(false) }
+    }
+
+    /// Returns how many requests there were.
+    pub(crate) fn operations(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    async fn perform<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        let failed = |applied| Error::Buffer { what: format!("request {number} has a fault"), applied };
+        if self.is_dead.load(Ordering::SeqCst) {
+            return Err(failed(Applied::No));
+        }
+        let Some((_, fault)) = self.fault.filter(|(at, _)| *at == number) else { return request.await };
+        match fault {
+            Fault::Refuse => Err(failed(Applied::No)),
+            Fault::LoseRequest => Err(failed(Applied::Maybe)),
+            Fault::LoseReply => {
+                let _ = request.await;
+                Err(failed(Applied::Maybe))
+            }
+            Fault::CrashBefore => {
+                self.is_dead.store(true, Ordering::SeqCst);
+                Err(failed(Applied::Maybe))
+            }
+            Fault::CrashAfter => {
+                let _ = request.await;
+                self.is_dead.store(true, Ordering::SeqCst);
+                Err(failed(Applied::Maybe))
+            }
+            other => panic!("{other:?} is no fault of a buffer"),
+        }
+    }
+}
+
+#[async_trait]
+impl Buffer for FaultyBuffer {
+    fn name(&self) -> &'static str {
+        self.buffer.name()
+    }
+
+    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+        self.perform(self.buffer.increment_if_exists(view)).await
+    }
+
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+        self.perform(self.buffer.upsert(view, stored)).await
+    }
+
+    async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
+        self.perform(self.buffer.read(kind, ids)).await
+    }
+
+    async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
+        self.perform(self.buffer.fill(item, stored)).await
+    }
+
+    async fn delete(&self, item: &Item) -> Result<()> {
+        self.perform(self.buffer.delete(item)).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<Kind>> {
+        self.perform(self.buffer.kinds()).await
+    }
+
+    async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
+        self.perform(self.buffer.claim(kind, owner, events_max)).await
+    }
+
+    async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool> {
+        self.perform(self.buffer.take_over(kind, owner, idle)).await
+    }
+
+    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+        self.perform(self.buffer.acknowledge(batch)).await
+    }
+
+    async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        self.perform(self.buffer.depth(kind)).await
+    }
+}

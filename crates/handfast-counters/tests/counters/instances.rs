@@ -1,0 +1,214 @@
+//! Several instances over one Redis and one store, each with its own transactions: what was answered is counted exactly once, while
+//! an instance is killed, and Redis as well.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use handfast_counters::{Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage};
+use handfast_store::{DocumentStore, MemoryStore, Sources};
+use handfast_txn::{Database, PercolatorOptions};
+use tokio::task::JoinHandle;
+
+use crate::server::RedisServer;
+use crate::world::{ad, ads, key, settle, total};
+
+const ITEMS: usize = 5;
+/// The requests of each instance.
+const REQUESTS: usize = 240;
+/// The tasks of each instance that send requests.
+const WRITERS: usize = 4;
+/// The time between two looks at a condition, and between two passes.
+const POLL: Duration = Duration::from_millis(5);
+/// The time after which a batch is taken over; no test runs that long.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// The requests that were answered, by the names of their keys.
+type Answered = Arc<Mutex<BTreeSet<String>>>;
+
+/// An instance with tasks that save and tasks that write.
+struct Instance {
+    counters: Counters,
+    requests: Vec<(String, String)>,
+    writers: Vec<JoinHandle<()>>,
+    flusher: JoinHandle<()>,
+}
+
+impl Instance {
+    async fn start(
+        name: &str,
+        server: &RedisServer,
+        store: &Arc<dyn DocumentStore>,
+        idle: Duration,
+        answered: &Answered,
+    ) -> Self {
+        let counters = counters(server, store, idle).await;
+        let requests: Vec<_> =
+            (0..REQUESTS).map(|number| ((number % ITEMS).to_string(), format!("{name}{number}"))).collect();
+        let writers = (0..WRITERS).map(|writer| {
+            let mine: Vec<_> = requests.iter().skip(writer).step_by(WRITERS).cloned().collect();
+            let (counters, answered) = (counters.clone(), Arc::clone(answered));
+            tokio::spawn(async move { send(&counters, &mine, &answered).await })
+        });
+        let writers = writers.collect();
+        let saving = counters.clone();
+        let flusher = tokio::spawn(async move {
+            loop {
+                // Redis may be away: the views wait.
+                drop(saving.flush().await);
+                tokio::time::sleep(POLL).await;
+            }
+        });
+        Instance { counters, requests, writers, flusher }
+    }
+
+    /// Ends all tasks wherever they are, and returns the requests that were not answered.
+    fn kill(self, answered: &Answered) -> Vec<(String, String)> {
+        self.flusher.abort();
+        self.writers.iter().for_each(JoinHandle::abort);
+        let answered = answered.lock().expect("the answers");
+        self.requests.into_iter().filter(|(_, name)| !answered.contains(name)).collect()
+    }
+
+    async fn finish(self) -> Counters {
+        for writer in self.writers {
+            writer.await.expect("ended");
+        }
+        self.flusher.abort();
+        self.counters
+    }
+}
+
+async fn counters(server: &RedisServer, store: &Arc<dyn DocumentStore>, idle: Duration) -> Counters {
+    let sources = Sources::system().expect("sources");
+    let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
+    let database = Database::percolator(Arc::clone(store), sources.clone(), options).expect("a database");
+    let storage = Storage::open(database, "counters").await.expect("a storage");
+    let patient = Duration::from_secs(60);
+    let options =
+        RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
+    let buffer =
+        RedisBuffer::connect(&server.url(), storage.clone(), sources.clone(), options).await.expect("a buffer");
+    let options = CountersOptions { batch_events: 20, idle, ..CountersOptions::default() };
+    Counters::new(Arc::new(buffer), storage, sources, options)
+}
+
+/// Sends each request again with its key until it is answered.
+async fn send(counters: &Counters, requests: &[(String, String)], answered: &Answered) {
+    for (id, name) in requests {
+        loop {
+            match counters.view(ad(id), 1, key(name)).await {
+                Ok(_) => break,
+                Err(Error::Buffer { .. }) => tokio::time::sleep(POLL).await,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        answered.lock().expect("the answers").insert(name.clone());
+    }
+}
+
+async fn until_answered(answered: &Answered, count: usize) {
+    while answered.lock().expect("the answers").len() < count {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Reads totals until it is told to stop: no whole total goes back.
+fn reader(counters: Counters, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
+    tokio::spawn(async move {
+        let (mut last, mut reads) = ([0; ITEMS], 0);
+        while !stop.load(Ordering::SeqCst) {
+            for (item, last) in last.iter_mut().enumerate() {
+                let total = total(&counters, &item.to_string()).await;
+                if !total.partial {
+                    assert!(total.views >= *last, "item {item} went back from {last} to {}", total.views);
+                    *last = total.views;
+                    reads += 1;
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        reads
+    })
+}
+
+/// Makes all batches an hour older.
+async fn age(server: &RedisServer) {
+    let mut client = server.client().await;
+    let batches: Vec<String> =
+        redis::cmd("ZRANGE").arg("hf:{ads}:since").arg(0).arg(-1).query_async(&mut client).await.expect("batches");
+    for batch in batches {
+        let hour = -i64::try_from(IDLE.as_millis()).expect("a time");
+        redis::cmd("ZINCRBY").arg("hf:{ads}:since").arg(hour).arg(batch).exec_async(&mut client).await.expect("set");
+    }
+}
+
+async fn check(counters: &Counters, requests: usize) {
+    settle(counters).await;
+    let mut views = 0;
+    for item in 0..ITEMS {
+        let total = total(counters, &item.to_string()).await;
+        assert!(!total.partial, "{total:?}");
+        views += total.views;
+    }
+    assert_eq!(views, requests as u64, "what was answered was counted, once");
+    let depth = counters.buffer().depth(&ads()).await.expect("a depth");
+    assert_eq!((depth.pending, depth.batches), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_killed() {
+    let Some(server) = RedisServer::start_with("always").await else { return };
+    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let answered = Answered::default();
+    let first = Instance::start("a", &server, &store, IDLE, &answered).await;
+    let second = Instance::start("b", &server, &store, IDLE, &answered).await;
+    let third = Instance::start("c", &server, &store, IDLE, &answered).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let reading = reader(first.counters.clone(), Arc::clone(&stop));
+
+    until_answered(&answered, REQUESTS / 4).await;
+    // The second instance dies, and two of its kind that had claimed a batch, one of which had saved it.
+    let buffer = Arc::clone(second.counters.buffer());
+    let storage = second.counters.storage().clone();
+    let left = second.kill(&answered);
+    let sources = Sources::seeded(9);
+    let mut claimed = Vec::new();
+    while claimed.len() < 2 {
+        claimed.extend(buffer.claim(&ads(), &Owner::new(&sources), 5).await.expect("claimed"));
+        tokio::time::sleep(POLL).await;
+    }
+    assert_eq!(storage.save(&claimed[0]).await.expect("saved"), Saved::Now);
+    drop((buffer, storage));
+
+    until_answered(&answered, REQUESTS).await;
+    server.kill();
+    tokio::time::sleep(POLL).await;
+    server.restart().await;
+
+    // Whoever had no answer asks another instance.
+    send(&third.counters, &left, &answered).await;
+    let (first, third) = (first.finish().await, third.finish().await);
+    assert_eq!(answered.lock().expect("the answers").len(), 3 * REQUESTS);
+    let waiting = first.buffer().depth(&ads()).await.expect("a depth").batches;
+    assert!(waiting >= 2, "the batches of the dead wait: {waiting}");
+    age(&server).await;
+    third.flush().await.expect("saved");
+    check(&first, 3 * REQUESTS).await;
+    stop.store(true, Ordering::SeqCst);
+    assert!(reading.await.expect("no total went back") > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_instances_that_take_each_other_s_batches_count_each_view_once() {
+    let Some(server) = RedisServer::start_with("no").await else { return };
+    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let answered = Answered::default();
+    let first = Instance::start("a", &server, &store, Duration::ZERO, &answered).await;
+    let second = Instance::start("b", &server, &store, Duration::ZERO, &answered).await;
+    let (first, second) = (first.finish().await, second.finish().await);
+    let flushed = tokio::join!(first.flush(), second.flush());
+    flushed.0.and(flushed.1).expect("saved");
+    check(&first, 2 * REQUESTS).await;
+}

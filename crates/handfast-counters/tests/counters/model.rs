@@ -1,0 +1,329 @@
+//! Random sequences of steps on the buffer in memory and on Redis give the same answers, up to the number and the epoch with which a kind
+//! begins. Broken scripts are caught by the same sequences.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_counters::{
+    Batch, Buffer, Fence, ItemId, MemoryBuffer, Owner, RedisBuffer, RedisBufferOptions, Result, Storage, Stored, View,
+};
+use handfast_store::{ManualClock, MemoryStore, Sources};
+use handfast_txn::Database;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use crate::server::RedisServer;
+use crate::world::{ad, ads, first_day, key};
+
+const IDS: [&str; 3] = ["a", "b", "c"];
+const OWNERS: usize = 3;
+const QUEUE_EVENTS_MAX: usize = 12;
+/// The time that a step [`Step::Age`] lets pass.
+const HOUR: Duration = Duration::from_secs(3_600);
+/// The sequences of a run.
+const SEQUENCES: u32 = 64;
+
+/// The fence that goes with a stored total.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// It is read now.
+    Now,
+    /// It was read by the last step that reads.
+    Before,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Increment {
+        id: usize,
+        views: u32,
+        key: Option<usize>,
+    },
+    Upsert {
+        id: usize,
+        views: u32,
+        key: Option<usize>,
+        stored: Option<(u64, At)>,
+    },
+    Read,
+    Fill {
+        id: usize,
+        total: u64,
+        at: At,
+    },
+    Delete {
+        id: usize,
+    },
+    Claim {
+        owner: usize,
+        events_max: usize,
+    },
+    TakeOver {
+        owner: usize,
+        idle: Duration,
+    },
+    /// One of the batches that were claimed, perhaps acknowledged before.
+    Acknowledge {
+        batch: usize,
+    },
+    Depth,
+    /// Entries without events in the queue leave the cache.
+    Evict,
+    /// All batches get an hour older.
+    Age,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = || 0..IDS.len();
+    let views = || 1..5_u32;
+    let key = || proptest::option::weighted(0.3, 0..2_usize);
+    let at = || prop_oneof![3 => Just(At::Now), 1 => Just(At::Before)];
+    let total = || prop_oneof![4 => 0..100_u64, 1 => Just((1 << 60) + 1)];
+    let stored = proptest::option::weighted(0.7, (total(), at()));
+    let idle = prop_oneof![Just(Duration::ZERO), Just(HOUR / 2), Just(HOUR * 24 * 365)];
+    let step = prop_oneof![
+        4 => (id(), views(), key()).prop_map(|(id, views, key)| Step::Increment { id, views, key }),
+        6 => (id(), views(), key(), stored).prop_map(|(id, views, key, stored)| Step::Upsert { id, views, key, stored }),
+        3 => Just(Step::Read),
+        3 => (id(), total(), at()).prop_map(|(id, total, at)| Step::Fill { id, total, at }),
+        1 => id().prop_map(|id| Step::Delete { id }),
+        5 => (0..OWNERS, 0..6_usize).prop_map(|(owner, events_max)| Step::Claim { owner, events_max }),
+        2 => (0..OWNERS, idle).prop_map(|(owner, idle)| Step::TakeOver { owner, idle }),
+        5 => any::<usize>().prop_map(|batch| Step::Acknowledge { batch }),
+        1 => Just(Step::Depth),
+        2 => Just(Step::Evict),
+        1 => Just(Step::Age),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+/// A buffer, and what its answers are relative to.
+struct Side {
+    buffer: Arc<dyn Buffer>,
+    first_number: u64,
+    first_epoch: u64,
+    read: Fence,
+    owners: Vec<Owner>,
+    /// The batches that were claimed.
+    batches: Vec<Batch>,
+}
+
+impl Side {
+    async fn new(buffer: Arc<dyn Buffer>) -> Self {
+        // The first step begins the kind.
+        buffer.delete(&ad("first")).await.expect("deleted");
+        let read = buffer.read(&ads(), &[]).await.expect("read").fence;
+        let first_number = buffer.depth(&ads()).await.expect("a depth").oldest;
+        let sources = Sources::seeded(7);
+        let owners = (0..OWNERS).map(|_| Owner::new(&sources)).collect();
+        Side { buffer, first_number, first_epoch: read.0, read, owners, batches: Vec::new() }
+    }
+
+    async fn stored(&self, total: u64, at: At) -> Stored {
+        let fence = match at {
+            At::Now => self.buffer.read(&ads(), &[]).await.expect("read").fence,
+            At::Before => self.read,
+        };
+        Stored { fence, total }
+    }
+
+    fn claimed(&mut self, batch: Option<Batch>) -> Vec<(u64, String)> {
+        let Some(batch) = batch else { return Vec::new() };
+        if !self.batches.contains(&batch) {
+            self.batches.push(batch.clone());
+        }
+        let event = |event: &handfast_counters::Event| {
+            (event.number - self.first_number, format!("{} {:?}", event.id, event.change))
+        };
+        batch.events.iter().map(event).collect()
+    }
+
+    /// Carries a step out, and returns its answer as a text that both sides should have in common.
+    async fn step(&mut self, step: &Step) -> String {
+        let buffer = Arc::clone(&self.buffer);
+        match *step {
+            Step::Increment { id, views, key } => shown(buffer.increment_if_exists(&view(id, views, key)).await),
+            Step::Upsert { id, views, key, stored } => {
+                let stored = match stored {
+                    Some((total, at)) => Some(self.stored(total, at).await),
+                    None => None,
+                };
+                shown(buffer.upsert(&view(id, views, key), stored).await)
+            }
+            Step::Read => {
+                let ids = IDS.map(|id| ItemId::new(id).expect("an id"));
+                let reading = buffer.read(&ads(), &ids).await.expect("read");
+                self.read = reading.fence;
+                format!("{:?} at {}", reading.totals, reading.fence.0 - self.first_epoch)
+            }
+            Step::Fill { id, total, at } => {
+                let stored = self.stored(total, at).await;
+                shown(buffer.fill(&ad(IDS[id]), stored).await)
+            }
+            Step::Delete { id } => shown(buffer.delete(&ad(IDS[id])).await),
+            Step::Claim { owner, events_max } => {
+                let batch = buffer.claim(&ads(), &self.owners[owner], events_max).await.expect("claimed");
+                format!("{:?}", self.claimed(batch))
+            }
+            Step::TakeOver { owner, idle } => shown(buffer.take_over(&ads(), &self.owners[owner], idle).await),
+            Step::Acknowledge { batch } => match self.batches.len() {
+                0 => String::new(),
+                count => shown(buffer.acknowledge(&self.batches[batch % count]).await),
+            },
+            Step::Depth => {
+                let depth = buffer.depth(&ads()).await.expect("a depth");
+                format!("{} {} {}", depth.pending, depth.batches, depth.oldest - self.first_number)
+            }
+            Step::Evict | Step::Age => String::new(),
+        }
+    }
+}
+
+fn view(id: usize, views: u32, name: Option<usize>) -> View {
+    let view = View::new(ad(IDS[id]), views, first_day()).expect("a view");
+    View { key: name.and_then(|name| key(&format!("k{name}"))), ..view }
+}
+
+fn shown<T: std::fmt::Debug>(answer: Result<T>) -> String {
+    match answer {
+        Ok(answer) => format!("{answer:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The two sides, and how time passes for them.
+struct Pair {
+    server: Arc<RedisServer>,
+    memory: Arc<MemoryBuffer>,
+    clock: Arc<ManualClock>,
+    sides: [Side; 2],
+}
+
+impl Pair {
+    async fn new(server: &Arc<RedisServer>, script: &str) -> Self {
+        server.command(&["FLUSHALL"]).await;
+        let (sources, clock) = Sources::manual(1);
+        let memory = Arc::new(MemoryBuffer::new(sources.clone(), QUEUE_EVENTS_MAX));
+        let store = MemoryStore::new(sources.clone());
+        let storage = Storage::open(Database::local(store, sources.clone()), "counters").await.expect("a storage");
+        let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX as u64, ..RedisBufferOptions::default() };
+        let redis = RedisBuffer::connect_with_script(&server.url(), script, storage, sources, options).await;
+        let sides = [Side::new(memory.clone()).await, Side::new(Arc::new(redis.expect("a buffer"))).await];
+        Pair { server: Arc::clone(server), memory, clock, sides }
+    }
+
+    async fn step(&mut self, step: &Step) -> [String; 2] {
+        match step {
+            Step::Evict => {
+                self.memory.evict();
+                let mut client = self.server.client().await;
+                let items: Vec<String> =
+                    redis::cmd("KEYS").arg("hf:{ads}:item:*").query_async(&mut client).await.expect("keys");
+                for item in items {
+                    let expires: i64 = redis::cmd("PTTL").arg(&item).query_async(&mut client).await.expect("a time");
+                    if expires >= 0 {
+                        redis::cmd("DEL").arg(&item).exec_async(&mut client).await.expect("deleted");
+                    }
+                }
+            }
+            Step::Age => {
+                self.clock.advance(HOUR);
+                let mut client = self.server.client().await;
+                let since = "hf:{ads}:since";
+                let batches: Vec<String> =
+                    redis::cmd("ZRANGE").arg(since).arg(0).arg(-1).query_async(&mut client).await.expect("batches");
+                for batch in batches {
+                    let hour = -i64::try_from(HOUR.as_millis()).expect("a time");
+                    redis::cmd("ZINCRBY").arg(since).arg(hour).arg(batch).exec_async(&mut client).await.expect("set");
+                }
+            }
+            _ => {}
+        }
+        let [memory, redis] = &mut self.sides;
+        [memory.step(step).await, redis.step(step).await]
+    }
+}
+
+/// Compares the sides on random sequences; the result is the first difference.
+fn compare(
+    runtime: &tokio::runtime::Runtime,
+    server: &Arc<RedisServer>,
+    script: &str,
+    config: Config,
+) -> std::result::Result<(), String> {
+    let mut runner = match std::env::var("CI") {
+        Ok(_) => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
+        Err(_) => TestRunner::new(config),
+    };
+    let result = runner.run(&steps(), |steps| {
+        runtime.block_on(async {
+            let mut pair = Pair::new(server, script).await;
+            for (at, step) in steps.iter().chain([&Step::Read, &Step::Depth]).enumerate() {
+                let [memory, redis] = pair.step(step).await;
+                if memory != redis {
+                    return Err(TestCaseError::fail(format!("step {at}, {step:?}: {memory} and {redis}")));
+                }
+            }
+            Ok(())
+        })
+    });
+    result.map_err(|error| match error {
+        TestError::Fail(why, steps) => format!("{why}\n{steps:#?}"),
+        TestError::Abort(why) => why.to_string(),
+    })
+}
+
+/// Runs a test that is not async with a server.
+fn with_server(test: impl FnOnce(&tokio::runtime::Runtime, &Arc<RedisServer>)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    if let Some(server) = runtime.block_on(RedisServer::start_with("no")) {
+        test(&runtime, &Arc::new(server));
+    }
+}
+
+#[test]
+fn ext_redis_gives_the_answers_of_the_model() {
+    with_server(|runtime, server| {
+        let config = Config { cases: SEQUENCES, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
+        compare(runtime, server, RedisBuffer::script(), config).expect("the same answers");
+    });
+}
+
+#[test]
+fn ext_redis_broken_scripts_are_caught() {
+    let mutants = [
+        ("upsert takes any stored total", "if not entry and stored ~= '' and fence ~= epoch then", "if false then"),
+        ("fill takes any stored total", "if not run or fence ~= epoch then", "if not run then"),
+        ("fill does not wait for batches", "redis.call('ZCARD', key('since')) > 0 or", ""),
+        ("a deletion parts nothing", "if event[1] > deleted then", "if true then"),
+        ("acknowledged views leave the total", "redis.call('HINCRBY', item, 's', int(views))", ""),
+        ("keys are not remembered", "redis.call('EXISTS', key('key:' .. id .. '/' .. name)) == 1", "false"),
+        ("the queue has no limit", "return events_count >= tonumber(events_max)", "return false"),
+        ("claimed events stay in the queue", "redis.call('LTRIM', key('pending'), 0, -(count + 1))", ""),
+        ("an entry with views expires", "if entry[3] == '0' then redis.call('PERSIST', item) end", ""),
+        ("numbers are written with 14 digits", "return string.format('%.0f', number)", "return tostring(number)"),
+        (
+            "a claim leaves the epoch",
+            "redis.call('HINCRBY', KEYS[1], 'epoch', 1)\n  redis.call('LTRIM'",
+            "redis.call('LTRIM'",
+        ),
+        (
+            "the owner before keeps its batch",
+            "redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))\n  redis.call('HSET'",
+            "redis.call('HSET'",
+        ),
+    ];
+    with_server(|runtime, server| {
+        for (name, right, wrong) in mutants {
+            let script = RedisBuffer::script().replacen(right, wrong, 1);
+            assert_ne!(script, RedisBuffer::script(), "{name}");
+            let config =
+                Config { cases: 4 * SEQUENCES, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+            // A script that is broken enough makes a step fail altogether.
+            let caught =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compare(runtime, server, &script, config)));
+            assert!(!matches!(caught, Ok(Ok(()))), "not caught: {name}");
+        }
+    });
+}

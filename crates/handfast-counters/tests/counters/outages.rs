@@ -1,0 +1,376 @@
+//! What becomes of views when Redis is away, is killed, does not answer, is full, or comes back with less than it had.
+
+use std::time::Duration;
+
+use handfast_counters::jiff::civil::date;
+use handfast_counters::{
+    Batch, Buffer as _, Change, Counters, Error, Event, Owner, RedisBuffer, RedisBufferOptions, Saved, Stored, Total,
+};
+use handfast_store::Applied;
+use handfast_store::decorator::{Fault, Faulty, Plan};
+
+use crate::server::RedisServer;
+use crate::world::{World, ad, ads, first_day, key, settle, total, whole};
+
+fn applied(error: &Error) -> Applied {
+    assert!(matches!(error, Error::Buffer { .. }), "{error}");
+    error.applied()
+}
+
+/// Sends a view that must fail, until the loss of the connection was noticed; returns the number of those in doubt.
+async fn refused(counters: &Counters, id: &str) -> u64 {
+    let mut doubtful = 0;
+    loop {
+        match applied(&counters.view(ad(id), 1, None).await.expect_err("refused")) {
+            Applied::No => return doubtful,
+            Applied::Maybe => doubtful += 1,
+        }
+        assert!(doubtful <= 1, "one request may be on its way when the connection breaks");
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_without_redis_views_are_refused_and_totals_come_from_the_store() {
+    let Some(world) = World::durable_redis().await else { return };
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    settle(&counters).await;
+    world.server().kill();
+    refused(&counters, "7").await;
+    assert_eq!(applied(&counters.delete(&ad("7")).await.expect_err("refused")), Applied::No);
+    assert_eq!(total(&counters, "7").await, Total { views: 5, partial: true }, "views may wait in the queue");
+    assert!(counters.flush().await.is_err());
+    // A process that starts meanwhile counts as soon as Redis is there.
+    let other = world.healthy(2).await;
+    refused(&other, "7").await;
+    world.server().restart().await;
+    assert_eq!(other.view(ad("7"), 1, None).await.expect("counted").views, 6);
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted").views, 7);
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(7));
+}
+
+#[tokio::test]
+async fn ext_redis_a_kill_loses_no_view_that_was_answered() {
+    let Some(world) = World::durable_redis().await else { return };
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, key("a")).await.expect("counted");
+    settle(&counters).await;
+    counters.view(ad("7"), 2, key("b")).await.expect("counted");
+    counters.view(ad("8"), 1, None).await.expect("counted");
+    counters.delete(&ad("9")).await.expect("deleted");
+    let owner = Owner::new(&world.sources(5));
+    let batch = counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed");
+    world.server().kill();
+    world.server().restart().await;
+    refused_or_counted(&counters, "7", "b").await;
+    assert!(total(&counters, "7").await.views >= 7, "no total goes back");
+    assert_eq!(counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed"), batch);
+    settle(&counters).await;
+    assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(7), whole(1)));
+}
+
+/// Repeats a request until it is counted.
+async fn refused_or_counted(counters: &Counters, id: &str, name: &str) {
+    while let Err(error) = counters.view(ad(id), 2, key(name)).await {
+        applied(&error);
+    }
+}
+
+/// Redis comes back as it was before its last seconds, in which views were saved and totals were read.
+async fn lose_the_last_seconds(world: World) {
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    let some_seconds_ago = world.server().copy_files();
+    settle(&counters).await;
+    counters.view(ad("7"), 2, None).await.expect("counted");
+    settle(&counters).await;
+    let lost = Stored { fence: counters.buffer().read(&ads(), &[]).await.expect("read").fence, total: 1_000 };
+    world.server().kill();
+    world.server().restore_files(&some_seconds_ago);
+    world.server().restart().await;
+    while counters.buffer().read(&ads(), &[]).await.is_err() {}
+    // Redis has forgotten that all of this was saved; the store knows.
+    assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").pending, 1);
+    assert_eq!(total(&counters, "7").await, Total { views: 7, partial: true });
+    // Their numbers are not those of the views that were lost with their acknowledgement.
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    counters.view(ad("8"), 1, None).await.expect("counted");
+    settle(&counters).await;
+    assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(8), whole(1)));
+    counters.view(ad("8"), 1, None).await.expect("counted");
+    settle(&counters).await;
+    // As many claims and acknowledgements later: a total that was read before the loss is not current.
+    assert_eq!(counters.buffer().fill(&ad("9"), lost).await.expect("asked"), None);
+    let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
+    assert_eq!(days[0].views, 8);
+}
+
+#[tokio::test]
+async fn ext_redis_what_is_left_of_lost_data_is_counted_once() {
+    if let Some(world) = World::durable_redis().await {
+        lose_the_last_seconds(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_broken_begin_is_caught() {
+    let mutants = [
+        ("no begin after a restart", "if run ~= ARGV[2] and name", "if not run and name"),
+        (
+            "old numbers again",
+            "int(math.max(clock, tonumber(least), next_number))",
+            "int(next_number > 0 and next_number or clock)",
+        ),
+        ("old epochs again", "first, 'epoch', first_epoch,", "first, 'epoch', state[3] or first_epoch,"),
+        ("old totals stay whole", "return not entry[1] or entry[5] ~= generation", "return not entry[1]"),
+        ("fill does not wait for old events", "(oldest and number_of(oldest) < tonumber(state[6]))", "false"),
+    ];
+    for (name, right, wrong) in mutants {
+        let Some(world) = World::durable_redis().await else { return };
+        let script = RedisBuffer::script().replacen(right, wrong, 1);
+        assert_ne!(script, RedisBuffer::script(), "{name}");
+        let broken = World { script: script.into(), ..world };
+        assert!(tokio::spawn(lose_the_last_seconds(broken)).await.is_err(), "not caught: {name}");
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
+    let Some(world) = World::durable_redis().await else { return };
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    let one_second_ago = world.server().copy_files();
+    settle(&counters).await;
+    counters.view(ad("7"), 10, None).await.expect("counted");
+    settle(&counters).await;
+    world.server().kill();
+    world.server().restore_files(&one_second_ago);
+    world.server().restart().await;
+    while counters.buffer().read(&ads(), &[]).await.is_err() {}
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    let owner = Owner::new(&world.sources(5));
+    // The event of before the loss alone: the item has views in the queue at all times.
+    let batch = counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed").expect("a batch");
+    assert_eq!(batch.views(), 5);
+    let partial = total(&counters, "7").await;
+    assert!(partial.partial && partial.views == 15, "{partial:?}");
+    assert_eq!(counters.storage().save(&batch).await.expect("saved"), Saved::Before);
+    counters.buffer().acknowledge(&batch).await.expect("acknowledged");
+    assert_eq!(total(&counters, "7").await, whole(16), "read from the store and filled");
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(17));
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(17));
+}
+
+#[tokio::test]
+async fn ext_redis_after_everything_was_lost_new_views_are_counted() {
+    let Some(world) = World::redis().await else { return };
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    settle(&counters).await;
+    counters.view(ad("7"), 100, None).await.expect("counted");
+    let held = counters.buffer().claim(&ads(), &Owner::new(&world.sources(5)), 5).await.expect("claimed");
+    world.server().command(&["FLUSHALL"]).await;
+    assert_eq!(total(&counters, "7").await, whole(5), "what the store has");
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(6));
+    assert_eq!(counters.buffer().kinds().await.expect("kinds"), [ads()]);
+    let other = world.healthy(2).await;
+    assert_eq!(other.buffer().kinds().await.expect("kinds"), [ads()], "in Redis again");
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(6));
+    // An instance that had claimed the lost views comes too late: the bound is above them, and nothing is counted in part.
+    let saved = counters.storage().save(&held.expect("a batch")).await.expect("saved");
+    assert_eq!(saved, Saved::Before);
+    settle(&counters).await;
+}
+
+#[tokio::test]
+async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number() {
+    let Some(world) = World::redis().await else { return };
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    settle(&counters).await;
+    let last = counters.storage().last_number(&ads()).await.expect("a number");
+    world.server().command(&["FLUSHALL"]).await;
+    let (operations, faulty) = {
+        let counting = std::sync::Arc::new(Faulty::new(world.store.clone(), Plan::none()));
+        drop(world.start(2, counting.clone()).await.expect("a process"));
+        let at = Plan::at(counting.operations(), Fault::CrashBefore);
+        (counting.operations(), std::sync::Arc::new(Faulty::new(world.store.clone(), at)))
+    };
+    assert!(operations > 0);
+    let other = world.start(3, faulty.clone()).await.expect("a process");
+    let counted = other.view(ad("7"), 1, None).await.expect("counted without the store");
+    assert!(counted.partial && counted.views == 1, "{counted:?}");
+    assert!(other.buffer().depth(&ads()).await.expect("a depth").oldest > last);
+    faulty.restart();
+    settle(&other).await;
+    assert_eq!(total(&other, "7").await, whole(6));
+}
+
+#[tokio::test]
+async fn ext_redis_a_full_memory_refuses_views_and_lets_the_queue_be_saved() {
+    let Some(world) = World::redis().await else { return };
+    let counters = world.healthy(1).await;
+    for _ in 0..10 {
+        counters.view(ad("7"), 1, None).await.expect("counted");
+    }
+    let dead = counters.buffer().claim(&ads(), &Owner::new(&world.sources(5)), 3).await.expect("claimed");
+    assert!(dead.is_some());
+    world.server().command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = counters.view(ad("7"), 1, None).await.expect_err("full");
+    assert_eq!(applied(&error), Applied::No, "{error}");
+    settle(&counters).await;
+    assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").batches, 0);
+    world.server().command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(11));
+}
+
+#[tokio::test]
+async fn ext_redis_a_replica_and_an_empty_script_cache_are_no_harm() {
+    let Some(world) = World::redis().await else { return };
+    let counters = world.healthy(1).await;
+    world.server().command(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
+    // Port 1 has no master.
+    world.server().command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let error = counters.view(ad("7"), 1, None).await.expect_err("read-only");
+    assert_eq!(applied(&error), Applied::No, "{error}");
+    world.server().command(&["REPLICAOF", "NO", "ONE"]).await;
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(2));
+}
+
+#[tokio::test]
+async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
+    let Some(world) = World::redis().await else { return };
+    let storage = world.healthy(1).await.storage().clone();
+    let short = Duration::from_millis(200);
+    let options =
+        RedisBufferOptions { connect_timeout: short, response_timeout: short, ..RedisBufferOptions::default() };
+    let buffer =
+        RedisBuffer::connect(&world.server().url(), storage, world.sources(2), options).await.expect("a buffer");
+    let view = handfast_counters::View::new(ad("7"), 1, first_day()).expect("a view");
+    // On a busy machine the time may be too short.
+    while buffer.upsert(&view, None).await.is_err() {}
+    world.server().signal("STOP");
+    let in_doubt = buffer.upsert(&view, None).await.expect_err("no answer");
+    assert_eq!(applied(&in_doubt), Applied::Maybe, "{in_doubt}");
+    // The connection was given up, and a new one is not made.
+    let refused = buffer.upsert(&view, None).await.expect_err("no connection");
+    assert_eq!(applied(&refused), Applied::No, "{refused}");
+    assert!(buffer.health().await.is_err());
+    world.server().signal("CONT");
+    while buffer.upsert(&view, None).await.is_err() {}
+}
+
+#[tokio::test]
+async fn ext_redis_settings_that_lose_views_are_told() {
+    let Some(server) = RedisServer::start_with("everysec").await else { return };
+    let world = World::on(&std::sync::Arc::new(server));
+    let storage = world.healthy(1).await.storage().clone();
+    let buffer = world.redis_buffer(&storage, world.sources(2)).await;
+    assert!(matches!(&buffer.warnings()[..], [one] if one.contains("appendfsync everysec")), "{:?}", buffer.warnings());
+    world.server().command(&["CONFIG", "SET", "appendfsync", "always"]).await;
+    let health = buffer.health().await.expect("healthy");
+    assert!(health.warnings.is_empty() && !health.version.is_empty(), "{health:?}");
+    assert_eq!(buffer.warnings(), [""; 0]);
+    world.server().command(&["CONFIG", "SET", "appendonly", "no"]).await;
+    world.server().command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let warnings = buffer.health().await.expect("healthy").warnings;
+    assert!(warnings.len() == 2 && warnings[0].contains("appendonly no") && warnings[1].contains("allkeys-lru"));
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_is_an_error_at_once() {
+    let world = World::embedded();
+    let storage = world.healthy(1).await.storage().clone();
+    let bad = RedisBuffer::connect("http://x", storage.clone(), world.sources(2), RedisBufferOptions::default()).await;
+    assert!(matches!(bad.err(), Some(Error::Invalid { .. })));
+    // A port that was free a moment ago.
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let url = format!("redis://127.0.0.1:{port}/");
+    let buffer =
+        RedisBuffer::connect(&url, storage, world.sources(2), RedisBufferOptions::default()).await.expect("a buffer");
+    let error = buffer.delete(&ad("7")).await.expect_err("refused");
+    assert_eq!(applied(&error), Applied::No, "{error}");
+    assert!(buffer.health().await.is_err());
+    assert_eq!(buffer.warnings(), [""; 0]);
+}
+
+/// Redis forgets that two instances have claimed a batch each; a third one claims the events of both.
+async fn lose_two_claims(world: World) {
+    let counters = world.healthy(1).await;
+    for _ in 0..4 {
+        counters.view(ad("7"), 1, None).await.expect("counted");
+    }
+    let before = world.server().copy_files();
+    let (buffer, sources) = (counters.buffer(), world.sources(5));
+    let claim =
+        async |events| buffer.claim(&ads(), &Owner::new(&sources), events).await.expect("claimed").expect("a batch");
+    claim(2).await;
+    let second = claim(2).await;
+    world.server().kill();
+    world.server().restore_files(&before);
+    world.server().restart().await;
+    while buffer.read(&ads(), &[]).await.is_err() {}
+    let of_both = claim(4).await;
+    assert_eq!(of_both.number(), second.number());
+    // The first claimer and the third are dead; the second one comes back.
+    counters.storage().save(&second).await.expect("saved");
+    buffer.acknowledge(&second).await.expect("asked");
+    settle(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(4));
+}
+
+#[tokio::test]
+async fn ext_redis_a_late_acknowledgement_leaves_a_batch_of_the_same_name() {
+    if let Some(world) = World::durable_redis().await {
+        lose_two_claims(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_an_acknowledgement_by_name_alone_is_caught() {
+    let Some(world) = World::durable_redis().await else { return };
+    let script = RedisBuffer::script().replacen(" or number_of(events[1]) ~= tonumber(first)", "", 1);
+    assert_ne!(script, RedisBuffer::script());
+    let broken = World { script: script.into(), ..world };
+    assert!(tokio::spawn(lose_two_claims(broken)).await.is_err());
+}
+
+/// A batch of events of one view each.
+fn batch(numbers: impl IntoIterator<Item = u64>) -> Batch {
+    let change = Change::Views { views: 1, day: date(2026, 11, 30) };
+    let event = |number| Event { number, id: ad("7").id, change: change.clone() };
+    Batch { kind: ads(), events: numbers.into_iter().map(event).collect() }
+}
+
+#[tokio::test]
+async fn a_batch_adds_what_no_saved_batch_has() {
+    let world = World::embedded();
+    let storage = world.healthy(1).await.storage().clone();
+    let table = [
+        (batch(5..=8), Saved::Now, 4),
+        (batch(5..=8), Saved::Before, 4),
+        (batch(6..=7), Saved::Before, 4),
+        (batch(7..=10), Saved::Now, 6),
+        // Ends where a saved one ends, and begins before it.
+        (batch(3..=8), Saved::Now, 8),
+        (batch(3..=10), Saved::Before, 8),
+        (batch([2, 3, 4, 20]), Saved::Now, 10),
+        (batch(30..=31), Saved::Now, 12),
+        (batch([1]), Saved::Now, 13),
+    ];
+    for (batch, saved, views) in table {
+        assert_eq!(storage.save(&batch).await.expect("saved"), saved, "{batch:?}");
+        assert_eq!(storage.totals(&ads(), &[ad("7").id]).await.expect("totals"), [views], "{batch:?}");
+    }
+    storage.forget_batches(&ads(), 32).await.expect("forgotten");
+    for (batch, saved, views) in [(batch(25..=31), Saved::Before, 13), (batch([1, 30, 40]), Saved::Now, 14)] {
+        assert_eq!(storage.save(&batch).await.expect("saved"), saved, "{batch:?}");
+        assert_eq!(storage.totals(&ads(), &[ad("7").id]).await.expect("totals"), [views], "{batch:?}");
+    }
+    assert_eq!(storage.verify(None, |_| ()).await.expect("checked").differences, []);
+}

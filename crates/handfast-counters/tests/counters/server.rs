@@ -1,0 +1,168 @@
+//! A `redis-server` of a test: on a free loopback port, with a directory of its own, killed at the end.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+
+const PROGRAM: &str = "redis-server";
+/// The first of the ports that are tried: they are below those that the system gives to clients.
+const PORT_FIRST: u16 = 21_000;
+/// How many ports there are.
+const PORTS: u16 = 10_000;
+/// How often a server is asked whether it is there: for half a minute.
+const START_ATTEMPTS: usize = 1_500;
+const POLL: Duration = Duration::from_millis(20);
+
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+
+/// A server that runs, unless it was killed.
+pub(crate) struct RedisServer {
+    port: u16,
+    directory: tempfile::TempDir,
+    appendfsync: &'static str,
+    child: Mutex<Option<Child>>,
+}
+
+/// Says aloud that a test is skipped: not by a macro, whose output a test that passes keeps to itself.
+fn skipped() {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{PROGRAM} is not installed: scripts/install-test-tools");
+    let _ = writeln!(std::io::stderr(), "skipped: {PROGRAM} is not installed: run scripts/install-test-tools");
+}
+
+fn is_installed() -> bool {
+    Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+impl RedisServer {
+    /// Starts a server with this setting `appendfsync`; `None`, having said so, if the program is not installed.
+    pub(crate) async fn start_with(appendfsync: &'static str) -> Option<Self> {
+        if !is_installed() {
+            skipped();
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        loop {
+            let offset = NEXT_PORT.fetch_add(1, Ordering::SeqCst);
+            let port = PORT_FIRST
+                + u16::try_from((std::process::id() * 37 + u32::from(offset)) % u32::from(PORTS)).expect("a port");
+            // Another process may take it in between: then the server ends, and the next port is tried.
+            if std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
+                continue;
+            }
+            let child = spawn(port, directory.path(), appendfsync);
+            let server = RedisServer { port, directory, appendfsync, child: Mutex::new(Some(child)) };
+            if server.answers().await {
+                return Some(server);
+            }
+            return Box::pin(Self::start_with(appendfsync)).await;
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Waits until the server answers; `false` if it has ended.
+    async fn answers(&self) -> bool {
+        for _ in 0..START_ATTEMPTS {
+            if self.has_ended() {
+                return false;
+            }
+            if let Ok(mut connection) = self.try_connect().await
+                && redis::cmd("PING").exec_async(&mut connection).await.is_ok()
+            {
+                return true;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        panic!("redis-server on port {} does not answer", self.port);
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.as_mut().is_none_or(|child| child.try_wait().expect("a state").is_some())
+    }
+
+    async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        redis::Client::open(self.url()).expect("a URL").get_multiplexed_async_connection().await
+    }
+
+    /// Connects as somebody who looks at the keys.
+    pub(crate) async fn client(&self) -> MultiplexedConnection {
+        self.try_connect().await.expect("a connection")
+    }
+
+    /// Sends a command, whose answer does not matter.
+    pub(crate) async fn command(&self, command: &[&str]) {
+        let mut sent = redis::cmd(command[0]);
+        sent.arg(&command[1..]);
+        sent.exec_async(&mut self.client().await).await.expect("carried out");
+    }
+
+    /// Kills the server with SIGKILL.
+    pub(crate) fn kill(&self) {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut child) = child {
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        }
+    }
+
+    /// Starts a server that was killed on its port and its files.
+    pub(crate) async fn restart(&self) {
+        let child = spawn(self.port, self.directory.path(), self.appendfsync);
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+        assert!(self.answers().await, "redis-server has ended: see {:?}", self.directory.path());
+    }
+
+    /// Sends the server a signal by its name.
+    pub(crate) fn signal(&self, signal: &str) {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = child.as_ref().expect("a server").id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().expect("sent").success());
+    }
+
+    /// Copies the append-only files, which a server with `appendfsync always` has written up to its last answer.
+    pub(crate) fn copy_files(&self) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().expect("a directory");
+        copy_all(&self.files(), copy.path());
+        copy
+    }
+
+    /// Puts append-only files in the place of those of a server that was killed.
+    pub(crate) fn restore_files(&self, copy: &tempfile::TempDir) {
+        std::fs::remove_dir_all(self.files()).expect("removed");
+        std::fs::create_dir(self.files()).expect("created");
+        copy_all(copy.path(), &self.files());
+    }
+
+    fn files(&self) -> PathBuf {
+        self.directory.path().join("appendonlydir")
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(port: u16, directory: &Path, appendfsync: &str) -> Child {
+    let log = std::fs::File::create(directory.join("log")).expect("a file");
+    let mut command = Command::new(PROGRAM);
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
+    command.args(["--appendfsync", appendfsync, "--dir"]).arg(directory);
+    command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().expect("a server")
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+    }
+}
