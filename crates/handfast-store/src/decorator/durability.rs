@@ -81,7 +81,7 @@ mod tests {
     use super::WithDurability;
     use crate::{
         Aggregate, Cursor, Delete, DeleteOutcome, DocumentStore, Durability, FindAndModify, FindAndModifyOutcome,
-        Insert, InsertOutcome, MemoryStore, Modification, Namespace, Result, Sources, Update, UpdateOutcome,
+        Insert, InsertOutcome, MemoryStore, Modification, Namespace, Result, Sources, StoreExt, Update, UpdateOutcome,
     };
 
     /// Records the durability of each write.

@@ -1,7 +1,7 @@
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
 
-use super::{RequestedDocument, Ticket, tells_more};
+use super::{Recorded, RequestedDocument, Ticket, tells_more};
 use crate::{Changed, FindAndModifyOutcome, Inserted, ReturnDocument};
 
 const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0, requested: RequestedDocument::Nothing };
