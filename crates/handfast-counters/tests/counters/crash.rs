@@ -11,7 +11,7 @@ use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::faulty_buffer::FaultyBuffer;
-use crate::world::{World, ad, key, settle, total};
+use crate::world::{World, ad, key, save_all, total};
 
 const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
@@ -100,7 +100,7 @@ async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
     let met = if of == Of::Store { !store.injected().is_empty() } else { requests > number };
     let restarted = world.healthy(2).await;
     let cached = [total(&restarted, "a").await, total(&restarted, "b").await, total(&restarted, "c").await];
-    settle(&restarted).await;
+    save_all(&restarted).await;
     let saved = [total(&restarted, "a").await, total(&restarted, "b").await, total(&restarted, "c").await];
     for (cached, saved) in cached.iter().zip(&saved) {
         let least = cached.partial && cached.views <= saved.views;
@@ -111,7 +111,7 @@ async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
     }
     drop(restarted);
     let again = world.healthy(3).await;
-    settle(&again).await;
+    save_all(&again).await;
     for (id, (least, most)) in &bounds {
         let views = total(&again, id).await.views;
         assert!(
@@ -121,7 +121,7 @@ async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
     }
     // A request that is sent again with its key is counted exactly once in all.
     again.view(ad("a"), 10, key("k1")).await.expect("counted");
-    settle(&again).await;
+    save_all(&again).await;
     let tens = total(&again, "a").await.views / 10 % 10;
     assert_eq!(tens, 1, "{fault:?} at request {number} of the {of:?}");
     met

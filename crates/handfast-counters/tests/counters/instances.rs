@@ -12,7 +12,7 @@ use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
 
 use crate::server::RedisServer;
-use crate::world::{ad, ads, key, settle, total};
+use crate::world::{ad, ads, key, save_all, total};
 
 const ITEMS: usize = 5;
 /// The requests of each instance.
@@ -145,7 +145,7 @@ async fn age(server: &RedisServer) {
 }
 
 async fn check(counters: &Counters, requests: usize) {
-    settle(counters).await;
+    save_all(counters).await;
     let mut views = 0;
     for item in 0..ITEMS {
         let total = total(counters, &item.to_string()).await;

@@ -10,7 +10,7 @@ use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::server::RedisServer;
-use crate::world::{World, ad, ads, first_day, key, settle, total, whole};
+use crate::world::{World, ad, ads, first_day, key, save_all, total, whole};
 
 fn applied(error: &Error) -> Applied {
     assert!(matches!(error, Error::Buffer { .. }), "{error}");
@@ -34,7 +34,7 @@ async fn ext_redis_without_redis_views_are_refused_and_totals_come_from_the_stor
     let Some(world) = World::durable_redis().await else { return };
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     world.server().kill();
     refused(&counters, "7").await;
     assert_eq!(applied(&counters.delete(&ad("7")).await.expect_err("refused")), Applied::No);
@@ -46,7 +46,7 @@ async fn ext_redis_without_redis_views_are_refused_and_totals_come_from_the_stor
     world.server().restart().await;
     assert_eq!(other.view(ad("7"), 1, None).await.expect("counted").views, 6);
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted").views, 7);
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(7));
 }
 
@@ -55,7 +55,7 @@ async fn ext_redis_a_kill_loses_no_view_that_was_answered() {
     let Some(world) = World::durable_redis().await else { return };
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, key("a")).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 2, key("b")).await.expect("counted");
     counters.view(ad("8"), 1, None).await.expect("counted");
     counters.delete(&ad("9")).await.expect("deleted");
@@ -66,7 +66,7 @@ async fn ext_redis_a_kill_loses_no_view_that_was_answered() {
     refused_or_counted(&counters, "7", "b").await;
     assert!(total(&counters, "7").await.views >= 7, "no total goes back");
     assert_eq!(counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed"), batch);
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(7), whole(1)));
 }
 
@@ -82,9 +82,9 @@ async fn lose_the_last_seconds(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     let some_seconds_ago = world.server().copy_files();
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 2, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     let lost = Stored { fence: counters.buffer().read(&ads(), &[]).await.expect("read").fence, total: 1_000 };
     world.server().kill();
     world.server().restore_files(&some_seconds_ago);
@@ -96,10 +96,10 @@ async fn lose_the_last_seconds(world: World) {
     // Their numbers are not those of the views that were lost with their acknowledgement.
     counters.view(ad("7"), 1, None).await.expect("counted");
     counters.view(ad("8"), 1, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(8), whole(1)));
     counters.view(ad("8"), 1, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     // As many claims and acknowledgements later: a total that was read before the loss is not current.
     assert_eq!(counters.buffer().fill(&ad("9"), lost).await.expect("asked"), None);
     let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
@@ -141,9 +141,9 @@ async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     let one_second_ago = world.server().copy_files();
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 10, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     world.server().kill();
     world.server().restore_files(&one_second_ago);
     world.server().restart().await;
@@ -159,7 +159,7 @@ async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
     counters.buffer().acknowledge(&batch).await.expect("acknowledged");
     assert_eq!(total(&counters, "7").await, whole(16), "read from the store and filled");
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(17));
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(17));
 }
 
@@ -168,7 +168,7 @@ async fn ext_redis_after_everything_was_lost_new_views_are_counted() {
     let Some(world) = World::redis().await else { return };
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 100, None).await.expect("counted");
     let held = counters.buffer().claim(&ads(), &Owner::new(&world.sources(5)), 5).await.expect("claimed");
     world.server().command(&["FLUSHALL"]).await;
@@ -177,12 +177,12 @@ async fn ext_redis_after_everything_was_lost_new_views_are_counted() {
     assert_eq!(counters.buffer().kinds().await.expect("kinds"), [ads()]);
     let other = world.healthy(2).await;
     assert_eq!(other.buffer().kinds().await.expect("kinds"), [ads()], "in Redis again");
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(6));
     // An instance that had claimed the lost views comes too late: the bound is above them, and nothing is counted in part.
     let saved = counters.storage().save(&held.expect("a batch")).await.expect("saved");
     assert_eq!(saved, Saved::Before);
-    settle(&counters).await;
+    save_all(&counters).await;
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number()
     let Some(world) = World::redis().await else { return };
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     let last = counters.storage().last_number(&ads()).await.expect("a number");
     world.server().command(&["FLUSHALL"]).await;
     let (operations, faulty) = {
@@ -205,7 +205,7 @@ async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number()
     assert!(counted.partial && counted.views == 1, "{counted:?}");
     assert!(other.buffer().depth(&ads()).await.expect("a depth").oldest > last);
     faulty.restart();
-    settle(&other).await;
+    save_all(&other).await;
     assert_eq!(total(&other, "7").await, whole(6));
 }
 
@@ -221,7 +221,7 @@ async fn ext_redis_a_full_memory_refuses_views_and_lets_the_queue_be_saved() {
     world.server().command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = counters.view(ad("7"), 1, None).await.expect_err("full");
     assert_eq!(applied(&error), Applied::No, "{error}");
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").batches, 0);
     world.server().command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(11));
@@ -320,7 +320,7 @@ async fn lose_two_claims(world: World) {
     // The first claimer and the third are dead; the second one comes back.
     counters.storage().save(&second).await.expect("saved");
     buffer.acknowledge(&second).await.expect("asked");
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(4));
 }
 

@@ -8,7 +8,7 @@ use handfast_counters::{Error, Total};
 use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
-use crate::world::{World, ad, ads, first_day, key, on_both_forms, settle, total, whole};
+use crate::world::{World, ad, ads, first_day, key, on_both_forms, save_all, total, whole};
 
 /// Returns the number of operations that a process has sent to the store after its start and one view.
 async fn after_a_view() -> u64 {
@@ -37,10 +37,10 @@ async fn views_are_counted_by_item_and_day(world: World) {
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
     assert_eq!(counters.view(ad("7"), 4, None).await.expect("counted"), whole(5));
     assert_eq!(counters.view(ad("8"), 1, None).await.expect("counted"), whole(1));
-    settle(&counters).await;
+    save_all(&counters).await;
     world.advance(2 * DAY).await;
     assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(7));
-    settle(&counters).await;
+    save_all(&counters).await;
     let days = counters.daily(&ad("7"), date(2026, 11, 29), date(2026, 12, 3)).await.expect("days");
     let views: Vec<_> = days.iter().map(|day| (day.day, day.views)).collect();
     let expected = [(2026, 11, 29, 0), (2026, 11, 30, 5), (2026, 12, 1, 0), (2026, 12, 2, 2), (2026, 12, 3, 0)];
@@ -65,7 +65,7 @@ async fn a_request_with_a_key_is_counted_once(world: World) {
     }
     assert_eq!(counters.view(ad("7"), 1, key("b")).await.expect("counted"), whole(2));
     assert_eq!(counters.view(ad("8"), 1, key("a")).await.expect("counted"), whole(1), "keys belong to items");
-    settle(&counters).await;
+    save_all(&counters).await;
     drop(counters);
     let restarted = world.healthy(2).await;
     assert_eq!(restarted.view(ad("7"), 1, key("a")).await.expect("counted"), whole(2), "also after a restart");
@@ -102,7 +102,7 @@ async fn concurrent_views_are_all_counted_while_they_are_saved(world: World) {
     for request in requests {
         request.await.expect("ended");
     }
-    settle(&counters).await;
+    save_all(&counters).await;
     let totals = [total(&counters, "0").await, total(&counters, "1").await, total(&counters, "2").await];
     assert_eq!(totals, [whole(67), whole(67), whole(66)]);
 }
@@ -110,17 +110,17 @@ async fn concurrent_views_are_all_counted_while_they_are_saved(world: World) {
 async fn a_deleted_item_begins_at_zero(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 1, None).await.expect("counted");
     counters.delete(&ad("7")).await.expect("deleted");
     assert_eq!(total(&counters, "7").await, whole(0));
     assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(2));
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(2));
     let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
     assert_eq!(days[0].views, 2);
     counters.delete(&ad("7")).await.expect("deleted");
-    settle(&counters).await;
+    save_all(&counters).await;
     drop(counters);
     let restarted = world.healthy(2).await;
     assert_eq!(total(&restarted, "7").await, whole(0));
@@ -130,13 +130,13 @@ async fn a_deleted_item_begins_at_zero(world: World) {
 async fn a_restart_reads_the_queue_back(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
-    settle(&counters).await;
+    save_all(&counters).await;
     counters.view(ad("7"), 2, None).await.expect("counted");
     counters.view(ad("8"), 1, None).await.expect("counted");
     drop(counters);
     let restarted = world.healthy(2).await;
     assert_eq!((total(&restarted, "7").await, total(&restarted, "8").await), (whole(7), whole(1)));
-    settle(&restarted).await;
+    save_all(&restarted).await;
     assert_eq!((total(&restarted, "7").await, total(&restarted, "8").await), (whole(7), whole(1)));
 }
 
@@ -149,7 +149,7 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
     assert!(matches!(refused, Error::Full { views: 50 }), "{refused}");
     assert!(matches!(counters.delete(&ad("7")).await, Err(Error::Full { .. })));
     assert_eq!(total(&counters, "7").await, whole(50));
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(51));
 }
 
@@ -168,7 +168,7 @@ async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
     faulty.restart();
     // The view in doubt is written again before anything else.
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(7));
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(7));
 }
 
@@ -180,6 +180,6 @@ async fn a_lost_answer_of_the_queue_is_asked_for_again() {
     counters.view(ad("7"), 1, None).await.expect("counted");
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(2));
     assert_eq!(faulty.injected().len(), 1);
-    settle(&counters).await;
+    save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, Total { views: 2, partial: false });
 }

@@ -182,7 +182,7 @@ pub(crate) async fn total(counters: &Counters, id: &str) -> Total {
 }
 
 /// Saves everything, and checks that totals and days agree.
-pub(crate) async fn settle(counters: &Counters) {
+pub(crate) async fn save_all(counters: &Counters) {
     while counters.flush().await.expect("saved").batches > 0 {}
     let verification = counters.storage().verify(None, |_| ()).await.expect("checked");
     assert_eq!(verification.differences, []);

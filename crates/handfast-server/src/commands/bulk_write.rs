@@ -85,7 +85,7 @@ impl Totals {
     }
 
     /// Adds the counts of the operations before a failure to its error.
-    fn beside(&self, error: CommandError) -> CommandError {
+    fn with_totals(&self, error: CommandError) -> CommandError {
         let mut writer = Writer::new();
         if let Some(details) = &error.details {
             writer.put_all(details);
@@ -151,7 +151,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
     let applied = bulk.apply(operations).await;
-    applied.map_err(|error| bulk.totals.beside(error))?;
+    applied.map_err(|error| bulk.totals.with_totals(error))?;
     if let Some(error) = broken_off.filter(|_| !ordered || bulk.totals.errors == 0) {
         bulk.failed(error.index, &error.error);
     }

@@ -51,7 +51,7 @@ where
 
 /// Stops one of the two before each of its operations in turn, lets the other one go as far as it gets, then both to their
 /// ends. Returns what both said, and how often each was stopped.
-async fn beside<F, G>(
+async fn concurrently<F, G>(
     one: impl Fn(Database) -> F,
     other: impl Fn(Database) -> G,
     check: impl AsyncFn(&Bank, String, [bool; 2]),
@@ -106,16 +106,16 @@ async fn an_index_is_built_beside_a_writer() {
         assert!(is_listed(bank).await, "{case}");
         agree(bank, &case).await;
     };
-    beside(build, change, &check).await;
-    beside(change, build, &check).await;
+    concurrently(build, change, &check).await;
+    concurrently(change, build, &check).await;
     // Who only gives a key up writes its row all the same: the builder may be about to write it.
     let leave = async |database: Database| {
         let change = rawdoc! { "$set": { "mail": 77 } };
         database.update_one(&users(), rawdoc! { "_id": 1 }, change).await?;
         database.flush().await
     };
-    beside(build, leave, &check).await;
-    beside(leave, build, &check).await;
+    concurrently(build, leave, &check).await;
+    concurrently(leave, build, &check).await;
 }
 
 /// Exactly one of the two is refused.
@@ -128,8 +128,8 @@ async fn an_index_is_built_beside_one_who_takes_a_key_twice() {
         assert_eq!(is_listed(bank).await, !doubled, "{case}");
         agree(bank, &case).await;
     };
-    beside(build, double, &check).await;
-    beside(double, build, &check).await;
+    concurrently(build, double, &check).await;
+    concurrently(double, build, &check).await;
 }
 
 #[tokio::test]
@@ -146,8 +146,8 @@ async fn an_index_is_dropped_beside_a_writer() {
         cleaner.clean().await.unwrap();
         agree(bank, &case).await;
     };
-    beside(remove, change, &check).await;
-    beside(change, remove, &check).await;
+    concurrently(remove, change, &check).await;
+    concurrently(change, remove, &check).await;
 }
 
 /// A builder who goes on when the bank is as said, and stops before the next operation.
@@ -198,7 +198,7 @@ async fn two_build_the_same_index() {
         assert_eq!(catalog(bank).await.len(), 1, "{case}");
         agree(bank, &case).await;
     };
-    beside(build, build, &check).await;
+    concurrently(build, build, &check).await;
 }
 
 /// Every operation of building and dropping meets every fault. Whatever happened: what was acknowledged is so; it can be

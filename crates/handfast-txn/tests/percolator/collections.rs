@@ -99,13 +99,13 @@ impl<T: Send + 'static> Stepping<T> {
     /// So many round trips; whether there were.
     async fn step(&self, rounds: u32) -> bool {
         for _ in 0..rounds {
-            settle().await;
+            let_tasks_run().await;
             if self.task.is_finished() {
                 return false;
             }
             self.gate.release();
         }
-        settle().await;
+        let_tasks_run().await;
         !self.task.is_finished()
     }
 
@@ -116,14 +116,14 @@ impl<T: Send + 'static> Stepping<T> {
                 return self.task.await.unwrap();
             }
             self.gate.release();
-            settle().await;
+            let_tasks_run().await;
         }
         panic!("it never ends");
     }
 }
 
 /// The test's time: whatever does not wait for the store, or a pause, goes on as far as it can.
-async fn settle() {
+async fn let_tasks_run() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 

@@ -9,7 +9,7 @@ use handfast_mql::Code;
 use handfast_store::{DocumentStore, ErrorClass, Find, IndexSpec, Namespace, RenameCollection, StoreExt};
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
-use crate::parts::{BOB, JOE, PAID, Place, Side, UNPAID, World, account, away_from_the_first_read, pay};
+use crate::parts::{BOB, FaultyConnection, JOE, PAID, Side, UNPAID, World, account, away_from_the_first_read, pay};
 use crate::queries::all;
 use crate::support::options;
 
@@ -106,7 +106,7 @@ async fn a_lease_keeps_history_in_both_stores() {
 
 /// Returns a process and its second store, which is away from now on.
 async fn with_the_second_away(world: &World) -> (Database, Arc<handfast_store::decorator::Faulty<dyn DocumentStore>>) {
-    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
+    let (database, faulty) = world.process_with(FaultyConnection::Second, away_from_the_first_read());
     pay(&database).await.unwrap_err();
     world.clock.advance(crate::support::LOCK_TIME);
     (database, faulty)

@@ -39,7 +39,7 @@ pub(crate) fn account(name: &str) -> Namespace {
 
 /// The connection with the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FaultyConnection {
     /// The connection between the process and both stores.
     Process,
     /// The connection to the store with the clock.
@@ -100,20 +100,24 @@ impl World {
         self.over(Arc::new(self.both()))
     }
 
-    /// A process that meets faults at a place, and what makes them.
-    pub(crate) fn process_with(&self, place: Place, plan: Plan) -> (Database, Arc<Faulty<dyn DocumentStore>>) {
+    /// Returns a process whose connection meets faults, and the store that makes them.
+    pub(crate) fn process_with(
+        &self,
+        connection: FaultyConnection,
+        plan: Plan,
+    ) -> (Database, Arc<Faulty<dyn DocumentStore>>) {
         let [first, second] = [0, 1].map(|part| self.stores[part].clone() as Arc<dyn DocumentStore>);
         let faulty = |store: Arc<dyn DocumentStore>| Arc::new(Faulty::new(store, plan.clone()));
-        match place {
-            Place::Process => {
+        match connection {
+            FaultyConnection::Process => {
                 let faulty = faulty(Arc::new(self.both()));
                 (self.over(faulty.clone()), faulty)
             }
-            Place::First => {
+            FaultyConnection::First => {
                 let faulty = faulty(first);
                 (self.over(Arc::new(self.routed([faulty.clone(), second]))), faulty)
             }
-            Place::Second => {
+            FaultyConnection::Second => {
                 let faulty = faulty(second);
                 (self.over(Arc::new(self.routed([first, faulty.clone()]))), faulty)
             }
@@ -159,16 +163,16 @@ pub(crate) async fn pay(database: &Database) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     side: Side,
-    place: Place,
+    connection: FaultyConnection,
     number: u64,
     fault: Fault,
     late: Late,
 }
 
 async fn scenario(case: Case) -> &'static str {
-    let Case { side, place, number, fault, late } = case;
+    let Case { side, connection, number, fault, late } = case;
     let world = World::new(side).await;
-    let (database, faulty) = world.process_with(place, Plan::at(number, fault));
+    let (database, faulty) = world.process_with(connection, Plan::at(number, fault));
     let paid = pay(&database).await;
     database.flush().await.ok();
     let case = format!("{case:?}: {paid:?}");
@@ -180,7 +184,8 @@ async fn scenario(case: Case) -> &'static str {
     }
     world.clock.advance(LOCK_TIME);
     // The process goes on without the store that is away.
-    let told = if is_crash(fault) { told_while_away(&database, &paid, &case).await } else { Told::default() };
+    let told =
+        if is_crash(fault) { ask_while_away(&database, &paid, &case).await } else { AnswersWhileAway::default() };
     faulty.restart();
     let first = world.seen().await;
     assert!(first == PAID || first == UNPAID, "{case}: {first:?}");
@@ -202,13 +207,13 @@ fn is_crash(fault: Fault) -> bool {
 
 /// The answers that were given while a store was away.
 #[derive(Debug, Default)]
-struct Told {
+struct AnswersWhileAway {
     bob: Option<i32>,
     joe: Option<i32>,
     is_committed: Option<bool>,
 }
 
-impl Told {
+impl AnswersWhileAway {
     fn holds(&self, seen: (i32, i32), case: &str) {
         let is = |told: Option<i32>, seen: i32| told.is_none_or(|told| told == seen);
         assert!(is(self.bob, seen.0) && is(self.joe, seen.1), "{case}: {self:?}, then {seen:?}");
@@ -217,7 +222,7 @@ impl Told {
 }
 
 /// Asks for both balances and the outcome. A question without an answer fails because a store is out of reach.
-async fn told_while_away(database: &Database, paid: &Result<()>, case: &str) -> Told {
+async fn ask_while_away(database: &Database, paid: &Result<()>, case: &str) -> AnswersWhileAway {
     let known = |told: handfast_store::Result<i32>| match told {
         Ok(balance) => Some(balance),
         Err(error) => {
@@ -235,7 +240,11 @@ async fn told_while_away(database: &Database, paid: &Result<()>, case: &str) -> 
         },
         _ => None,
     };
-    Told { bob: known(balance(database, BOB).await), joe: known(balance(database, JOE).await), is_committed }
+    AnswersWhileAway {
+        bob: known(balance(database, BOB).await),
+        joe: known(balance(database, JOE).await),
+        is_committed,
+    }
 }
 
 /// Checks that nothing is left after the retention and two passes of the cleaner.
@@ -253,25 +262,25 @@ async fn nothing_left(world: &World, case: &str) {
 
 async fn every_operation_meets_every_fault(side: Side) {
     let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut places = Vec::new();
-    for place in [Place::Process, Place::First, Place::Second] {
-        let (database, counting) = World::new(side).await.process_with(place, Plan::none());
+    let mut operations_of = Vec::new();
+    for connection in [FaultyConnection::Process, FaultyConnection::First, FaultyConnection::Second] {
+        let (database, counting) = World::new(side).await.process_with(connection, Plan::none());
         pay(&database).await.unwrap();
         database.flush().await.unwrap();
         let operations = counting.operations();
-        places.push((place, operations));
+        operations_of.push((connection, operations));
         for number in 0..operations {
             for fault in FAULTS {
                 for late in [Late::Soon, Late::PastRecovery] {
-                    *answers.entry(scenario(Case { side, place, number, fault, late }).await).or_default() += 1;
+                    *answers.entry(scenario(Case { side, connection, number, fault, late }).await).or_default() += 1;
                 }
             }
         }
     }
-    println!("{places:?} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
+    println!("{operations_of:?} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
     // Each of the answers is given now and then, and each store has something to do.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
-    assert!(places.iter().all(|(_, operations)| *operations >= 3), "{places:?}");
+    assert!(operations_of.iter().all(|(_, operations)| *operations >= 3), "{operations_of:?}");
 }
 
 #[tokio::test]
@@ -289,7 +298,7 @@ async fn a_transfer_into_the_store_with_the_clock_is_done_wholly_or_not_at_all()
 #[tokio::test]
 async fn requests_that_need_only_the_reachable_store_succeed() {
     let world = World::new(Side::Shop).await;
-    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
+    let (database, faulty) = world.process_with(FaultyConnection::Second, away_from_the_first_read());
     // The store goes away in the middle of the first payment; the second one does not reach it at all.
     pay(&database).await.unwrap_err();
     let refused = pay(&database).await.unwrap_err();
@@ -310,7 +319,7 @@ async fn requests_that_need_only_the_reachable_store_succeed() {
 #[tokio::test]
 async fn a_request_that_does_not_reach_the_store_fails_as_a_whole() {
     let world = World::new(Side::Shop).await;
-    let (database, faulty) = world.process_with(Place::Second, away_from_the_first_read());
+    let (database, faulty) = world.process_with(FaultyConnection::Second, away_from_the_first_read());
     pay(&database).await.unwrap_err();
     let tx = database.begin().await.unwrap();
     tx.update_one(&account(BOB), rawdoc! { "_id": BOB }, rawdoc! { "$inc": { "balance": -7 } }).await.unwrap();

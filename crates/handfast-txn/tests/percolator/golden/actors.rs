@@ -130,14 +130,14 @@ impl Actor {
             ["sends", "the", which] => {
                 let place = ["first", "second"].iter().position(|word| *word == which)?;
                 self.store.release_one(self.store.frozen_operations().get(place)?.0, None);
-                settle().await;
+                let_tasks_run().await;
             }
             ["sends", "until", name, what] => self.send_until(bank, name, what).await,
             ["dies"] => drop((self.doing.take(), self.tx.take())),
             ["starts", "to", ref what @ ..] => {
                 let doing = self.doing(what)?;
                 self.doing = Some(tokio::spawn(doing));
-                settle().await;
+                let_tasks_run().await;
             }
             ["finishes"] => return Some(Some(self.finish().await)),
             ref what => {
@@ -154,11 +154,11 @@ impl Actor {
 
     /// Carries out one round trip.
     async fn send(&self, fault: Option<Fault>) {
-        settle().await;
+        let_tasks_run().await;
         for (number, _) in self.store.frozen_operations() {
             self.store.release_one(number, fault);
         }
-        settle().await;
+        let_tasks_run().await;
     }
 
     async fn send_until(&self, bank: &Bank, name: &str, what: &str) {
@@ -176,7 +176,7 @@ impl Actor {
     async fn finish(&mut self) -> String {
         let doing = self.doing.take().expect("it does something");
         for _ in 0..ROUNDS_MAX {
-            settle().await;
+            let_tasks_run().await;
             if doing.is_finished() {
                 let came = doing.await.unwrap();
                 (self.tx, self.unknown) = (came.tx.or(self.tx.take()), came.unknown.or(self.unknown.take()));
@@ -240,7 +240,7 @@ impl Actor {
 }
 
 /// Lets everybody go on until all wait.
-async fn settle() {
+async fn let_tasks_run() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
