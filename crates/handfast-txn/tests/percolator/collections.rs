@@ -122,7 +122,7 @@ impl<T: Send + 'static> Stepping<T> {
     }
 }
 
-/// The test's time: whatever does not wait for the store, or a pause, goes on as far as it can.
+/// Runs all tasks until each waits for the store or for a pause.
 async fn let_tasks_run() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -239,7 +239,7 @@ impl Actor {
     }
 }
 
-/// Lets everybody go on until all wait.
+/// Runs the tasks until all of them wait.
 async fn let_tasks_run() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
