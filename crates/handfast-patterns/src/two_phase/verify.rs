@@ -231,7 +231,7 @@ impl TwoPhase {
     /// Reads the status regularly in the background, for the gauges of [`metrics`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options that are out of range.
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that are out of range.
     pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
         let two_phase = self.clone();
         Runner::spawn_look("two_phase.status", &self.sources, options, cancel, move || {
