@@ -195,6 +195,6 @@ fn a_server_that_is_not_there_is_waited_for_a_short_time() -> anyhow::Result<()>
     assert_one_line(&handfast(&scratch, &["txns", "status", "--store", &told]).output()?, 1, "no");
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
     let asked = handfast(&scratch, &["txns", "status", "--store", "mongodb://boss@127.0.0.1:1/"]).output()?;
-    assert_one_line(&asked, 1, "there is a user without a password");
+    assert_one_line(&asked, 1, "the user has no password: write USER:PASSWORD@HOST");
     Ok(())
 }

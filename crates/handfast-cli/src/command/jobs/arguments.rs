@@ -134,7 +134,7 @@ pub(crate) struct JobsFlags {
     /// Collection of the jobs
     #[arg(long, value_name = "NAME", default_value = "jobs")]
     pub(crate) collection: String,
-    /// Time that the application lets a worker be silent; `recover` requires it [default: 60s]
+    /// Time that the application lets a worker be silent; `recover` requires it, other commands use 60s
     #[arg(long, value_name = "TIME")]
     pub(crate) lease: Option<Span>,
 }

@@ -12,9 +12,9 @@ use serde_json::json;
 use super::{Ground, Store, json, output, place, report, text};
 use crate::support::assert_one_line;
 
-/// Returns a plan in which the process dies when it has applied a transfer to the first account.
-fn dies_after_the_first_account() -> Plan {
-    Plan::at_request(Address::first(Operation::Update).of("accounts"), Fault::CrashAfter)
+/// Returns a plan in which the process dies when it has applied a transfer to the first account of a collection.
+fn dies_after_the_first_of(collection: &str) -> Plan {
+    Plan::at_request(Address::first(Operation::Update).of(collection), Fault::CrashAfter)
 }
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPhase> {
@@ -36,7 +36,7 @@ async fn filled(ground: &Ground) -> Result<()> {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
     let _ = transfers.run(1).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_account()));
+    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_of("accounts")));
     assert!(open(dying, &store.sources).await?.run(2).await.is_err());
     drop(transfers);
     store.close().await
@@ -209,7 +209,7 @@ async fn filled_with_pending(ground: &Ground) -> Result<()> {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
     let _ = transfers.run(1).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_account()));
+    let dying = Arc::new(Faulty::new(store.shared(), dies_after_the_first_of("wallets")));
     assert!(open_with(dying, &store.sources, options).await?.run(2).await.is_err());
     drop(transfers);
     store.close().await
