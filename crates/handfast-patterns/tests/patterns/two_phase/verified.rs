@@ -187,5 +187,9 @@ async fn a_transaction_in_an_unknown_state_is_reported() {
     };
     let found = verify(&world).await;
     assert_eq!(found, [unknown(2, Some("weird")), unknown(3, None)]);
-    assert!(found[0].to_string().contains("has the state \"weird\", which is not a state of a transaction"), "{}", found[0]);
+    assert!(
+        found[0].to_string().contains("has the state \"weird\", which is not a state of a transaction"),
+        "{}",
+        found[0]
+    );
 }
