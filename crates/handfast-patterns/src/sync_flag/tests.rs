@@ -143,7 +143,7 @@ fn an_expression_says_what_a_copy_is() {
     for (wrong, why) in [
         (Bson::from("$$NOW"), "time or chance"),
         (doc! { "$rand": {} }.into(), "time or chance"),
-        (doc! { "$none": 1 }.into(), "no expression"),
+        (doc! { "$none": 1 }.into(), "is not an expression"),
     ] {
         let refused = Link::new(place("comments"), "user").expression("copy", wrong);
         assert!(refused.is_err_and(|error| error.to_string().contains(why)), "{why}");

@@ -10,7 +10,7 @@ use handfast_store::decorator::{Fault, Operation};
 
 use super::{HOUR, balance, books, commit_all, funded, open};
 use crate::crash::World;
-use crate::fault::first;
+use crate::fault::{first, second};
 
 /// Makes an authorisation that is captured in part, one that is released and one that expires, of accounts `A` and
 /// `B`.
@@ -153,10 +153,10 @@ async fn announcements_of_dead_processes_are_removed() {
     funded(&ledger, &[("A", 100), ("B", 1)]).await;
     let soon = || DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 1000);
     let hold = |id: i32| Authorisation::new("A", "B", 50, "EUR").with_id(id).until(soon());
-    // It is announced, then its entry is inserted.
+    // It is announced; the insert of its entry arrives late, and the process dies before it sends the insert again.
     let insert = first(Operation::Insert, "tx");
     let late =
-        world.faults_at([(insert.clone(), Fault::DeliverLate), (first(Operation::Find, "tx"), Fault::CrashBefore)]);
+        world.faults_at([(insert.clone(), Fault::DeliverLate), (second(Operation::Insert, "tx"), Fault::CrashBefore)]);
     open(&world.on(late.clone())).await.unwrap().authorise(hold(1)).await.unwrap_err();
     let expiring = async || ledger.status().await.unwrap().expiring;
     assert_eq!(expiring().await, 1);
