@@ -26,7 +26,7 @@ pub struct TokenHash([u8; 32]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTokenHash;
 
-/// Who may send requests.
+/// The rules of access to the routes.
 #[derive(Clone, Debug, Default)]
 pub struct AccessOptions {
     /// The hashes of the tokens that may read and write. Without any, everybody may, who can reach the service.
@@ -37,7 +37,7 @@ pub struct AccessOptions {
     pub allowed_origins: Vec<HeaderValue>,
 }
 
-/// What a route does, as far as access is concerned.
+/// The kind of access that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteAccess {
     /// It tells nothing about items: no token is needed.

@@ -111,7 +111,7 @@ impl ProblemKind {
     }
 }
 
-/// What became of a request that writes and was not answered with success.
+/// The outcome of a writing request that was not answered with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     NotApplied,

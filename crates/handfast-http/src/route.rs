@@ -86,7 +86,7 @@ pub(crate) struct RequestLimits {
     pub(crate) retry_after_seconds: u64,
 }
 
-/// What all routes share.
+/// The settings that all routes share.
 struct Shared<S> {
     service: S,
     access: AccessOptions,

@@ -18,7 +18,7 @@ const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply,
 /// The least and the most views that an item may have.
 type Bounds = BTreeMap<&'static str, (u64, u64)>;
 
-/// What the scenario was answered.
+/// The answers that the scenario got.
 #[derive(Default)]
 struct Answers {
     bounds: Bounds,

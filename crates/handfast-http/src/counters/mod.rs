@@ -29,7 +29,7 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024;
 /// The settings of the service.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Who may send requests.
+    /// The rules of access to the routes.
     pub access: AccessOptions,
     /// The time that a request may take once it has arrived.
     pub request_time_max: Duration,
@@ -42,7 +42,7 @@ impl Default for ServiceOptions {
     }
 }
 
-/// What the handlers work with.
+/// The state that all handlers share.
 struct Service {
     counters: Counters,
     /// The OpenAPI document.

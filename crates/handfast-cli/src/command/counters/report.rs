@@ -1,4 +1,4 @@
-//! What `verify`, `top` and `show` report.
+//! The reports of `verify`, `top` and `show`.
 
 use anyhow::Result;
 use handfast_counters::jiff::ToSpan as _;

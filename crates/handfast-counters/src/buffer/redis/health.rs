@@ -8,7 +8,7 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 pub struct RedisHealth {
     /// The version of the server, such as `7.0.15`.
     pub version: String,
-    /// What a user should know about the settings of the server, one sentence each; empty if no acknowledged view can be lost.
+    /// Warnings about the settings of the server, one sentence each; empty if no acknowledged view can be lost.
     pub warnings: Vec<String>,
 }
 
