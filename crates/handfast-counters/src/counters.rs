@@ -255,18 +255,18 @@ impl Counters {
         Ok(())
     }
 
-    /// Saves views every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more.
+    /// Saves views at once, then every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more.
     ///
     /// # Errors
     /// The last pass's, after which views wait in the queue for the next start.
     pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
         loop {
+            if let Err(error) = self.flush().await {
+                tracing::warn!(%error, "views could not be saved and wait in the queue");
+            }
             tokio::select! {
                 () = stop.cancelled() => return self.flush().await,
                 () = tokio::time::sleep(self.options.flush_interval) => {}
-            }
-            if let Err(error) = self.flush().await {
-                tracing::warn!(%error, "views could not be saved and wait in the queue");
             }
         }
     }

@@ -15,11 +15,11 @@ pub enum Error {
         /// Describes what is wrong, and what would be right.
         what: String,
     },
-    /// The queue holds as many views as it may: nothing was counted. Try again when some were saved.
-    #[error("the queue holds {views} views, its limit: try again when they are saved")]
+    /// The queue holds as many events as it may: nothing was counted. Try again when some were saved.
+    #[error("the queue holds {events} requests, its limit: try again when they are saved")]
     Full {
-        /// The number of views in the queue.
-        views: u64,
+        /// The number of events in the queue: one for each request that added views, or that deleted an item.
+        events: u64,
     },
     /// The cache and the queue cannot be reached. A view may have been counted if [`Error::applied`] says so; with an
     /// idempotency key it can be sent again.

@@ -60,10 +60,14 @@ impl ItemId {
     pub fn new(id: &str) -> Result<Self> {
         let letters =
             id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':'));
-        if letters && !id.is_empty() && id.len() <= ID_BYTES_MAX {
+        // Clients and proxies take these two out of a path.
+        let is_a_path = matches!(id, "." | "..");
+        if letters && !is_a_path && !id.is_empty() && id.len() <= ID_BYTES_MAX {
             return Ok(ItemId(id.into()));
         }
-        Err(Error::invalid(format!("id {id:?} must be 1 to {ID_BYTES_MAX} letters, digits, '-', '.', '_', '~' or ':'")))
+        Err(Error::invalid(format!(
+            "id {id:?} must be 1 to {ID_BYTES_MAX} letters, digits, '-', '.', '_', '~' or ':', and not '.' or '..'"
+        )))
     }
 
     /// Returns the id as text.
@@ -134,7 +138,7 @@ mod tests {
         for good in ["4711", "A.b-c_d~e:f", &"1".repeat(ID_BYTES_MAX)] {
             assert_eq!(ItemId::new(good).expect("valid").as_str(), good);
         }
-        for bad in ["", "a/b", "a,b", "a b", "a{b}", "é", "\n", &"1".repeat(ID_BYTES_MAX + 1)] {
+        for bad in ["", ".", "..", "a/b", "a,b", "a b", "a{b}", "é", "\n", &"1".repeat(ID_BYTES_MAX + 1)] {
             assert!(ItemId::new(bad).is_err(), "{bad:?}");
         }
     }

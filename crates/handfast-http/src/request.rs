@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::problem::{Problem, ProblemKind};
 
@@ -76,6 +77,9 @@ impl Call {
             let detail = format!("the media type of the body must be application/json, and is {essence:?}");
             return Err(Problem::new(ProblemKind::UnsupportedMediaType, detail));
         }
+        if !self.body.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::invalid("the body must be a JSON object"));
+        }
         let body = serde_json::from_slice(&self.body);
         body.map(Some).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))
     }
@@ -96,6 +100,11 @@ fn query(uri: &Uri, known: impl Iterator<Item = &'static str>) -> Result<Vec<(St
         }
     }
     Ok(parameters)
+}
+
+/// Reads the value of a field that may be left out, and that has no meaning if it is null. For `#[serde(default, deserialize_with = ..)]`.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
 }
 
 async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {

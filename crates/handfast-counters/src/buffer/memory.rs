@@ -51,7 +51,7 @@ impl MemoryBuffer {
     }
 
     fn full(&self, kind: &KindState) -> Option<Error> {
-        (kind.events() >= self.queue_events_max).then(|| Error::Full { views: self.queue_events_max as u64 })
+        (kind.events() >= self.queue_events_max).then(|| Error::Full { events: self.queue_events_max as u64 })
     }
 }
 

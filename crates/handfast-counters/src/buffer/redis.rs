@@ -214,7 +214,7 @@ impl RedisBuffer {
 
     fn unless_full(&self, answer: Answer) -> Result<Answer> {
         match answer.word() {
-            "full" => Err(Error::Full { views: self.options.queue_events_max }),
+            "full" => Err(Error::Full { events: self.options.queue_events_max }),
             _ => Ok(answer),
         }
     }

@@ -146,7 +146,7 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
         counters.view(ad("7"), 1, None).await.expect("counted");
     }
     let refused = counters.view(ad("7"), 1, None).await.expect_err("full");
-    assert!(matches!(refused, Error::Full { views: 50 }), "{refused}");
+    assert!(matches!(refused, Error::Full { events: 50 }), "{refused}");
     assert!(matches!(counters.delete(&ad("7")).await, Err(Error::Full { .. })));
     assert_eq!(total(&counters, "7").await, whole(50));
     save_all(&counters).await;

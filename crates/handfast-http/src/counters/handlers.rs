@@ -15,7 +15,7 @@ use super::badge;
 use super::replies::{DailyReply, DayReply, ItemTotal, TopItemReply, TopReply, TotalReply, TotalsReply};
 use super::routes::{REPORT_DAYS, RESERVED_ID, TOP_ITEMS};
 use crate::problem::{Problem, ProblemKind};
-use crate::request::Call;
+use crate::request::{Call, present};
 use crate::route::IDEMPOTENCY_KEY;
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -24,6 +24,7 @@ type Result<T, E = Problem> = std::result::Result<T, E>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Views {
+    #[serde(default, deserialize_with = "present")]
     n: Option<Number>,
 }
 

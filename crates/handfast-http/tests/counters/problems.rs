@@ -39,7 +39,9 @@ async fn what_is_wrong_with_a_request_is_named() {
         ("POST /v1/ads/7/views", "", r#"{"n": "1"}"#, "the body is invalid"),
         ("POST /v1/ads/7/views", "", r#"{"m": 1}"#, "unknown field `m`"),
         ("POST /v1/ads/7/views", "", r#"{"n": 1, "n": 2}"#, "duplicate field `n`"),
-        ("POST /v1/ads/7/views", "", "[", "the body is invalid"),
+        ("POST /v1/ads/7/views", "", "{", "the body is invalid"),
+        ("POST /v1/ads/7/views", "", "[5]", "the body must be a JSON object"),
+        ("POST /v1/ads/7/views", "", r#"{"n": null}"#, "the body is invalid: invalid type: null"),
         // Keys.
         ("POST /v1/ads/7/views", "idempotency-key: ", "", "an idempotency key must be"),
         ("POST /v1/ads/7/views", "idempotency-key: a b", "", "an idempotency key must be"),
@@ -150,7 +152,7 @@ async fn a_full_queue_refuses_writes_until_it_is_saved() {
     for line in ["POST /v1/ads/7/views", "DELETE /v1/ads/7"] {
         let answer = client.ask(line).await;
         let detail = answer.problem(ProblemKind::QueueFull);
-        assert_eq!(detail, "the queue holds 50 views, its limit: try again when they are saved");
+        assert_eq!(detail, "the queue holds 50 requests, its limit: try again when they are saved");
         assert_eq!(answer.json()["outcome"], "not_applied");
         assert_eq!(answer.header("retry-after"), Some("2"));
     }

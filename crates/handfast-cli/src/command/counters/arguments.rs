@@ -96,7 +96,7 @@ pub(crate) struct ServeCountersArguments {
     /// Interval at which views are saved from the queue
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(crate) flush_interval: Span,
-    /// Maximum number of views that wait in the queue; further requests are refused
+    /// Maximum number of requests whose views wait in the queue; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) queue_events: u32,
     #[command(flatten)]

@@ -170,7 +170,7 @@ impl Writer {
                 continue;
             }
             if places == 0 {
-                work.failed(Error::Full { views: self.shared.options.queue_events_max as u64 });
+                work.failed(Error::Full { events: self.shared.options.queue_events_max as u64 });
                 continue;
             }
             let next = of_kind.next_number();
