@@ -6,17 +6,13 @@ use std::time::Duration;
 use handfast_counters::jiff::civil::date;
 use handfast_counters::{Error, Total};
 use handfast_store::Applied;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 
 use crate::world::{World, ad, ads, first_day, key, on_both_forms, save_all, total, whole};
 
-/// Returns the number of operations that a process has sent to the store after its start and one view.
-async fn after_a_view() -> u64 {
-    let world = World::embedded();
-    let counting = Arc::new(Faulty::new(world.store.clone(), Plan::none()));
-    let counters = world.start(1, counting.clone()).await.expect("a process");
-    counters.view(ad("7"), 1, None).await.expect("counted");
-    counting.operations()
+/// Addresses the request that makes the second view durable.
+fn second_view() -> Address {
+    Address::second(Operation::Insert).of("queue")
 }
 
 on_both_forms! {
@@ -156,7 +152,7 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
 #[tokio::test]
 async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
     let world = World::embedded();
-    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::CrashBefore)));
+    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at_request(second_view(), Fault::CrashBefore)));
     let counters = world.start(1, faulty.clone()).await.expect("a process");
     counters.view(ad("7"), 5, None).await.expect("counted");
     let refused = counters.view(ad("7"), 1, None).await.expect_err("away");
@@ -175,7 +171,7 @@ async fn a_queue_in_a_store_that_is_away_refuses_and_loses_nothing() {
 #[tokio::test]
 async fn a_lost_answer_of_the_queue_is_asked_for_again() {
     let world = World::embedded();
-    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at(after_a_view().await, Fault::LoseReply)));
+    let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at_request(second_view(), Fault::LoseReply)));
     let counters = world.start(1, faulty.clone()).await.expect("a process");
     counters.view(ad("7"), 1, None).await.expect("counted");
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(2));

@@ -4,7 +4,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::C
 
 use super::{
     accumulate, arithmetic, array, boolean, comparison, conditional, convert, date, iterate, limits, misc,
-    node::{Arity, Function, Node},
+    node::{Arity, Function, NamedNode, Node},
     object,
     path::{self, Base, FieldPath},
     regex, set, string, trigonometry,
@@ -105,7 +105,7 @@ impl<'o> Compiler<'o> {
                     ),
                 ));
             }
-            fields.push((CString::from(key), self.expression(source)?));
+            fields.push(NamedNode { name: CString::from(key), node: self.expression(source)? });
         }
         folded_object(fields)
     }
@@ -247,14 +247,14 @@ fn folded_array(nodes: Vec<Node>) -> Result<Node> {
     Ok(Node::Constant(Some(RawBson::Array(array))))
 }
 
-fn folded_object(fields: Vec<(CString, Node)>) -> Result<Node> {
-    if !fields.iter().all(|(_, node)| matches!(node, Node::Constant(_))) {
+fn folded_object(fields: Vec<NamedNode>) -> Result<Node> {
+    if !fields.iter().all(|field| matches!(field.node, Node::Constant(_))) {
         return Ok(Node::Object(fields));
     }
     let mut document = RawDocumentBuf::new();
-    for (key, node) in &fields {
+    for NamedNode { name, node } in &fields {
         if let Some(value) = node.constant() {
-            document.append(key, value);
+            document.append(name, value);
         }
     }
     Ok(Node::Constant(Some(RawBson::Document(document))))

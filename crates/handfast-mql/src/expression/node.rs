@@ -70,12 +70,21 @@ impl<'a> Scope<'a> {
 pub(crate) trait LazyOperator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
 }
+
+/// A field of an object, or an argument with a name.
+#[derive(Debug)]
+pub(crate) struct NamedNode {
+    pub(crate) name: CString,
+    pub(crate) node: Node,
+}
+
+/// A part of a compiled expression.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// A literal; `None` is `$$REMOVE`.
     Constant(Option<RawBson>),
     Path(FieldPath),
-    Object(Vec<(CString, Node)>),
+    Object(Vec<NamedNode>),
     Array(Vec<Node>),
     Call(&'static Function, Vec<Node>),
     Lazy(Box<dyn LazyOperator>),
@@ -85,6 +94,8 @@ impl Node {
     pub(crate) fn lazy(operator: impl LazyOperator + 'static) -> Node {
         Node::Lazy(Box::new(operator))
     }
+
+    /// Returns the value of a literal.
     pub(crate) fn constant(&self) -> Option<RawBsonRef<'_>> {
         match self {
             Node::Constant(Some(value)) => Some(value.as_raw_bson_ref()),
@@ -120,11 +131,11 @@ pub(crate) fn evaluate_all<'a>(nodes: &'a [Node], mut scope: Scope<'a>) -> Resul
     Ok(values)
 }
 
-fn object<'a>(fields: &'a [(CString, Node)], scope: Scope<'a>) -> Result<Value<'a>> {
+fn object<'a>(fields: &'a [NamedNode], scope: Scope<'a>) -> Result<Value<'a>> {
     let mut document = RawDocumentBuf::new();
-    for (key, node) in fields {
+    for NamedNode { name, node } in fields {
         if let Some(value) = node.evaluate(scope.holding_bytes(document.as_bytes().len())?)?.get() {
-            value::append(&mut document, key.as_str(), value)?;
+            value::append(&mut document, name.as_str(), value)?;
         }
     }
     Ok(document.into())

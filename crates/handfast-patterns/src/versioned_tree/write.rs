@@ -33,6 +33,12 @@ pub struct Write {
     renewed: Duration,
 }
 
+/// A node to insert.
+struct NewNode {
+    item: Bson,
+    content: Document,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
@@ -110,7 +116,7 @@ impl Write {
     /// that was put before, and for content with fields of the pattern. [`Error::Contended`] if the version was given
     /// up: begin again.
     pub async fn put(&mut self, item: impl Into<Bson>, content: Document) -> Result<()> {
-        self.insert(vec![(item.into(), content)], false).await
+        self.insert(vec![NewNode { item: item.into(), content }], false).await
     }
 
     /// Puts several nodes, with few requests.
@@ -120,7 +126,8 @@ impl Write {
     /// that was put before, and for content with fields of the pattern. [`Error::Contended`] if the version was given
     /// up: begin again.
     pub async fn put_all(&mut self, nodes: impl IntoIterator<Item = (impl Into<Bson>, Document)>) -> Result<()> {
-        self.insert(nodes.into_iter().map(|(item, content)| (item.into(), content)).collect(), false).await
+        self.insert(nodes.into_iter().map(|(item, content)| NewNode { item: item.into(), content }).collect(), false)
+            .await
     }
 
     /// Removes an item from this version on.
@@ -129,7 +136,7 @@ impl Write {
     /// [`Error::Store`] if the store fails: the version cannot be committed any more. [`Error::Invalid`] for an item
     /// that was put before. [`Error::Contended`] if the version was given up: begin again.
     pub async fn remove(&mut self, item: impl Into<Bson>) -> Result<()> {
-        self.insert(vec![(item.into(), Document::new())], true).await
+        self.insert(vec![NewNode { item: item.into(), content: Document::new() }], true).await
     }
 
     /// Sets the root, which should name its children, as readers start there.
@@ -174,7 +181,7 @@ impl Write {
         Ok(held)
     }
 
-    async fn insert(&mut self, nodes: Vec<(Bson, Document)>, deleted: bool) -> Result<()> {
+    async fn insert(&mut self, nodes: Vec<NewNode>, deleted: bool) -> Result<()> {
         if self.phase != Phase::Open {
             return Err(Error::invalid("a node of this version may be missing: begin again"));
         }
@@ -191,10 +198,10 @@ impl Write {
         Ok(())
     }
 
-    fn documents(&mut self, nodes: Vec<(Bson, Document)>, deleted: bool) -> Result<Vec<Document>> {
+    fn documents(&mut self, nodes: Vec<NewNode>, deleted: bool) -> Result<Vec<Document>> {
         let (requests, root) = (self.tree.requests(), key_of(self.tree.root())?);
         let mut documents = Vec::with_capacity(nodes.len());
-        for (item, content) in nodes {
+        for NewNode { item, content } in nodes {
             let key = key_of(&item)?;
             if key == root {
                 return Err(Error::invalid("the root is written by the commit"));

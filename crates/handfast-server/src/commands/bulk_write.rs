@@ -54,6 +54,13 @@ enum Operation<'a> {
     Delete(DeleteStatement),
 }
 
+/// An entry of `ops`.
+struct BulkOperation<'a> {
+    /// The index of its collection in `nsInfo`.
+    namespace_index: usize,
+    operation: Operation<'a>,
+}
+
 /// The counts over all operations.
 #[derive(Default)]
 struct Totals {
@@ -140,19 +147,19 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     // All operations are read before the first is applied, so that a malformed one at the end changes nothing.
     let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
     let mut operations = operations.collect::<CommandResult<Vec<_>>>()?;
-    check_single(call, operations.iter().map(|(_, operation)| operation.is_multi()), "multi=true")?;
+    check_single(call, operations.iter().map(|bulk| bulk.operation.is_multi()), "multi=true")?;
     if call.transaction_number().is_some() {
         for namespace in &namespaces {
             rules::check_database(namespace.database())?;
         }
     }
     let retried = call.retried(operations.len()).await?;
-    let broken_off = fail_points::write::fail_statements(call, &retried, &mut operations);
+    let failed = fail_points::write::fail_statements(call, &retried, &mut operations);
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
     let applied = bulk.apply(operations).await;
     applied.map_err(|error| bulk.totals.with_totals(error))?;
-    if let Some(error) = broken_off.filter(|_| !ordered || bulk.totals.errors == 0) {
+    if let Some(error) = failed.filter(|_| !ordered || bulk.totals.errors == 0) {
         bulk.failed(error.index, &error.error);
     }
     let Bulk { results, totals, .. } = bulk;
@@ -190,7 +197,7 @@ fn namespace(document: &RawDocument) -> CommandResult<Namespace> {
     }
 }
 
-fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Operation<'_>)> {
+fn read(document: &RawDocument, namespaces: usize) -> CommandResult<BulkOperation<'_>> {
     let kind = document.iter().next().transpose()?.map_or("", |(name, _)| name.as_str());
     let (path, kind) = match kind {
         "insert" => ("insert", "insert"),
@@ -202,11 +209,11 @@ fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Oper
         }
     };
     let mut arguments = Arguments::of_document(path, document)?;
-    let position = arguments.unsigned(kind)?;
-    let position = arguments.required(kind, position)?;
-    let position = usize::try_from(position)
+    let namespace_index = arguments.unsigned(kind)?;
+    let namespace_index = arguments.required(kind, namespace_index)?;
+    let namespace_index = usize::try_from(namespace_index)
         .ok()
-        .filter(|position| *position < namespaces)
+        .filter(|index| *index < namespaces)
         .ok_or_else(|| CommandError::new(Code::BadValue, "BulkWrite ops entry has an invalid nsInfo index."))?;
     let operation = match kind {
         "insert" => {
@@ -226,23 +233,26 @@ fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Oper
     };
     arguments.simple_collation()?;
     arguments.finish()?;
-    Ok((position, operation))
+    Ok(BulkOperation { namespace_index, operation })
 }
 
 impl Bulk<'_, '_> {
-    async fn apply(&mut self, operations: Vec<(usize, Operation<'_>)>) -> CommandResult<()> {
+    async fn apply(&mut self, operations: Vec<BulkOperation<'_>>) -> CommandResult<()> {
         let mut position = 0;
         let mut operations = operations.into_iter().peekable();
-        while let Some((collection, operation)) = operations.next() {
+        while let Some(BulkOperation { namespace_index, operation }) = operations.next() {
             if self.ordered && self.totals.errors > 0 {
                 break;
             }
-            let Some(namespace) = self.namespaces.get(collection).cloned() else { break };
+            let Some(namespace) = self.namespaces.get(namespace_index).cloned() else { break };
             match operation {
                 Operation::Insert(first) => {
                     let mut documents = vec![first];
-                    while let Some((_, Operation::Insert(next))) =
-                        operations.next_if(|(at, next)| *at == collection && matches!(next, Operation::Insert(_)))
+                    let goes_on = |next: &BulkOperation<'_>| {
+                        next.namespace_index == namespace_index && matches!(next.operation, Operation::Insert(_))
+                    };
+                    while let Some(BulkOperation { operation: Operation::Insert(next), .. }) =
+                        operations.next_if(goes_on)
                     {
                         documents.push(next);
                     }

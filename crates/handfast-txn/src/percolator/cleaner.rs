@@ -21,7 +21,7 @@ use handfast_store::{Error as StoreError, ErrorClass, Find, Namespace, Result as
 use super::core::{Core, conflict};
 use super::inspection::locked_by;
 use super::records;
-use super::resolver::Resolved;
+use super::resolver::{FoundRow, Resolved};
 use super::row::{Collected, Key, Revision, Row, SafePoint, Step, Timestamp, collect};
 use super::rows::unchecked;
 use super::scan::{Found, next_found};
@@ -202,7 +202,7 @@ impl Core {
                 match found {
                     Found::Row(key, row) => {
                         keys.push((row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start), key.clone()));
-                        rows.push((key, row));
+                        rows.push(FoundRow { key, row });
                     }
                     Found::Damaged { start, error } => {
                         pass.check_since(failed)?;

@@ -82,12 +82,17 @@ pub(super) struct LockRemoval {
     pub(super) leaves_record: bool,
 }
 
-/// The rows of a call that one transaction has locked.
-#[derive(Default)]
-struct LockedRows {
-    /// The index of each in the rows of the call.
-    indexes: Vec<usize>,
-    rows: Vec<TargetRow>,
+/// A row that was read from its collection.
+pub(super) struct FoundRow {
+    pub(super) key: Key,
+    pub(super) row: Row,
+}
+
+/// A locked row of a call.
+struct LockedRow {
+    /// Its index in the rows of the call.
+    index: usize,
+    target: TargetRow,
 }
 
 /// The rows to roll forward in the background.
@@ -130,21 +135,20 @@ impl Core {
 
     /// Resolves the locks of rows of one collection, and reads the primary of each transaction once. Returns the results in the order of the
     /// rows.
-    pub(super) async fn resolve_each(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
-        let mut resolved: Vec<_> = rows.iter().map(|_| None).collect();
-        let mut of_transaction: BTreeMap<Timestamp, LockedRows> = BTreeMap::new();
-        for (index, (key, row)) in rows.into_iter().enumerate() {
+    pub(super) async fn resolve_each(&self, found: Vec<FoundRow>) -> Vec<StoreResult<Resolved>> {
+        let mut resolved: Vec<_> = found.iter().map(|_| None).collect();
+        let mut of_transaction: BTreeMap<Timestamp, Vec<LockedRow>> = BTreeMap::new();
+        for (index, FoundRow { key, row }) in found.into_iter().enumerate() {
             match row.lock.as_ref().map(|lock| lock.start) {
                 Some(start) => {
-                    let locked = of_transaction.entry(start).or_default();
-                    locked.indexes.push(index);
-                    locked.rows.push(TargetRow { key, known: Some(row) });
+                    let target = TargetRow { key, known: Some(row) };
+                    of_transaction.entry(start).or_default().push(LockedRow { index, target });
                 }
                 None => resolved[index] = Some(Ok(Resolved::Free(row))),
             }
         }
-        for (start, LockedRows { indexes, rows }) in of_transaction {
-            let Some(TargetRow { key, known: Some(row) }) = rows.first() else { continue };
+        for (start, locked) in of_transaction {
+            let Some(LockedRow { target: TargetRow { key, known: Some(row) }, .. }) = locked.first() else { continue };
             let decision = match &row.lock {
                 Some(lock) => self.decision(key, row, lock).await,
                 None => continue,
@@ -155,16 +159,18 @@ impl Core {
                     decision
                 }
                 Ok(None) => {
-                    indexes.into_iter().for_each(|index| resolved[index] = Some(Ok(Resolved::Alive)));
+                    locked.into_iter().for_each(|row| resolved[row.index] = Some(Ok(Resolved::Alive)));
                     continue;
                 }
                 Err(error) => {
-                    indexes.into_iter().for_each(|index| resolved[index] = Some(Err(error.clone())));
+                    locked.into_iter().for_each(|row| resolved[row.index] = Some(Err(error.clone())));
                     continue;
                 }
             };
             let step = |_, row: &Row| finish(row, start, decision, self);
-            for (index, stepped) in indexes.into_iter().zip(self.rows.apply_all(rows, step, unchecked).await) {
+            let (indexes, targets): (Vec<_>, Vec<_>) =
+                locked.into_iter().map(|LockedRow { index, target }| (index, target)).unzip();
+            for (index, stepped) in indexes.into_iter().zip(self.rows.apply_all(targets, step, unchecked).await) {
                 resolved[index] = Some(stepped.map(|stepped| match stepped {
                     Ok(row) => Resolved::Free(row),
                     Err(refused) => match refused.why {},
@@ -205,7 +211,7 @@ impl Core {
             };
             match decision {
                 Some(Decision::Committed(_)) if !is_short => left.push_back(document),
-                Some(Decision::RolledBack | Decision::Committed(_)) => resolvable.push((key, row)),
+                Some(Decision::RolledBack | Decision::Committed(_)) => resolvable.push(FoundRow { key, row }),
                 None => left.push_back(document),
             }
         }

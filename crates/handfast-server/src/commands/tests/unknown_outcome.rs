@@ -10,9 +10,13 @@ use handfast_store::{DocumentStore, MemoryStore, Sources};
 use crate::options::Options;
 use crate::testing::{Look, TestClient, TestServer, error_of, insert, labels, numbered};
 
-/// A server over a store that fails from the operation after the first insert.
+/// Starts a server over a store, inserts two documents, and lets the request after that meet the fault.
 async fn failing(fault: Fault) -> (TestServer, TestClient, Arc<Faulty<MemoryStore>>) {
-    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Plan::at(1, fault)));
+    let others =
+        [Operation::Update, Operation::Delete, Operation::FindAndModify, Operation::Aggregate, Operation::Find];
+    let requests = others.map(Address::first).into_iter().chain([Address::second(Operation::Insert)]);
+    let plan = Plan::at_requests(requests.map(|request| (request, fault)));
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), plan));
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(2)).await;

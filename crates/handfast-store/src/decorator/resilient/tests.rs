@@ -6,7 +6,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
 use super::{Resilient, repeated_by_caller};
-use crate::decorator::{Fault, Faulty, Plan};
+use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
 use crate::*;
 
 type Network = Arc<Faulty<MemoryStore>>;
@@ -215,7 +215,8 @@ async fn a_request_that_the_caller_repeats_is_sent_once() {
             request.send(&store).await.expect_err("all is lost");
             assert!(network.operations() > 1, "{request:?}, {fault:?}");
         }
-        let (store, network) = store(Plan::at(1, fault)).await;
+        let page = Address::first(Operation::NextPage);
+        let (store, network) = store(Plan::at_request(page, fault)).await;
         let all = async { store.find(Find::new(c(), rawdoc! {})).await?.next_page(BatchLimit::REPLY).await };
         repeated_by_caller(all).await.expect_err("the page is lost");
         assert_eq!(network.operations(), 2, "a find and a page");
@@ -282,12 +283,13 @@ async fn a_first_attempt_that_arrives_before_the_second_is_counted_once() {
 
 #[tokio::test]
 async fn a_cursor_is_opened_again_until_it_has_returned_a_page() {
-    for number in 0..2 {
-        let (store, _) = store(Plan::at(number, Fault::LoseReply)).await;
+    for operation in [Operation::Find, Operation::NextPage] {
+        let (store, network) = store(Plan::at_request(Address::first(operation), Fault::LoseReply)).await;
         let found = store.find_all(Find::new(c(), rawdoc! {})).await.expect("opened again");
-        assert_eq!(found.len(), 2, "fault at {number}");
+        assert_eq!(found.len(), 2, "fault at {operation}");
+        assert_eq!(network.injected().len(), 1, "fault at {operation}");
     }
-    let (store, _) = store(Plan::at(2, Fault::LoseReply)).await;
+    let (store, _) = store(Plan::at_request(Address::second(Operation::NextPage), Fault::LoseReply)).await;
     let mut cursor = store.find(Find::new(c(), rawdoc! {})).await.expect("open");
     let one = BatchLimit { documents: 1, ..BatchLimit::REPLY };
     assert_eq!(cursor.next_page(one).await.expect("the first").documents.len(), 1);

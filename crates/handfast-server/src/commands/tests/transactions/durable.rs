@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
-use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Metered, Operation, Plan};
 use handfast_store::{Durability, MemoryStore, Sources};
 use handfast_txn::Database;
 
-use super::{TRANSIENT, commit, count, first, insert_of, within};
+use super::{TRANSIENT, count, first, insert_of, within};
 use crate::options::Options;
 use crate::testing::{TestServer, error_of, labels};
 
@@ -57,12 +57,7 @@ async fn a_commit_is_synced_if_its_write_concern_asks_for_it() {
 /// The transaction has committed and is not on the disk, so its client must not learn that it is durable.
 #[tokio::test]
 async fn a_commit_that_cannot_be_synced_fails() {
-    let (mut server, store) = in_memory(Plan::none());
-    let mut client = server.connect();
-    client.run("d", first(insert_of(1), 1, 1)).await;
-    client.run("admin", within(commit(), 1, 1)).await;
-    let commits = store.inner().operations();
-    let (mut server, store) = in_memory(Plan::at(commits, Fault::LoseRequest));
+    let (mut server, store) = in_memory(Plan::at_request(Address::first(Operation::Flush), Fault::LoseRequest));
     let mut client = server.connect();
     client.run("d", first(insert_of(1), 1, 1)).await;
     let reply = client.run("admin", commit_with(rawdoc! { "j": true })).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 
@@ -30,18 +30,14 @@ async fn insert_one(server: &mut TestServer) -> TestClient {
     client
 }
 
-/// Returns the number of the operation that commits the transaction of `insert_one`. In the operation after it the library asks
-/// for the outcome, and in one more at each repetition of the commit.
-async fn commit_number() -> u64 {
-    let (mut server, store) = server_over(Plan::none());
-    insert_one(&mut server).await;
-    store.operations()
+fn the_commit() -> Address {
+    Address::first(Operation::Commit)
 }
 
-/// Commits with this fault, and loses the reply to the question for the outcome too.
+/// Commits with this fault, and loses the reply to the request that reads the outcome too: it begins with a flush.
 async fn in_doubt(fault: Fault) -> (TestServer, TestClient) {
-    let commits = commit_number().await;
-    let (mut server, store) = server_over(Plan::explicit([(commits, fault), (commits + 1, Fault::LoseReply)]));
+    let outcome = Address::first(Operation::Flush);
+    let (mut server, store) = server_over(Plan::at_requests([(the_commit(), fault), (outcome, Fault::LoseReply)]));
     let mut client = insert_one(&mut server).await;
     let reply = client.run("admin", within(commit(), 1, 1)).await;
     assert_eq!(store.injected().len(), 2);
@@ -54,7 +50,7 @@ async fn in_doubt(fault: Fault) -> (TestServer, TestClient) {
 
 #[tokio::test]
 async fn the_outcome_of_a_commit_whose_reply_is_lost_is_read() {
-    let (mut server, store) = server_over(Plan::at(commit_number().await, Fault::LoseReply));
+    let (mut server, store) = server_over(Plan::at_request(the_commit(), Fault::LoseReply));
     let mut client = insert_one(&mut server).await;
     for _ in 0..2 {
         assert_eq!(client.run("admin", within(commit(), 1, 1)).await, rawdoc! { "ok": 1.0 });
