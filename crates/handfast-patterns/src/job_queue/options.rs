@@ -91,7 +91,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait after so many failures.
+    /// Returns the wait after a job's failure number `failures`, which is counted from 1.
     pub fn after(&self, failures: u32, random: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -268,7 +268,7 @@ impl NewJob {
         NewJob { run_at: None, delay: Some(delay), ..self }
     }
 
-    /// Gives up the job after so many failures, at least 1, instead of the queue's number.
+    /// Gives the job up after `attempts_max` failures, at least 1, instead of the queue's number.
     #[must_use]
     pub fn with_attempts(self, attempts_max: u32) -> Self {
         NewJob { attempts_max: Some(attempts_max), ..self }

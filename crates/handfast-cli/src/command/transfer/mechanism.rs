@@ -256,7 +256,7 @@ async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, s
     Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
 }
 
-/// Applies rows with so many workers; a single worker keeps their order.
+/// Applies rows with `workers` concurrent tasks; a single one keeps their order.
 async fn each<B, F>(
     by: &Arc<B>,
     rows: Vec<NamedRow>,
