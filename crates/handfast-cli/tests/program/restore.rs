@@ -31,8 +31,8 @@ fn dump(name: &str) -> Result<Scratch> {
 }
 
 #[test]
-fn a_restore_that_breaks_off_says_how_far_it_came_and_how_to_go_on() -> Result<()> {
-    let scratch = dump("broken-off")?;
+fn a_restore_that_is_interrupted_says_how_far_it_came_and_how_to_go_on() -> Result<()> {
+    let scratch = dump("interrupted")?;
     let mut torn = Vec::new();
     documents(&mut torn, DOCUMENTS)?;
     torn.pop();

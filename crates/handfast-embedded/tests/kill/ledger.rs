@@ -51,7 +51,7 @@ impl Ledger {
         }
         child.kill().unwrap();
         let status = child.wait().unwrap();
-        assert_eq!(status.signal(), Some(SIGKILL), "the child broke off by itself: see above");
+        assert_eq!(status.signal(), Some(SIGKILL), "the child ended by itself: see above");
         done
     }
 

@@ -1,4 +1,4 @@
-//! The progress of a restore, for the message when it breaks off.
+//! The progress of a restore, for the message when it is interrupted.
 
 use std::fmt;
 

@@ -94,7 +94,7 @@ impl Report {
         self.rejected == 0 && self.unsettled == 0
     }
 
-    /// Reports the counts, also of a run that broke off.
+    /// Reports the counts, also of a run that did not reach the end.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
         self.reported = Reported::All;
         if let Some(rejects) = self.rejects.take() {
