@@ -49,7 +49,7 @@ pub(super) enum RowOutcome {
     /// Impossible to apply, for this reason; nothing was changed.
     Rejected(String),
     /// Not applied yet, because another process is working on it, or was faster each time: the command must be repeated.
-    Unsettled(String),
+    Undecided(String),
 }
 
 pub(super) enum Mechanism {
