@@ -6,9 +6,9 @@ use bson::{Bson, DateTime, Document, doc};
 use serde::Serialize;
 
 use super::Limits;
-use super::record::{count, millis};
 use crate::fields::field_names;
 use crate::runner::jittered;
+use crate::value::{count, millis};
 use crate::{Error, FieldNames, Result};
 
 /// Settings of [`JobQueue`](super::JobQueue). The limits on failures, `ordered`, `limits` and `fields` are recorded in
@@ -335,12 +335,15 @@ impl NewJob {
         ]
     }
 
-    pub(super) fn set_own_limits(&mut self, written: [Option<&Bson>; 3]) -> Result<(), Box<dyn std::error::Error>> {
-        let [attempts_max, backoff, timeout] = written;
-        let one = |value: &Bson| doc! { "": value.clone() };
-        self.attempts_max = attempts_max.map(|value| count(&one(value), "")).transpose()?;
-        self.backoff = backoff.map(Backoff::from_bson).transpose()?;
-        self.timeout = timeout.map(|value| millis(&one(value), "")).transpose()?;
+    /// Reads its attempts, backoff and time from the fields of these names.
+    pub(super) fn set_own_limits(
+        &mut self,
+        document: &Document,
+        [attempts_max, backoff, timeout]: [&str; 3],
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        self.attempts_max = document.get(attempts_max).map(|_| count(document, attempts_max)).transpose()?;
+        self.backoff = document.get(backoff).map(Backoff::from_bson).transpose()?;
+        self.timeout = document.get(timeout).map(|_| millis(document, timeout)).transpose()?;
         Ok(())
     }
 
