@@ -120,7 +120,12 @@ fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
     for (more, code, expected) in [
         (&["--from", "dump", "--database", "shp"][..], 1, "there is no database 'shp'; there is shop"),
         (&["--from", "dump", "--database", "shop", "--collection", "b"], 1, "there is no 'b' in shop; there are a, c"),
-        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: a dump has a directory for each database"),
+        (&["--from", "nowhere"], 1, "--from: cannot read nowhere: No such file"),
+        (
+            &["--from", "dump/shop"],
+            1,
+            "--from: nothing to restore in dump/shop: a dump has a directory for each database",
+        ),
         (&["--from", "dump/shop/a.bson"], 2, "dump/shop/a.bson is a file: name the directory that `dump` wrote"),
     ] {
         assert_one_line(&restore(more)?, code, expected);

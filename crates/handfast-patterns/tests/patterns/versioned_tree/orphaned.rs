@@ -154,8 +154,11 @@ async fn nodes_without_a_write_are_orphans() {
     all_whole(&world).await.unwrap();
     plant("b", 9).await;
     let of = |version, item: &str, of| Orphan { item: item.into(), version, of };
-    let expected =
-        [of(2, "a", OrphanOf::AbandonedVersion), of(5, "b", OrphanOf::AbandonedVersion), of(9, "b", OrphanOf::Nobody)];
+    let expected = [
+        of(2, "a", OrphanOf::AbandonedVersion),
+        of(5, "b", OrphanOf::AbandonedVersion),
+        of(9, "b", OrphanOf::NoWriter),
+    ];
     assert_eq!(tree.orphans(10).await.unwrap(), expected);
     assert_eq!(tree.orphans(2).await.unwrap(), expected[..2]);
     assert_eq!(tree.sweep(10).await.unwrap().done, 3);
