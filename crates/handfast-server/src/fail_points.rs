@@ -94,7 +94,7 @@ impl Mode {
 /// A fail point; `D` is its data, which say what it does.
 pub(crate) struct Point<D> {
     set: Mutex<(Mode, Arc<D>)>,
-    /// How often it was entered since the server was started.
+    /// The number of times that it was entered since the server was started.
     entered: watch::Sender<u64>,
 }
 

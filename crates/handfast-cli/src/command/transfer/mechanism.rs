@@ -44,11 +44,12 @@ pub(super) struct NamedRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RowOutcome {
     Applied,
-    /// Applied before, by an earlier run or an earlier row with the same name.
+    /// It was applied before, by an earlier run or an earlier row with the same name.
     AlreadyApplied,
-    /// Impossible to apply, for this reason; nothing was changed.
+    /// It cannot be applied, for this reason; nothing was changed.
     Rejected(String),
-    /// Not applied yet, because another process is working on it, or was faster each time: the command must be repeated.
+    /// It is not applied yet, because another process has its transaction in progress, or was faster each time: the command must be
+    /// repeated.
     Undecided(String),
 }
 

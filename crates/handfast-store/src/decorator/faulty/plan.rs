@@ -37,7 +37,7 @@ pub enum Fault {
     CrashAfter,
 }
 
-/// One of the requests to a store: the first, second, .. of an operation, or of an operation on one collection.
+/// The address of a request to a store: the first, second, .. of an operation, or of an operation on one collection.
 #[derive(Clone, Debug)]
 pub struct Address {
     operation: Operation,
