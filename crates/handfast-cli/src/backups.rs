@@ -80,8 +80,8 @@ impl Backup for Backups {
                 bytes: copied.bytes,
             })
         });
-        let broken_off = |error| Error::command(Code::InternalError, format!("the backup failed: {error}"));
-        copying.await.map_err(broken_off)?
+        let panicked = |error| Error::command(Code::InternalError, format!("the backup failed: {error}"));
+        copying.await.map_err(panicked)?
     }
 }
 

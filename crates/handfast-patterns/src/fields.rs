@@ -11,7 +11,7 @@ pub trait FieldNames: Default {
     /// The default names.
     const DEFAULTS: &'static [&'static str];
 
-    /// For each default, the kinds of documents that have the field. Fields of one kind of document must have
+    /// The kinds of documents that have the field, for each default. Fields of one kind of document must have
     /// different names.
     const DOCUMENTS: &'static [&'static [&'static str]];
 

@@ -42,7 +42,7 @@ use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, Namespace};
 
 use crate::steps::{Added, Steps};
-use crate::value::same_id;
+use crate::value::{same_id, string, subdocument, typed};
 use crate::{Error, Result};
 
 /// Limit on the changes of settings, since the earlier settings of each are kept. Each takes some hundred bytes of one
@@ -205,10 +205,11 @@ impl SettingsRecord {
         Error::invalid(format!("the record of settings in {} was removed just now: open again", self.namespace()))
     }
 
-    fn read_document(&self, found: &Document) -> Result<Recorded, bson::error::Error> {
-        let read = |part: &Document| -> Result<_, bson::error::Error> {
-            let revision = part.get_i64("revision").or_else(|_| part.get_i32("revision").map(i64::from))?;
-            Ok((revision, completed(part.get_document("settings")?, &self.defaults)))
+    fn read_document(&self, found: &Document) -> Result<Recorded> {
+        let read = |part: &Document| -> Result<_> {
+            let as_integer = |value: &Bson| value.as_i64().or_else(|| value.as_i32().map(i64::from));
+            let revision = typed(part, "revision", "an integer", as_integer)?;
+            Ok((revision, completed(subdocument(part, "settings")?, &self.defaults)))
         };
         let (revision, settings) = read(found)?;
         let earlier = found.get_array("earlier").map(Vec::as_slice).unwrap_or_default();
@@ -234,7 +235,7 @@ pub(crate) fn read_namespace(
     home: &Namespace,
 ) -> std::result::Result<Namespace, Box<dyn std::error::Error>> {
     let database = written.get_str("database").unwrap_or(home.database());
-    Ok(Namespace::new(database, written.get_str("collection")?)?)
+    Ok(Namespace::new(database, string(written, "collection")?)?)
 }
 
 /// Returns the settings with the defaults of those that are missing.

@@ -3,8 +3,11 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_mql::key;
 
@@ -63,6 +66,71 @@ pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {
         Some(Bson::Int64(number)) => Ok(*number),
         Some(Bson::Double(number)) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(*number as i64),
         Some(other) => Err(Error::invalid(format!("its {path} is {other}, not an integer"))),
+    }
+}
+
+/// Returns the integer at a path, which must be 0 or more; 0 if the field is missing.
+pub(crate) fn count(document: &Document, path: &str) -> Result<u32> {
+    let number = integer(document, path)?;
+    u32::try_from(number).map_err(|_| Error::invalid(format!("its {path} is {number}, not from 0 to {}", u32::MAX)))
+}
+
+/// Returns the time at a path, which is stored as a number of milliseconds; zero if the field is missing.
+pub(crate) fn millis(document: &Document, path: &str) -> Result<Duration> {
+    let number = integer(document, path)?;
+    let millis = u64::try_from(number);
+    millis.map(Duration::from_millis).map_err(|_| Error::invalid(format!("its {path} is {number}, less than 0")))
+}
+
+/// Returns the string of a field.
+pub(crate) fn string<'a>(document: &'a Document, field: &str) -> Result<&'a str> {
+    typed(document, field, "a string", Bson::as_str)
+}
+
+/// Returns the value that the string of a field stands for, such as a state.
+pub(crate) fn parsed<T: FromStr<Err: Display>>(document: &Document, field: &str) -> Result<T> {
+    let text = string(document, field)?;
+    text.parse::<T>().map_err(|error| Error::invalid(format!("its {field} is {text}, but {error}")))
+}
+
+/// Returns the date of a field.
+pub(crate) fn date(document: &Document, field: &str) -> Result<DateTime> {
+    typed(document, field, "a date", |value| value.as_datetime().copied())
+}
+
+/// Returns the ObjectId of a field.
+pub(crate) fn object_id(document: &Document, field: &str) -> Result<ObjectId> {
+    typed(document, field, "an ObjectId", Bson::as_object_id)
+}
+
+/// Returns the Boolean value of a field.
+pub(crate) fn boolean(document: &Document, field: &str) -> Result<bool> {
+    typed(document, field, "true or false", Bson::as_bool)
+}
+
+/// Returns the document of a field.
+pub(crate) fn subdocument<'a>(document: &'a Document, field: &str) -> Result<&'a Document> {
+    typed(document, field, "a document", Bson::as_document)
+}
+
+/// Returns the array of a field.
+pub(crate) fn array<'a>(document: &'a Document, field: &str) -> Result<&'a [Bson]> {
+    typed(document, field, "an array", |value| value.as_array().map(Vec::as_slice))
+}
+
+/// Returns the value of a field, as `read` converts it.
+///
+/// # Errors
+/// [`Error::Invalid`] if the field is missing or has another type than `expected`. The message names all of these.
+pub(crate) fn typed<'a, T>(
+    document: &'a Document,
+    field: &str,
+    expected: &str,
+    read: impl FnOnce(&'a Bson) -> Option<T>,
+) -> Result<T> {
+    match document.get(field) {
+        None => Err(Error::invalid(format!("its {field} is missing; it must be {expected}"))),
+        Some(value) => read(value).ok_or_else(|| Error::invalid(format!("its {field} is {value}, not {expected}"))),
     }
 }
 

@@ -50,9 +50,9 @@ pub(crate) enum Mode {
     #[default]
     Off,
     AlwaysOn,
-    /// It is entered so many times more, at least once.
+    /// It is entered this number of times more, at least once.
     Times(u64),
-    /// It is passed so many times before it is entered.
+    /// It is passed this number of times before it is entered.
     Skip(u64),
 }
 
@@ -94,7 +94,7 @@ impl Mode {
 /// A fail point; `D` is its data, which say what it does.
 pub(crate) struct Point<D> {
     set: Mutex<(Mode, Arc<D>)>,
-    /// How often it was entered since the server was started.
+    /// The number of times that it was entered since the server was started.
     entered: watch::Sender<u64>,
 }
 

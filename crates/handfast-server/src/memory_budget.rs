@@ -32,7 +32,7 @@ impl MemoryBudget {
         MemoryBudget { units: Arc::new(Semaphore::new(count)), units_max }
     }
 
-    /// Waits until so many bytes are free. A message that is larger than the whole budget takes all of it.
+    /// Waits until `bytes` bytes are free, and reserves them. A message that is larger than the whole budget takes all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> MemoryReservation {
         if bytes <= FREE_BYTES {
             return MemoryReservation { _permit: None };

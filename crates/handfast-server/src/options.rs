@@ -126,8 +126,8 @@ pub struct Options {
     /// The bytes that all open transactions together may have written. Beyond that, writes in them get
     /// `WriteConflict` (112), and may succeed when they are run again.
     pub transaction_bytes_max: usize,
-    /// How long outcomes of commits and results of retryable writes are kept for repeated requests. Drivers repeat within seconds,
-    /// and a session ends after half an hour without a command.
+    /// The time for which outcomes of commits and results of retryable writes are kept for repeated requests. Drivers repeat within
+    /// seconds, and a session ends after half an hour without a command.
     pub outcome_retention: Duration,
     /// The time that a shutdown waits for running commands.
     pub shutdown_grace: Duration,

@@ -56,7 +56,7 @@ impl ModelStore {
         ModelStore::with(isolation, random, None, None)
     }
 
-    /// Creates an engine that loses the answer of one commit in so many and applies half of those, which is no fault.
+    /// Creates an engine that loses the answer of one commit in `one_in` and applies half of those, which is no fault.
     pub fn with_lost_answers(isolation: Isolation, random: Arc<dyn Random>, one_in: i64) -> Self {
         ModelStore::with(isolation, random, None, Some(one_in))
     }

@@ -105,7 +105,7 @@ impl MovingClient {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
-    /// Lets clients wait after so many commits.
+    /// Lets clients wait after `commits` commits in all.
     fn wait_after(&self, commits: u64) {
         self.shared.due.store(commits, Ordering::Relaxed);
     }

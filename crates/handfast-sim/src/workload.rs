@@ -179,7 +179,7 @@ pub(crate) fn below(random: &dyn Random, bound: i64) -> i64 {
     i64::try_from(random.next_u64() % bound).unwrap_or(0)
 }
 
-/// Returns true with a probability of one in so many.
+/// Returns true with a probability of one in `times`.
 pub(crate) fn one_in(random: &dyn Random, times: i64) -> bool {
     below(random, times) == 0
 }

@@ -193,15 +193,15 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
-    /// No messages
+    /// The log stays empty
     Off,
     /// Failures
     Error,
     /// Failures, and events that need attention
     Warn,
-    /// In addition start, stop and similar events
+    /// Also start, stop and similar events
     Info,
-    /// In addition each connection and command
+    /// Also each connection and command
     Debug,
     /// Everything
     Trace,

@@ -74,7 +74,7 @@ fn ext_bank_server_side() {
         let flags = ["--mechanism", "server-side", "--transfers", "100", "--lost-replies", "20", "--crash", "1"];
         let report = run_bank(&uri, name, &flags);
         assert_eq!((&report["kills"], &report["locks_left"], &report["unknown"]), (&1.into(), &0.into(), &0.into()));
-        assert!(report["settled_by_library"].as_u64() > Some(5), "{report}");
+        assert!(report["found_committed"].as_u64() > Some(5), "{report}");
     }
     before.stop();
     server.stop();

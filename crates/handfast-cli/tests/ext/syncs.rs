@@ -50,7 +50,7 @@ impl Trace {
         trace.lines().filter(is_call).count()
     }
 
-    /// The calls so far, once there are at least so many and looks find no more: they are written down a moment after they are made.
+    /// Returns the number of calls, when it is at least `due` and no longer grows: strace writes a call down a moment after it is made.
     fn settled(&self, due: usize) -> usize {
         let (mut last, mut same) = (0, 0);
         let _settled = wait_until(WRITTEN_DOWN_SECONDS_MAX, || {

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::support::{Handfast, Tool, execute, wait_until};
 
-/// Of so many committed transactions one is to have failed, and one read to be of an old version, at least: or nothing
-/// was in anybody's way.
+/// The number of committed transactions for which at least one must have failed, and one read must have found an old version:
+/// fewer would mean that the transactions did not conflict.
 const CONFLICTING_ONE_IN: u64 = 50;
 /// Transactions that commit in a workload.
 const COMMITTED: u64 = 500;
@@ -110,7 +110,7 @@ fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Ju
     run_some(server, program, what, COMMITTED, lie)
 }
 
-/// Runs a client until so many transactions have committed, and has judged what it saw.
+/// Runs a client until `committed` transactions have committed, and checks the history that it recorded.
 pub(crate) fn run_some(server: &Handfast, program: &str, what: &[&str], committed: u64, lie: Option<&str>) -> Judged {
     let (path, arguments) = plan(what, committed, lie, lie.unwrap_or("sound"));
     server.run(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());

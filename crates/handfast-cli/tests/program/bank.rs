@@ -69,21 +69,21 @@ fn all_the_money_is_there_after_kills() -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of lost answers, of commits after them that the library settled, and of those that a worker asked for.
-fn doubts(report: &Value) -> Result<[u64; 3]> {
+/// Returns the number of lost answers, of commits after them that were found to be done, and of those that a worker asked for.
+fn lost_answer_counts(report: &Value) -> Result<[u64; 3]> {
     let number = |name: &str| report[name].as_u64().with_context(|| format!("{name} in {report}"));
     assert_eq!(number("unknown")?, 0, "{report}");
     let asked = number("asked_committed")? + number("asked_rolled_back")?;
-    Ok([number("answers_lost")?, number("settled_by_library")?, asked])
+    Ok([number("answers_lost")?, number("found_committed")?, asked])
 }
 
 #[test]
 fn lost_answers_are_asked_for() -> Result<()> {
     let report = bank("bank-lost", &["--transfers", "300", "--lost-replies", "20"])?;
-    let [lost, settled, asked] = doubts(&report)?;
-    assert!(settled > 10 && asked > 0, "{report}");
+    let [lost, found_committed, asked] = lost_answer_counts(&report)?;
+    assert!(found_committed > 10 && asked > 0, "{report}");
     // A commit is in doubt after one lost answer; a worker has to ask after two.
-    assert!(lost >= settled + 2 * asked, "{report}");
+    assert!(lost >= found_committed + 2 * asked, "{report}");
     assert_eq!(report["asked_rolled_back"], 0, "a commit whose answer was lost is done: {report}");
     Ok(())
 }
@@ -93,8 +93,8 @@ fn lost_answers_are_asked_for_between_kills() -> Result<()> {
     let flags = ["--transfers", "300", "--crash", "3", "--lost-replies", "20"];
     let report = bank("bank-crash-lost", &flags)?;
     assert_eq!(report["kills"], 3);
-    let [lost, settled, asked] = doubts(&report)?;
-    assert!(settled > 10 && asked > 0 && lost >= settled + 2 * asked, "{report}");
+    let [lost, found_committed, asked] = lost_answer_counts(&report)?;
+    assert!(found_committed > 10 && asked > 0 && lost >= found_committed + 2 * asked, "{report}");
     Ok(())
 }
 

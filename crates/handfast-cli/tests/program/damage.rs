@@ -46,7 +46,7 @@ fn data_files_of(scratch: &Scratch, map: u32) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Flips a bit at so many hundredths of a file.
+/// Flips a bit at `hundredths` / 100 of a file's length.
 fn damage(file: &Path, hundredths: usize) -> Result<()> {
     let mut bytes = std::fs::read(file)?;
     let at = bytes.len() * hundredths / 100;

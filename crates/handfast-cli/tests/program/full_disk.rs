@@ -22,7 +22,7 @@ enum Disk {
 }
 
 impl Disk {
-    /// A disk of so many bytes; or files of at most so many others.
+    /// Mounts a disk of `bytes` bytes; where mounting is not allowed, it limits the program's files to `file_bytes_max` bytes each.
     fn new(scratch: &Scratch, bytes: usize, file_bytes_max: usize) -> Result<Self> {
         let data = scratch.path("data");
         std::fs::create_dir(&data)?;

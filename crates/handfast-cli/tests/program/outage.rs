@@ -28,7 +28,8 @@ const ACCOUNTS: i32 = 24;
 const MONEY: i64 = 1000;
 /// Clients at once: enough that at a kill some are just at their commit.
 const CLIENTS: u64 = 16;
-/// Before the long outage come short ones, until so many outcomes are unknown: a client must just be at its commit.
+/// The number of unknown outcomes after which the long outage follows the short ones. An outage makes one if a client is just at its
+/// commit.
 const UNKNOWN_MIN: u64 = 2;
 const SHORT_OUTAGES_MAX: u32 = 30;
 const SHORT_OUTAGE_SECONDS: u64 = 2;
@@ -128,7 +129,7 @@ fn start(scratch: &Scratch, address: &str) -> Result<Serve> {
     Serve::start(&mut handfast(scratch, &["serve", "--data", "data", "--listen", address]))
 }
 
-/// Waits until so many more transfers have succeeded.
+/// Waits until [`TRANSFERS_BETWEEN`] more transfers have succeeded.
 async fn progress(bank: &Bank) -> Result<()> {
     let wanted = bank.done.load(Ordering::Relaxed) + TRANSFERS_BETWEEN;
     let reached = async {

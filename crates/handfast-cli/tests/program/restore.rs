@@ -31,8 +31,8 @@ fn dump(name: &str) -> Result<Scratch> {
 }
 
 #[test]
-fn a_restore_that_breaks_off_says_how_far_it_came_and_how_to_go_on() -> Result<()> {
-    let scratch = dump("broken-off")?;
+fn a_restore_that_is_interrupted_says_how_far_it_came_and_how_to_go_on() -> Result<()> {
+    let scratch = dump("interrupted")?;
     let mut torn = Vec::new();
     documents(&mut torn, DOCUMENTS)?;
     torn.pop();
@@ -120,7 +120,12 @@ fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
     for (more, code, expected) in [
         (&["--from", "dump", "--database", "shp"][..], 1, "there is no database 'shp'; there is shop"),
         (&["--from", "dump", "--database", "shop", "--collection", "b"], 1, "there is no 'b' in shop; there are a, c"),
-        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: a dump has a directory for each database"),
+        (&["--from", "nowhere"], 1, "--from: cannot read nowhere: No such file"),
+        (
+            &["--from", "dump/shop"],
+            1,
+            "--from: nothing to restore in dump/shop: a dump has a directory for each database",
+        ),
         (&["--from", "dump/shop/a.bson"], 2, "dump/shop/a.bson is a file: name the directory that `dump` wrote"),
     ] {
         assert_one_line(&restore(more)?, code, expected);

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{Scratch, Serve, assert_one_line, handfast, signal};
 
-/// A file that is not at its end after so many runs never comes there.
+/// The number of killed runs after which the test fails, because the file makes no progress.
 const KILLS_MAX: u32 = 150;
 
 const ACCOUNTS: i64 = 10;
@@ -68,7 +68,7 @@ fn transfer(number: i64) -> (i64, i64, i64) {
     (number % ACCOUNTS, (number + 1 + number / ACCOUNTS % (ACCOUNTS - 1)) % ACCOUNTS, 1 + number % 7)
 }
 
-/// A file of so many rows, with ids.
+/// Writes a file of `rows` rows, with ids.
 fn write_rows(scratch: &Scratch, rows: i64) -> Result<()> {
     let mut text = "id,from,to,amount\n".to_owned();
     for number in 0..rows {

@@ -254,7 +254,7 @@ impl Committer {
     pub(crate) fn end(&mut self) -> Result<()> {
         self.queue = None;
         // The thread catches panics of operations; one of its own was logged by the runtime.
-        let panicked = |_| Err(Error::Engine("the committer thread broke off".to_owned()));
+        let panicked = |_| Err(Error::Engine("the committer thread panicked".to_owned()));
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
     }
 }

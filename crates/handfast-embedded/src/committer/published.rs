@@ -117,7 +117,7 @@ impl Publisher {
         held.saturating_sub(1)
     }
 
-    /// Ends the snapshots, except the current one, that were taken before so many bytes were written. Returns their number.
+    /// Ends the snapshots, except the current one, that were taken before `written_bytes` bytes had been written. Returns their number.
     pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();
         // Upgraded outside of the lock: this may become the last owner of a snapshot, whose drop takes the lock.

@@ -2,7 +2,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::{KEY_BYTES_MAX, Range, between_keys};
 
-/// Returns a key of so many bytes `x`, followed by `end`.
+/// Returns a key of `bytes` bytes `x`, followed by `end`.
 fn key(bytes: usize, end: &[u8]) -> Vec<u8> {
     [&vec![b'x'; bytes], end].concat()
 }

@@ -30,7 +30,7 @@ pub async fn check(
         let mut progress = progress;
         tokio::task::spawn_blocking(move || check::look(&directory, &options, repair, &mut progress)).await
     };
-    let mut report = looked.map_err(|error| Error::Engine(format!("the check was broken off: {error}")))??;
+    let mut report = looked.map_err(|error| Error::Engine(format!("the check did not finish: {error}")))??;
     if repair == Repair::Yes {
         repair_in_store(path.as_ref(), sources, options, &mut report).await?;
     }

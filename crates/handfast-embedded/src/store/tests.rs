@@ -82,7 +82,7 @@ async fn memory_durability_is_seen_at_once_and_synced_by_a_flush() {
     assert!(store.costs().syncs >= 1);
 }
 
-/// An update whose value takes a loop over so many items.
+/// Returns an update whose value takes a loop over `items` items.
 fn looping(filter: RawDocumentBuf, items: i32, multi: bool) -> Update {
     let sum = rawdoc! { "$sum": { "$map": { "input": { "$range": [0, items] }, "in": 1 } } };
     let change = UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "sum": sum } }]);

@@ -259,7 +259,7 @@ impl DocumentState {
     }
 }
 
-/// Evaluates within so many steps. Returns the result, or `None` if it takes more, and the steps that it took.
+/// Evaluates in at most `steps_max` steps. Returns the result, or `None` if it takes more, and the number of steps taken.
 fn within<R>(
     context: &Context,
     steps_max: u64,

@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads lines until the child has taken so many steps, kills it as soon as one of these tasks has taken another, and reads the
+    /// Reads lines until the child has taken `kill_after` steps, kills it as soon as one of these tasks has taken another, and reads the
     /// rest. Returns the number of steps.
     pub(crate) fn watch(&mut self, mut child: Child, kill_after: u64, tasks: RangeInclusive<u64>) -> u64 {
         let (mut done, mut killed) = (0, false);
@@ -51,7 +51,7 @@ impl Ledger {
         }
         child.kill().unwrap();
         let status = child.wait().unwrap();
-        assert_eq!(status.signal(), Some(SIGKILL), "the child broke off by itself: see above");
+        assert_eq!(status.signal(), Some(SIGKILL), "the child ended by itself: see above");
         done
     }
 

@@ -12,7 +12,7 @@ use super::indexed::IndexedHistory;
 use crate::event::{Expectation, Isolation, Order};
 use crate::report::{AnomalyKind, Cycle, CycleOrder, Findings};
 
-/// The number of vertices in a component from which a short cycle is searched; the shortest of so many is readable.
+/// The number of vertices in a component from which a short cycle is searched; the shortest of 64 cycles is readable.
 const STARTS_MAX: usize = 64;
 /// The number of vertices that these searches may visit, so that a component as large as the history takes seconds.
 const VISITS_MAX: usize = 1_000_000;

@@ -84,7 +84,7 @@ impl ClientSideStore {
                 }
                 result
             }
-            Err(_) => Err(crate::error::incomplete("the write broke off", crate::error::Effect::Several)),
+            Err(_) => Err(crate::error::incomplete("the write did not finish", crate::error::Effect::Several)),
         }
     }
 }

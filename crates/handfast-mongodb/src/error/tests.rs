@@ -26,7 +26,7 @@ fn codes_have_a_class_and_tell_what_was_done() {
     for code in [6, 7, 89, 91, 189, 262, 9001, 11600, 11602, 13436] {
         check(code, TransientNetwork, [No, Maybe, Maybe]);
     }
-    // It was broken off.
+    // It was interrupted.
     for code in [1, 8, 24, 50, 11601, 14031] {
         check(code, Command, [No, Maybe, Maybe]);
     }

@@ -192,7 +192,7 @@ impl<'o> Compiler<'o> {
         }
     }
 
-    /// Returns the arguments of an operator that takes so many.
+    /// Returns the arguments of an operator that takes exactly `N`.
     pub(crate) fn exactly<const N: usize>(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<[Node; N]> {
         let arguments = self.arguments(argument)?;
         let count = arguments.len();

@@ -45,7 +45,7 @@ impl<'a> Scope<'a> {
         self.holding_bytes(value.made_bytes().unwrap_or(0))
     }
 
-    /// Returns the scope for the next argument, while so many bytes of made values are kept.
+    /// Returns the scope for the next argument, while `bytes` more bytes of made values are kept.
     ///
     /// # Errors
     /// The errors of [`Scope::holding`].
@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
         Ok(Scope { held_bytes, ..self })
     }
 
-    /// Returns the value of a local variable: so many frames up, at this index.
+    /// Returns the value of the local variable at `index` in the frame that is `up` frames further out.
     pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
         const MISSING: &Value<'static> = &Value::Missing;
         let mut frame = self.frame;

@@ -17,7 +17,7 @@ pub(crate) enum Base {
     Root,
     /// `$$CURRENT`, from which `"$a"` starts, unless `$let` binds it to another value.
     Current,
-    /// A local variable: so many frames up, at this index.
+    /// The local variable at `index` in the frame that is `up` frames further out.
     Local { up: usize, index: usize },
     /// A variable whose value is in the context, by name.
     Context(String),

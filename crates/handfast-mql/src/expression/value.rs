@@ -21,7 +21,7 @@ use crate::{
 /// The result of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// No value, as of an absent field.
+    /// The value of an absent field.
     Missing,
     /// A value that lives in the input, in the expression, or fits in the reference itself.
     Ref(RawBsonRef<'a>),

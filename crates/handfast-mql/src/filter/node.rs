@@ -96,7 +96,7 @@ pub enum Predicate {
         /// The remainder as written, so that one out of range matches no number.
         remainder: i64,
     },
-    /// The value is an array of so many elements.
+    /// The value is an array with this number of elements.
     Size(i64),
     /// The value is an array with a document (or array) that fulfils all conditions at once.
     ElementDocument(Box<Node>),

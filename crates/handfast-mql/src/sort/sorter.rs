@@ -10,7 +10,7 @@ const ROW_BYTES: usize = 96;
 
 /// A stable sort of values by keys ([`Sort::key`](super::Sort::key)).
 ///
-/// With a limit it holds only so many values, so a `find` with `sort` and `limit` over a large collection needs little memory.
+/// With a limit it holds at most `limit` values, so a `find` with `sort` and `limit` over a large collection needs little memory.
 #[derive(Debug)]
 pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.

@@ -32,7 +32,7 @@ impl Default for TwoStepOptions {
     }
 }
 
-/// One kind of update, applied exactly once for each token. The caller need not repeat it: the clean-up makes the
+/// An update that is applied exactly once for each token. The caller need not repeat it: the clean-up makes the
 /// changes that step 2 did not make. See the [module's documentation](super).
 ///
 /// The change is the same for every token, because the clean-up has nothing but the token.

@@ -15,6 +15,7 @@ use handfast_store::Namespace;
 
 use super::{JobQueue, RateLimit};
 use crate::steps::{Added, Steps};
+use crate::value::date;
 use crate::{Error, Result};
 
 /// Attempts at the window document when other processes change it meanwhile.
@@ -85,7 +86,7 @@ impl JobQueue {
                 }
                 continue;
             };
-            let current = *found.get_datetime("window").map_err(|error| counts.damaged(&found, error))?;
+            let current = date(&found, "window").map_err(|error| counts.damaged(&found, error))?;
             if current >= now {
                 if current == window {
                     return Ok(false);

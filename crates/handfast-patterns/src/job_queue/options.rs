@@ -6,9 +6,9 @@ use bson::{Bson, DateTime, Document, doc};
 use serde::Serialize;
 
 use super::Limits;
-use super::record::{count, millis};
 use crate::fields::field_names;
 use crate::runner::jittered;
+use crate::value::{count, millis};
 use crate::{Error, FieldNames, Result};
 
 /// Settings of [`JobQueue`](super::JobQueue). The limits on failures, `ordered`, `limits` and `fields` are recorded in
@@ -91,7 +91,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait after so many failures.
+    /// Returns the wait after a job's failure number `failures`, which is counted from 1.
     pub fn after(&self, failures: u32, random: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -268,7 +268,7 @@ impl NewJob {
         NewJob { run_at: None, delay: Some(delay), ..self }
     }
 
-    /// Gives up the job after so many failures, at least 1, instead of the queue's number.
+    /// Gives the job up after `attempts_max` failures, at least 1, instead of the queue's number.
     #[must_use]
     pub fn with_attempts(self, attempts_max: u32) -> Self {
         NewJob { attempts_max: Some(attempts_max), ..self }
@@ -335,12 +335,15 @@ impl NewJob {
         ]
     }
 
-    pub(super) fn set_own_limits(&mut self, written: [Option<&Bson>; 3]) -> Result<(), Box<dyn std::error::Error>> {
-        let [attempts_max, backoff, timeout] = written;
-        let one = |value: &Bson| doc! { "": value.clone() };
-        self.attempts_max = attempts_max.map(|value| count(&one(value), "")).transpose()?;
-        self.backoff = backoff.map(Backoff::from_bson).transpose()?;
-        self.timeout = timeout.map(|value| millis(&one(value), "")).transpose()?;
+    /// Reads its attempts, backoff and time from the fields of these names.
+    pub(super) fn set_own_limits(
+        &mut self,
+        document: &Document,
+        [attempts_max, backoff, timeout]: [&str; 3],
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        self.attempts_max = document.get(attempts_max).map(|_| count(document, attempts_max)).transpose()?;
+        self.backoff = document.get(backoff).map(Backoff::from_bson).transpose()?;
+        self.timeout = document.get(timeout).map(|_| millis(document, timeout)).transpose()?;
         Ok(())
     }
 

@@ -7,10 +7,10 @@ use bson::{Bson, DateTime, Document};
 use serde::de::DeserializeOwned;
 
 use super::{Backoff, JobFields, JobState, requests};
-use crate::Result;
 use crate::exactly_once::Fence;
 use crate::steps::Steps;
-use crate::value::integer;
+use crate::value::{count, date, integer, millis, parsed, string, subdocument};
+use crate::{Error, Result};
 
 /// A job as its document describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,13 +116,13 @@ impl Job {
                 }),
                 Some(other) => return Err(format!("{} is {other}, not a document", fields.worker).into()),
             };
-            let ts = *document.get_datetime(&fields.ts)?;
+            let ts = date(document, &fields.ts)?;
             Ok(Job {
                 id: document.get("_id").cloned().ok_or("it has no `_id`")?,
                 ts,
-                state: document.get_str(&fields.state)?.parse()?,
-                kind: document.get_str(&fields.kind)?.to_owned(),
-                details: document.get_document(&fields.details)?.clone(),
+                state: parsed(document, &fields.state)?,
+                kind: string(document, &fields.kind)?.to_owned(),
+                details: subdocument(document, &fields.details)?.clone(),
                 worker,
                 attempts: count(document, &fields.attempts)?,
                 crashes: count(document, &fields.crashes)?,
@@ -134,10 +134,8 @@ impl Job {
                 backoff: document.get(&fields.backoff).map(Backoff::from_bson).transpose()?,
                 timeout: document.get(&fields.timeout).map(|_| millis(document, &fields.timeout)).transpose()?,
                 claims: integer(document, &fields.claims)?,
-                priority: i32::try_from(integer(document, &fields.priority)?)?,
-                run_at: document
-                    .get(&fields.run_at)
-                    .map_or(Ok(ts), |_| document.get_datetime(&fields.run_at).copied())?,
+                priority: priority(document, &fields.priority)?,
+                run_at: document.get(&fields.run_at).map_or(Ok(ts), |_| date(document, &fields.run_at))?,
                 error: text(&fields.error),
                 errors: past_errors(document, fields),
                 result: optional(&fields.result),
@@ -161,12 +159,9 @@ fn past_errors(document: &Document, fields: &JobFields) -> Vec<PastError> {
     document.get_array(&fields.errors).map(|entries| entries.iter().filter_map(read).collect()).unwrap_or_default()
 }
 
-/// Reads a length of time, which is stored as milliseconds.
-pub(super) fn millis(document: &Document, field: &str) -> Result<Duration, Box<dyn std::error::Error>> {
-    Ok(Duration::from_millis(u64::try_from(integer(document, field)?)?))
-}
-
-/// Reads a count of a job, which must be a number of 0 or more.
-pub(super) fn count(document: &Document, field: &str) -> Result<u32, Box<dyn std::error::Error>> {
-    Ok(u32::try_from(integer(document, field)?)?)
+/// Reads the priority of a job.
+fn priority(document: &Document, field: &str) -> Result<i32> {
+    let number = integer(document, field)?;
+    let out_of_range = |_| Error::invalid(format!("its {field} is {number}, not from {} to {}", i32::MIN, i32::MAX));
+    i32::try_from(number).map_err(out_of_range)
 }

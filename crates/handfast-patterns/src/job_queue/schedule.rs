@@ -252,8 +252,8 @@ impl Schedules {
         for at in &due.occurrences {
             let details = schedule.get_document(&fields.details).map_err(|_| damaged(&fields.details))?;
             let mut job = NewJob::new(text(&fields.kind)?, details)?;
-            let own = [&fields.attempts_max, &fields.backoff, &fields.timeout].map(|field| schedule.get(field));
-            job.set_own_limits(own).map_err(|error| self.schedules.damaged(schedule, error))?;
+            let own = [&fields.attempts_max, &fields.backoff, &fields.timeout].map(String::as_str);
+            job.set_own_limits(schedule, own).map_err(|error| self.schedules.damaged(schedule, error))?;
             let priority = schedule.get_i32(&fields.priority).unwrap_or(0);
             let key = format!("{name}@{}", at.timestamp_millis());
             self.queue.enqueue(job.with_priority(priority).at(*at).unique_for_ever(key)).await?;

@@ -10,7 +10,6 @@
 //! is claimed under another lease.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::{Document, doc};
 use handfast_store::{DocumentStore, Namespace};
@@ -18,7 +17,7 @@ use handfast_store::{DocumentStore, Namespace};
 use super::{JobFields, JobQueue, JobQueueOptions, JobState, Limits, RateLimit};
 use crate::settings::SettingsRecord;
 use crate::steps::Steps;
-use crate::value::integer;
+use crate::value::{boolean, count, integer, millis, subdocument};
 use crate::{Error, FieldNames, Result};
 
 impl JobQueueOptions {
@@ -112,26 +111,24 @@ fn written(options: &JobQueueOptions) -> Document {
 
 fn read(settings: &Document, jobs: &Namespace) -> Result<JobQueueOptions> {
     let parsed = || -> std::result::Result<JobQueueOptions, Box<dyn std::error::Error>> {
-        let number = |of: &Document, name: &str| -> std::result::Result<u32, Box<dyn std::error::Error>> {
-            Ok(u32::try_from(integer(of, name)?)?)
-        };
         let none = Document::new();
         let limits = settings.get_document("limits").unwrap_or(&none);
         let rate = match limits.get_document("rate") {
             Ok(rate) => {
-                let within = Duration::from_millis(u64::try_from(integer(rate, "withinMillis")?)?);
-                Some(RateLimit { jobs: usize::try_from(integer(rate, "jobs")?)?, within })
+                let jobs = integer(rate, "jobs")?;
+                let jobs = usize::try_from(jobs).map_err(|_| format!("its jobs is {jobs}, less than 0"))?;
+                Some(RateLimit { jobs, within: millis(rate, "withinMillis")? })
             }
             Err(_) => None,
         };
-        let concurrency = limits.get("concurrency").map(|_| number(limits, "concurrency")).transpose()?;
+        let concurrency = limits.get("concurrency").map(|_| count(limits, "concurrency")).transpose()?;
         let options = JobQueueOptions {
-            ordered: settings.get_bool("ordered")?,
-            attempts_max: number(settings, "attemptsMax")?,
-            crashes_max: number(settings, "crashesMax")?,
-            unread_max: number(settings, "unreadMax")?,
+            ordered: boolean(settings, "ordered")?,
+            attempts_max: count(settings, "attemptsMax")?,
+            crashes_max: count(settings, "crashesMax")?,
+            unread_max: count(settings, "unreadMax")?,
             limits: Limits { concurrency, rate },
-            fields: JobFields::from_document(settings.get_document("fields")?)?,
+            fields: JobFields::from_document(subdocument(settings, "fields")?)?,
             ..JobQueueOptions::default()
         };
         options.check()?;

@@ -6,7 +6,7 @@ use super::account::{Account, Cache};
 use super::entry::{Draft, check_id};
 use super::{EntryState, Ledger, LedgerFields, Link, Proc, Status};
 use crate::steps::Steps;
-use crate::value::same_id;
+use crate::value::{array, date, parsed, same_id};
 use crate::{Error, Result};
 
 /// The name of the change at an abandoned place.
@@ -169,16 +169,16 @@ impl Entry {
     /// [`Error::Damaged`], which says what is wrong.
     pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
         let read = || -> Result<Self, Box<dyn std::error::Error>> {
-            let changes = document.get_array(&fields.changes)?.iter().map(|change| match change {
+            let changes = array(document, &fields.changes)?.iter().map(|change| match change {
                 Bson::Document(change) => EntryChange::read(change, fields),
                 other => Err(format!("a change is {other}, not a document").into()),
             });
             Ok(Entry {
                 id: document.get("_id").cloned().ok_or("it has no _id")?,
-                ts: *document.get_datetime(&fields.ts)?,
+                ts: date(document, &fields.ts)?,
                 status: Status {
-                    proc: document.get_str(&fields.proc)?.parse()?,
-                    state: document.get_str(&fields.state)?.parse::<EntryState>()?,
+                    proc: parsed(document, &fields.proc)?,
+                    state: parsed::<EntryState>(document, &fields.state)?,
                 },
                 changes: changes.collect::<Result<_, _>>()?,
                 link: link_of(document, fields)?,

@@ -15,6 +15,7 @@ use handfast_store::{DocumentStore, Namespace};
 use super::{Ledger, LedgerFields, LedgerOptions};
 use crate::settings::SettingsRecord;
 use crate::steps::Steps;
+use crate::value::{boolean, string, subdocument};
 use crate::{Error, FieldNames, Result};
 
 impl LedgerOptions {
@@ -120,10 +121,10 @@ fn lasting(options: &LedgerOptions) -> (&str, &str, Document) {
 fn read(settings: &Document, entries: &Namespace) -> Result<LedgerOptions> {
     let parsed = || -> std::result::Result<LedgerOptions, Box<dyn std::error::Error>> {
         Ok(LedgerOptions {
-            accounts: settings.get_str("accounts")?.to_owned(),
-            holds: settings.get_str("holds")?.to_owned(),
-            single_entry: settings.get_bool("singleEntry")?,
-            fields: LedgerFields::from_document(settings.get_document("fields")?)?,
+            accounts: string(settings, "accounts")?.to_owned(),
+            holds: string(settings, "holds")?.to_owned(),
+            single_entry: boolean(settings, "singleEntry")?,
+            fields: LedgerFields::from_document(subdocument(settings, "fields")?)?,
             ..LedgerOptions::default()
         })
     };

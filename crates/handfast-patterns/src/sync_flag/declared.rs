@@ -7,6 +7,7 @@ use handfast_store::Namespace;
 use super::link::Source;
 use super::{Link, OnDelete, SyncFields};
 use crate::settings::{read_namespace, written_namespace};
+use crate::value::{array, string};
 
 /// The recorded settings of a sync flag: its links, and the fields of its main documents.
 #[derive(Clone, Debug)]
@@ -154,10 +155,10 @@ pub(super) fn read_link(
     let link = link.as_document().ok_or("a link is no document")?;
     let target = read_namespace(link, mains)?;
     let mut read =
-        Link::new(target, link.get_str("key")?).with_fields(link.get_str("version")?, link.get_str("syncing")?);
+        Link::new(target, string(link, "key")?).with_fields(string(link, "version")?, string(link, "syncing")?);
     let mut functions = Vec::new();
     for copied in documents(link, "copied")? {
-        let copy = copied.get_str("copy")?;
+        let copy = string(copied, "copy")?;
         read = match (copied.get_str("field"), copied.get_str("expression")) {
             (Ok(field), _) => read.field(field, copy),
             (_, Ok(expression)) => {
@@ -170,14 +171,14 @@ pub(super) fn read_link(
             }
         };
     }
-    let on_delete = match link.get_str("onDelete")? {
+    let on_delete = match string(link, "onDelete")? {
         "unset" => OnDelete::Unset,
         "remove" => OnDelete::Remove,
         "keep" => OnDelete::Keep,
         "set" => {
             let mut values = Document::new();
             for value in documents(link, "values")? {
-                values.insert(value.get_str("copy")?, value.get("value").ok_or("a value is missing")?.clone());
+                values.insert(string(value, "copy")?, value.get("value").ok_or("a value is missing")?.clone());
             }
             OnDelete::Set(values)
         }
@@ -190,5 +191,5 @@ fn documents<'a>(
     of: &'a Document,
     name: &str,
 ) -> std::result::Result<impl Iterator<Item = &'a Document>, Box<dyn std::error::Error>> {
-    Ok(of.get_array(name)?.iter().filter_map(Bson::as_document))
+    Ok(array(of, name)?.iter().filter_map(Bson::as_document))
 }

@@ -22,7 +22,7 @@ use super::declared::{Declared, DeclaredLink, read_link, written_link};
 use super::{Link, SyncFields, SyncFlag, SyncFlagOptions};
 use crate::settings::SettingsRecord;
 use crate::steps::Steps;
-use crate::value::integer;
+use crate::value::{array, count, subdocument};
 use crate::{Error, FieldNames, Result, SettingsDifference};
 
 /// The `_id` of the only document among the links of earlier builds.
@@ -150,11 +150,11 @@ fn written_links<'a>(links: impl IntoIterator<Item = &'a Link>, mains: &Namespac
 
 fn read(settings: &Document, mains: &Namespace, record: Namespace) -> Result<Declared> {
     let parsed = || -> std::result::Result<Declared, Box<dyn std::error::Error>> {
-        let links = settings.get_array("links")?.iter().map(|link| read_link(link, mains)).collect::<Result<_, _>>()?;
+        let links = array(settings, "links")?.iter().map(|link| read_link(link, mains)).collect::<Result<_, _>>()?;
         Ok(Declared {
             links,
-            tokens_max: Some(u32::try_from(integer(settings, "tokensMax")?)?.max(1)),
-            fields: Some(SyncFields::from_document(settings.get_document("fields")?)?),
+            tokens_max: Some(count(settings, "tokensMax")?.max(1)),
+            fields: Some(SyncFields::from_document(subdocument(settings, "fields")?)?),
             record,
         })
     };
@@ -167,7 +167,7 @@ async fn earlier(mains: &Steps) -> Result<Option<Declared>> {
     let place = Namespace::new(of.database(), format!("{}.links", of.collection()))?;
     let steps = mains.at(place.clone());
     let Some(found) = steps.find_one(&doc! { "_id": EARLIER }).await? else { return Ok(None) };
-    let links = found.get_array("links").map_err(|error| steps.damaged(&found, error))?;
+    let links = array(&found, "links").map_err(|error| steps.damaged(&found, error))?;
     let links = links.iter().map(|link| read_link(link, of).map_err(|what| steps.damaged(&found, what)));
     Ok(Some(Declared { links: links.collect::<Result<_>>()?, tokens_max: None, fields: None, record: place }))
 }

@@ -22,6 +22,7 @@ use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 use super::{Record, State, TwoPhase};
 use crate::settings::{Recorded, SettingsRecord, read_namespace, written_namespace};
 use crate::steps::Steps;
+use crate::value::{array, boolean, count, string, subdocument};
 use crate::{Error, FieldNames, Result};
 
 /// The revision of a transaction that names none.
@@ -178,15 +179,15 @@ fn written(options: &TwoPhaseOptions, home: &Namespace) -> Document {
 fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<TwoPhaseOptions> {
     let wrong = |what: String| Error::invalid(format!("the recorded settings of {home} cannot be read: {what}"));
     let parsed = || -> std::result::Result<TwoPhaseOptions, Box<dyn std::error::Error>> {
-        let accounts = settings.get_document("accounts")?;
+        let accounts = subdocument(settings, "accounts")?;
         let pending = match accounts.get_document("pending") {
             Ok(pending) => Some(PendingFields {
-                credits: pending.get_str("credits")?.to_owned(),
-                debits: pending.get_str("debits")?.to_owned(),
+                credits: string(pending, "credits")?.to_owned(),
+                debits: string(pending, "debits")?.to_owned(),
             }),
             Err(_) => None,
         };
-        let participants = settings.get_array("participants")?.iter();
+        let participants = array(settings, "participants")?.iter();
         let participants = participants.map(|namespace| match namespace {
             Bson::Document(namespace) => read_namespace(namespace, home),
             other => Err(format!("{other} names no collection").into()),
@@ -194,13 +195,13 @@ fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<
         Ok(TwoPhaseOptions {
             accounts: Accounts {
                 namespace: read_namespace(accounts, home)?,
-                balance: accounts.get_str("balance")?.to_owned(),
-                overdraft: accounts.get_bool("overdraft")?,
+                balance: string(accounts, "balance")?.to_owned(),
+                overdraft: boolean(accounts, "overdraft")?,
                 pending,
             },
             participants: participants.collect::<Result<_, _>>()?,
-            finished_max: u32::try_from(crate::value::integer(settings, "finishedMax")?)?.max(1),
-            fields: Fields::from_document(settings.get_document("fields")?)?,
+            finished_max: count(settings, "finishedMax")?.max(1),
+            fields: Fields::from_document(subdocument(settings, "fields")?)?,
             ..own.clone()
         })
     };

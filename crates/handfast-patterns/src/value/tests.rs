@@ -1,6 +1,6 @@
 use bson::{Bson, doc};
 
-use super::{at_path, identical, integer, key_of, set_path};
+use super::{at_path, count, date, identical, integer, key_of, millis, parsed, set_path, string};
 
 #[test]
 fn ids_that_a_store_holds_for_equal_have_one_key() {
@@ -21,6 +21,20 @@ fn paths_lead_into_documents() {
     assert_eq!(integer(&document, "e").ok(), Some(2));
     assert_eq!(integer(&document, "x").ok(), Some(0));
     assert!(integer(&document, "f").is_err());
+}
+
+#[test]
+fn a_wrong_value_is_reported_with_its_field_and_the_expected_type() {
+    let document = doc! { "text": "ann", "count": -1 };
+    let said = |error: crate::Error| error.to_string();
+    assert_eq!(string(&document, "text").ok(), Some("ann"));
+    assert_eq!(date(&document, "text").map_err(said), Err("its text is \"ann\", not a date".to_owned()));
+    assert_eq!(date(&document, "ts").map_err(said), Err("its ts is missing; it must be a date".to_owned()));
+    assert_eq!(count(&document, "count").map_err(said), Err("its count is -1, not from 0 to 4294967295".to_owned()));
+    assert_eq!(millis(&document, "count").map_err(said), Err("its count is -1, less than 0".to_owned()));
+    let state = parsed::<crate::job_queue::JobState>(&document, "text").map_err(said);
+    let states = "its text is ann, but states of jobs are TODO, PROCESSING, DONE, FAILED and CANCELED";
+    assert_eq!(state, Err(states.to_owned()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use bson::{Bson, DateTime, Document};
 use super::{TreeFields, VersionState};
 use crate::Result;
 use crate::steps::Steps;
-use crate::value::integer;
+use crate::value::{date, integer, object_id, parsed};
 
 /// A version as its root or its mark describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +31,9 @@ impl Version {
         let read = |document: &Document| -> Result<Self, Box<dyn std::error::Error>> {
             Ok(Version {
                 version: integer(document, &fields.version)?,
-                state: document.get_str(&fields.state)?.parse()?,
+                state: parsed(document, &fields.state)?,
                 base: integer(document, &fields.base)?,
-                ts: *document.get_datetime(&fields.ts)?,
+                ts: date(document, &fields.ts)?,
                 root: Document::new(),
                 gaps: document.get_bool(&fields.gaps).unwrap_or(false),
                 mark: document.get_object_id(&fields.mark).ok(),
@@ -98,8 +98,8 @@ impl WriteIntent {
             Ok(WriteIntent {
                 version: integer(document, &fields.version)?,
                 base: integer(document, &fields.base)?,
-                ts: *document.get_datetime(&fields.ts)?,
-                write: document.get_object_id(&fields.write)?,
+                ts: date(document, &fields.ts)?,
+                write: object_id(document, &fields.write)?,
             })
         };
         read().map_err(|error| steps.damaged(document, error))

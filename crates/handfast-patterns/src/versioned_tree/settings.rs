@@ -14,6 +14,7 @@ use handfast_store::{DocumentStore, Namespace};
 use super::{TreeFields, VersionedTree, VersionedTreeOptions};
 use crate::settings::{SettingsRecord, read_namespace, written_namespace};
 use crate::steps::Steps;
+use crate::value::subdocument;
 use crate::{Error, FieldNames, Result};
 
 impl VersionedTreeOptions {
@@ -99,10 +100,10 @@ fn read(settings: &Document, nodes: &Namespace, root: Bson) -> Result<VersionedT
     let parsed = || -> std::result::Result<VersionedTreeOptions, Box<dyn std::error::Error>> {
         let children = settings.get("children").map(|children| children.as_str().ok_or("children is no text"));
         Ok(VersionedTreeOptions {
-            writes: Some(read_namespace(settings.get_document("writes")?, nodes)?),
-            pins: Some(read_namespace(settings.get_document("pins")?, nodes)?),
+            writes: Some(read_namespace(subdocument(settings, "writes")?, nodes)?),
+            pins: Some(read_namespace(subdocument(settings, "pins")?, nodes)?),
             children: children.transpose()?.map(str::to_owned),
-            fields: TreeFields::from_document(settings.get_document("fields")?)?,
+            fields: TreeFields::from_document(subdocument(settings, "fields")?)?,
             ..VersionedTreeOptions::new(root)
         })
     };

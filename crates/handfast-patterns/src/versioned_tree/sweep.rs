@@ -34,7 +34,7 @@ pub enum OrphanOf {
     /// Its version was given up, and the node arrived late or was not removed yet.
     AbandonedVersion,
     /// Its number is above the newest version, and there is no write with it.
-    Nobody,
+    NoWriter,
 }
 
 impl VersionedTree {
@@ -76,7 +76,7 @@ impl VersionedTree {
         let kinds = [
             (OrphanOf::SilentWrite, self.unused(undecided).await?),
             (OrphanOf::AbandonedVersion, self.unused(self.abandoned_below(i64::MAX).await?).await?),
-            (OrphanOf::Nobody, self.unannounced(limit).await?),
+            (OrphanOf::NoWriter, self.unannounced(limit).await?),
         ];
         let mut orphans = Vec::new();
         for (of, versions) in kinds {

@@ -28,7 +28,7 @@ use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use serde::{Deserialize, Serialize};
 
 use crate::crash::World;
-use crate::fault::first;
+use crate::fault::{first, wait_until_frozen};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -191,9 +191,9 @@ async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Held);
-    slow.faulty().release();
+    slow.release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
     assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }

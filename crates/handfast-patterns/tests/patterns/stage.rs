@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) enum Stage {
     /// A store in memory for each point.
     Memory,
-    /// One store, with a database for each point.
+    /// A store that has a database for each point.
     Shared(Shared),
 }
 

@@ -17,7 +17,7 @@ use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 use handfast_store::{Find, Random, SeededRandom, StoreExt};
 
 use crate::crash::World;
-use crate::fault::{first, second};
+use crate::fault::{first, second, wait_until_frozen};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -329,10 +329,10 @@ async fn a_transaction_that_came_back_is_not_purged() {
     let slow = world.fault_at(first(Operation::Delete, "transactions"), Fault::FreezeBefore);
     let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
     let purged = tokio::spawn(async move { purging.purge(HOUR / 2, 10).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert!(world.store.delete_one(&world.place("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
     transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
-    slow.faulty().release();
+    slow.release();
     assert_eq!(purged.await.unwrap().unwrap().done, 0);
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
 }
@@ -482,9 +482,9 @@ async fn a_transaction_is_taken_over_once() {
     let slow = world.fault_at(first(Operation::Update, "transactions"), Fault::FreezeBefore);
     let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
     let recovery = tokio::spawn(async move { app2.recover(10).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(open(&world, "App3").await.unwrap().recover(10).await.unwrap().done, 1);
-    slow.faulty().release();
+    slow.release();
     assert_eq!(recovery.await.unwrap().unwrap(), Round::default());
     assert_eq!(shown(&world).await, "done App3 | A 900 [] | B 1100 []");
 }

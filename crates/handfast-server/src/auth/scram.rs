@@ -40,7 +40,7 @@ pub type Key = [u8; KEY_BYTES];
 /// The credentials that are stored instead of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// How often the password was hashed.
+    /// The number of times that the password was hashed.
     pub iterations: u32,
     /// The salt that was hashed with it.
     pub salt: Vec<u8>,

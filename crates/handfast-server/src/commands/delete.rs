@@ -67,9 +67,9 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
     check_single(call, delete.statements.iter().map(|statement| statement.multi), "limit=0")?;
     let retried = call.retried(delete.statements.len()).await?;
-    let broken_off = fail_points::write::fail_statements(call, &retried, &mut delete.statements);
+    let injected_error = fail_points::write::fail_statements(call, &retried, &mut delete.statements);
     let mut outcome = call.store().delete(delete).await?;
-    outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
+    outcome.errors.extend(injected_error.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.deleted);
     put_errors(&mut writer, &outcome.errors);

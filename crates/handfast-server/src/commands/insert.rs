@@ -48,13 +48,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         insertable_documents(&documents, ordered, call.shared.sources.cluster_time());
     let (mut inserted, mut failed) = (0, Vec::new());
     let retried = call.retried(documents.len()).await?;
-    let broken_off = fail_points::write::fail_statements(call, &retried, &mut documents);
+    let injected_error = fail_points::write::fail_statements(call, &retried, &mut documents);
     if !documents.is_empty() {
         let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
         let outcome = call.store().insert(insert).await?;
         (inserted, failed) = (outcome.inserted, outcome.errors);
     }
-    failed.extend(broken_off.filter(|_| !ordered || failed.is_empty()));
+    failed.extend(injected_error.filter(|_| !ordered || failed.is_empty()));
     if ordered && !failed.is_empty() {
         // The documents behind the first error were not tried.
         refused.clear();

@@ -8,7 +8,7 @@ use super::Call;
 use crate::error::CommandResult;
 use crate::request::Request;
 
-/// How a request uses collections.
+/// The use that a request makes of collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It reads documents. The server stops it when its client has closed the connection.

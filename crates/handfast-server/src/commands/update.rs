@@ -68,9 +68,9 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.shared.metrics.operations.update.add(update.statements.len() as u64);
     check_single(call, update.statements.iter().map(|statement| statement.multi), "multi=true")?;
     let retried = call.retried(update.statements.len()).await?;
-    let broken_off = fail_points::write::fail_statements(call, &retried, &mut update.statements);
+    let injected_error = fail_points::write::fail_statements(call, &retried, &mut update.statements);
     let mut outcome = call.store().update(update).await?;
-    outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
+    outcome.errors.extend(injected_error.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.matched + outcome.upserted.len() as u64);
     if !outcome.upserted.is_empty() {

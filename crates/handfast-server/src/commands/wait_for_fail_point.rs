@@ -1,4 +1,4 @@
-//! `waitForFailPoint`: waits until a fail point was entered so many times. It needs `--test-commands`.
+//! `waitForFailPoint`: waits until a fail point has been entered `timesEntered` times. It needs `--test-commands`.
 
 use handfast_mql::Code;
 
@@ -12,7 +12,7 @@ use crate::reply::Answer;
 pub(crate) const COMMAND: Command = Command {
     name: "waitForFailPoint",
     aliases: &[],
-    help: "waits until a fail point was entered so many times, for tests",
+    help: "waits until a fail point has been entered a number of times, for tests",
     access: Access::Server,
     needs: Needs::Server(Action::Control),
     admin_only: true,

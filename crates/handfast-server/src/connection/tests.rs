@@ -10,7 +10,7 @@ use crate::options::{ConnectionLimits, Options};
 use crate::state::Client;
 use crate::testing::{Look, TestServer};
 
-/// Returns the message of a ping with so many bytes of padding.
+/// Returns the message of a ping that is `padding` bytes longer than the shortest.
 fn ping(padding: usize) -> Vec<u8> {
     let body = rawdoc! { "ping": 1, "comment": "x".repeat(padding), "$db": "admin" };
     let mut bytes = Vec::new();

@@ -246,7 +246,7 @@ async fn a_too_large_document_is_refused_and_the_connection_stays_open() {
     assert!(is_alive(&mut client).await);
 }
 
-/// Returns the message of an insert, which has so many bytes.
+/// Returns the message of an insert, which is `bytes` bytes long.
 fn insert_of(bytes: usize) -> Vec<u8> {
     let body = rawdoc! { "insert": "c", "$db": "d" };
     let encode = |last: usize| {

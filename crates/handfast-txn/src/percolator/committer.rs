@@ -119,7 +119,7 @@ pub(super) enum Prepared {
 /// Carries a commit out in a task, which goes on if the caller's future is dropped.
 pub(super) async fn carry_out(committer: Committer) -> StoreResult<CommitTimestamp> {
     let run = tokio::spawn(committer.run());
-    run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
+    run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit did not finish").in_doubt()))
 }
 
 impl Committer {
@@ -381,7 +381,7 @@ impl PrewriteProgress {
     /// Notes the result of a group; `None` if its task panicked.
     fn note(&mut self, group: Option<Vec<Prewritten>>) {
         let Some(group) = group else {
-            self.failed = Some(StoreError::command(Code::InternalError, "a prewrite broke off"));
+            self.failed = Some(StoreError::command(Code::InternalError, "a prewrite did not finish"));
             self.in_doubt = true;
             self.rows.fill(RowState::InDoubt);
             return;

@@ -204,7 +204,7 @@ impl HistoryNeeds for Core {
     }
 }
 
-/// Returns an empty cache of at most so many entries. It allocates memory as it fills: [`LruCache::new`] allocates it all at once.
+/// Returns an empty cache of at most `entries_max` entries. It allocates memory as it fills: [`LruCache::new`] allocates it all at once.
 pub(super) fn empty_cache<K: Hash + Eq, V>(entries_max: NonZeroUsize) -> LruCache<K, V> {
     let mut cache = LruCache::unbounded();
     cache.resize(entries_max);

@@ -57,8 +57,8 @@ async fn transfer(database: &Database, accounts: &Namespace, from: i32, to: i32)
     database.transaction(run).await.unwrap();
 }
 
-/// Has so many tasks at once move money between so many accounts, each so often, with a store that is far away. Returns the operations
-/// on the store for each transfer, and the time that all of them took.
+/// Runs `tasks` concurrent tasks that each make `transfers` transfers between `accounts` accounts, over a store that answers late.
+/// Returns the operations on the store for each transfer, and the time that all of them took.
 #[expect(clippy::disallowed_methods, reason = "time is virtual, and that of the runtime")]
 async fn moved(accounts: u64, tasks: u64, transfers: u64) -> (f64, Duration) {
     let bank = Bank::of_the_seed().await;

@@ -41,7 +41,7 @@ fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap()
 }
 
-/// A machine whose time of day is so many seconds ahead of the store's, and whose monotonic clock stands at zero.
+/// Returns a machine whose time of day is `ahead` seconds ahead of the store's, and whose monotonic clock stands at zero.
 fn machine(bank: &Bank, ahead: i64) -> (Sources, Arc<ManualClock>) {
     let (sources, clock) = Sources::manual(2);
     clock.set(moved(bank.sources.clock.now(), ahead));

@@ -74,7 +74,7 @@ fn counted(store: &Metered<Arc<MemoryStore>>) -> impl Fn(Operation) -> u64 {
     move |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started)
 }
 
-/// Sets the balances of so many documents, which are there.
+/// Updates the balances of `documents` documents, which exist.
 async fn set_all(database: &Database, documents: i32) -> Result<()> {
     let tx = database.begin().await?;
     let ids: Vec<i32> = (0..documents).collect();

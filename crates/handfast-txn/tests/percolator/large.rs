@@ -37,7 +37,7 @@ async fn bank() -> Bank {
     bank
 }
 
-/// A store with so many connections, each of which carries one request at a time.
+/// A store behind a pool of connections, each of which carries one request at a time.
 struct Pool {
     store: Arc<MemoryStore>,
     connections: Semaphore,
@@ -174,8 +174,9 @@ async fn many_inserts_commit_beside_a_reader() {
     assert_eq!(count(&bank.process()).await, MANY as u64);
 }
 
-/// Commits a transaction of many documents over a store with so many connections, of which data may take three, and does for longer than
-/// a lock lives. A reader asks for the first document meanwhile. Returns the answer to the commit, and how many documents there are then.
+/// Commits a transaction of many documents over a store with `connections` connections. Its data may take three of them, and keeps them
+/// for longer than a lock lives. A reader asks for the first document meanwhile. Returns the result of the commit, and the number of
+/// documents afterwards.
 async fn commit_while_data_waits(connections: usize) -> (Result<(), Error>, u64) {
     let bank = bank().await;
     let pool = Pool::of(bank.store.clone(), connections, Duration::ZERO);
@@ -284,7 +285,7 @@ impl Half {
         rows > 1 && self.batches.fetch_add(1, Ordering::SeqCst) == self.at
     }
 
-    /// Returns the answer for so many rows, of which half are done.
+    /// Returns the answer to a batch of `rows` rows, of which `done` have been written.
     fn said(&self, rows: usize, done: u64) -> StoreResult<(u64, Vec<WriteError>)> {
         match self.then {
             Then::Lost | Then::Late => Err(Half::broken(ErrorClass::TransientNetwork, Applied::Maybe)),

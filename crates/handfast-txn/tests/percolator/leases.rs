@@ -279,7 +279,7 @@ async fn a_lease_that_is_lost_during_a_read() {
     assert!(told >= 20 && right >= 4, "{told} were told, {right} were in time");
 }
 
-/// A read that stops at one of its operations, until history is forgotten; none if it has not so many.
+/// Returns the result of a read that stops at operation `number` until history is forgotten; `None` if it has fewer operations.
 async fn read_that_stops(
     number: u64,
     fault: Fault,

@@ -20,7 +20,7 @@ use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 use crate::loose::Loose;
 use crate::support::*;
 
-/// A bank with so many accounts that nobody has changed in a transaction, each of a thousand bytes.
+/// Returns a bank with `count` accounts of a thousand bytes each, which no transaction has changed.
 async fn with_accounts(count: i32) -> Bank {
     let bank = Bank::of_the_seed().await;
     let account = |id| rawdoc! { "_id": id, "balance": id % 100, "fill": "x".repeat(950) };

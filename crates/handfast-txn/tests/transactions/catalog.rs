@@ -38,7 +38,7 @@ async fn agree(database: &Database, index: &str) {
     assert_eq!(money, 100 * ACCOUNTS, "{found:?}");
 }
 
-/// Makes, changes and drops what transactions use, again and again, until so many transfers are done; returns how often.
+/// Makes, changes and drops what transactions use, again and again, until `all` transfers are done; returns how often.
 async fn change_the_catalog(database: Database, done: Arc<AtomicUsize>, all: usize) -> usize {
     let (log, kept) = (namespace("log"), namespace("kept"));
     let index = |key: RawDocumentBuf, unique| CreateIndexes {

@@ -11,7 +11,7 @@ pub(super) struct LostAnswers {
     /// Answers of the store that got lost.
     pub(super) answers_lost: u64,
     /// Commits that the library found to be done, or that were sent again and had been.
-    pub(super) settled_by_library: u64,
+    pub(super) found_committed: u64,
     /// Transactions that a worker asked for by id, and that had committed.
     pub(super) asked_committed: u64,
     /// Transactions that a worker asked for by id, and that had been rolled back.
@@ -23,7 +23,7 @@ pub(super) struct LostAnswers {
 impl AddAssign for LostAnswers {
     fn add_assign(&mut self, other: Self) {
         self.answers_lost += other.answers_lost;
-        self.settled_by_library += other.settled_by_library;
+        self.found_committed += other.found_committed;
         self.asked_committed += other.asked_committed;
         self.asked_rolled_back += other.asked_rolled_back;
         self.unknown += other.unknown;

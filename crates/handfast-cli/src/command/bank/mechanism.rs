@@ -84,7 +84,7 @@ impl OutcomeCounter {
         let tally = self.mechanism.tally();
         LostAnswers {
             answers_lost: tally.answers_lost,
-            settled_by_library: tally.found_committed,
+            found_committed: tally.found_committed,
             asked_committed: self.committed.load(Ordering::Relaxed),
             asked_rolled_back: self.rolled_back.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),

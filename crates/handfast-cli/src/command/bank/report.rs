@@ -32,11 +32,11 @@ pub(super) struct Report {
 
 /// Returns the line about lost answers, if there were any.
 fn lost_answers_line(lost_answers: &LostAnswers) -> Option<String> {
-    let LostAnswers { answers_lost, settled_by_library, asked_committed, asked_rolled_back, unknown } = lost_answers;
+    let LostAnswers { answers_lost, found_committed, asked_committed, asked_rolled_back, unknown } = lost_answers;
     let asked = asked_committed + asked_rolled_back + unknown;
     (*answers_lost > 0).then(|| {
         format!(
-            "{answers_lost} answers were lost; {settled_by_library} commits were found to be done, {asked} \
+            "{answers_lost} answers were lost; {found_committed} commits were found to be done, {asked} \
              transactions were asked for by id: {asked_committed} had committed, {asked_rolled_back} were rolled back, \
              {unknown} stay unknown"
         )

@@ -57,7 +57,7 @@ pub(crate) enum HistoryIsolation {
 /// The order that a history must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum HistoryOrder {
-    /// No order
+    /// Processes may see writes in any order
     None,
     /// A process sees its own earlier writes
     Session,

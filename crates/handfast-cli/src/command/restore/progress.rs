@@ -1,4 +1,4 @@
-//! The progress of a restore, for the message when it breaks off.
+//! The progress of a restore, for the message when it is interrupted.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(crate) struct RestoreProgress {
 }
 
 impl RestoreProgress {
-    /// Begins a restore of so many collections.
+    /// Begins the progress of a restore of `collections` collections.
     pub(super) fn begin(&mut self, collections: usize) {
         *self = RestoreProgress { left: collections, ..RestoreProgress::default() };
     }

@@ -189,7 +189,7 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
         Usage(format!("--from: {} is a file: name the directory that `dump` wrote; {LAYOUT}", dump.display()))
     );
     let (mut sources, mut databases, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for directory in entries(dump)?.into_iter().filter(|path| path.is_dir()) {
+    for directory in entries(dump).context("--from")?.into_iter().filter(|path| path.is_dir()) {
         let database = decode_name(name_of(&directory)?)?;
         databases.push(database.clone());
         if !selection.has_database(&database) {
@@ -231,7 +231,7 @@ fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], colle
         (Some(database), Some(collection)) if !collections.is_empty() => {
             format!("nothing to restore in {dump}: there is no '{collection}' in {database}; {}", listed(collections))
         }
-        _ => format!("nothing to restore in {dump}: {LAYOUT}"),
+        _ => format!("--from: nothing to restore in {dump}: {LAYOUT}"),
     }
 }
 

@@ -194,7 +194,7 @@ mod with_a_store {
     }
 
     #[tokio::test]
-    async fn a_dump_that_is_broken_off_leaves_nothing() {
+    async fn a_dump_that_is_interrupted_leaves_nothing() {
         let directory = scratch("stopped");
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
         let chosen = everything(&store).await;

@@ -44,12 +44,13 @@ pub(super) struct NamedRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RowOutcome {
     Applied,
-    /// Applied before, by an earlier run or an earlier row with the same name.
+    /// It was applied before, by an earlier run or an earlier row with the same name.
     AlreadyApplied,
-    /// Impossible to apply, for this reason; nothing was changed.
+    /// It cannot be applied, for this reason; nothing was changed.
     Rejected(String),
-    /// Not applied yet, because another process is working on it, or was faster each time: the command must be repeated.
-    Unsettled(String),
+    /// It is not applied yet, because another process has its transaction in progress, or was faster each time: the command must be
+    /// repeated.
+    Undecided(String),
 }
 
 pub(super) enum Mechanism {
@@ -256,7 +257,7 @@ async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, s
     Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
 }
 
-/// Applies rows with so many workers; a single worker keeps their order.
+/// Applies rows with `workers` concurrent tasks; a single one keeps their order.
 async fn each<B, F>(
     by: &Arc<B>,
     rows: Vec<NamedRow>,

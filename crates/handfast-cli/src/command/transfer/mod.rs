@@ -1,7 +1,7 @@
 //! `handfast transfer FILE`: every row is applied exactly once, however often the command is killed and run again.
 //!
 //! ```text
-//! thread   lines ── rows ── names ──┐  chunks, so many of them waiting at most
+//! thread   lines ── rows ── names ──┐  chunks, at most `CHUNKS_MAX` of them waiting
 //! task                              └──> apply (looks for the name first) ── count ── report what is rejected
 //! ```
 //!

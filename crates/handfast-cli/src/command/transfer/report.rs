@@ -23,7 +23,7 @@ pub(super) struct Report {
     applied: u64,
     already: u64,
     rejected: u64,
-    unsettled: u64,
+    undecided: u64,
     reported: Reported,
 }
 
@@ -51,7 +51,7 @@ impl Report {
             applied: 0,
             already: 0,
             rejected: 0,
-            unsettled: 0,
+            undecided: 0,
             reported: Reported::NothingYet,
         })
     }
@@ -67,11 +67,11 @@ impl Report {
             RowOutcome::Applied => (&mut self.applied, None),
             RowOutcome::AlreadyApplied => (&mut self.already, None),
             RowOutcome::Rejected(why) => (&mut self.rejected, Some(("rejected", why))),
-            RowOutcome::Unsettled(why) => (&mut self.unsettled, Some(("unsettled", why))),
+            RowOutcome::Undecided(why) => (&mut self.undecided, Some(("undecided", why))),
         };
         *count += 1;
         let Some((what, why)) = untold else { return Ok(()) };
-        match self.rejected + self.unsettled {
+        match self.rejected + self.undecided {
             shown if shown <= SHOWN_MAX => write_remark(&format!("line {line} {what}: {why}")),
             next if next == SHOWN_MAX + 1 => write_remark("more rows are not applied: --rejects FILE gets all of them"),
             _ => {}
@@ -84,25 +84,25 @@ impl Report {
 
     /// Returns the counts in one line, for the progress bar.
     pub(super) fn in_short(&self) -> String {
-        let Report { applied, already, rejected, unsettled, .. } = self;
-        let unsettled = if *unsettled == 0 { String::new() } else { format!(", {unsettled} unsettled") };
-        format!("{applied} applied, {already} already applied, {rejected} rejected{unsettled}")
+        let Report { applied, already, rejected, undecided, .. } = self;
+        let undecided = if *undecided == 0 { String::new() } else { format!(", {undecided} undecided") };
+        format!("{applied} applied, {already} already applied, {rejected} rejected{undecided}")
     }
 
     /// Returns whether every row is applied.
     pub(super) fn is_complete(&self) -> bool {
-        self.rejected == 0 && self.unsettled == 0
+        self.rejected == 0 && self.undecided == 0
     }
 
-    /// Reports the counts, also of a run that broke off.
+    /// Reports the counts, also of a run that did not reach the end.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
         self.reported = Reported::All;
         if let Some(rejects) = self.rejects.take() {
             rejects.file.finish().context("--rejects")?;
         }
-        let Report { applied, already, rejected, unsettled, .. } = &*self;
+        let Report { applied, already, rejected, undecided, .. } = &*self;
         let mechanism = self.mechanism.name();
-        let rows = *applied + *already + *rejected + *unsettled;
+        let rows = *applied + *already + *rejected + *undecided;
         let text = || {
             let rate = per_second(rows, took);
             format!("{} by {mechanism}: {}; {rate:.0} per second", counted(rows, "rows"), self.in_short())
@@ -112,7 +112,7 @@ impl Report {
             "applied": applied,
             "already_applied": already,
             "rejected": rejected,
-            "unsettled": unsettled,
+            "undecided": undecided,
             "to_the_end": to_the_end,
             "mechanism": mechanism,
             "seconds": took.as_secs_f64(),

@@ -252,7 +252,7 @@ impl Tree {
             let of = match of {
                 OrphanOf::SilentWrite => "a silent writer",
                 OrphanOf::AbandonedVersion => "an abandoned version",
-                OrphanOf::Nobody => "nobody",
+                OrphanOf::NoWriter => "no writer",
             };
             let line = json!({ "item": extended(&item), "version": version, "of": of });
             listing.push([id(&item), version.to_string(), of.to_owned()], line);

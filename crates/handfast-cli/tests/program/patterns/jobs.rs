@@ -199,7 +199,7 @@ async fn a_foreign_document_does_not_hide_the_jobs_beside_it() -> Result<()> {
         handfast_store::StoreExt::insert_one(&*store.shared, &place("jobs")?, raw).await?;
         store.close().await?;
         let listed = output(&ground, &["jobs", "list", "--limit", "100"])?;
-        let odd = "document \"x\" of db.jobs is not what this pattern writes";
+        let odd = "document \"x\" of db.jobs is not what this pattern writes: its ts is missing; it must be a date";
         assert_one_line(&listed, 1, odd);
         assert_eq!(json(&ground, &["jobs", "list", "--limit", "100"])?, (before, Some(1)));
         let status = report(&ground, &["jobs", "status"])?;

@@ -398,8 +398,8 @@ async fn entries_are_exported() -> Result<()> {
         handfast_store::StoreExt::insert_one(&*store.shared, &place("tx")?, odd).await?;
         store.close().await?;
         let export = ["ledger", "export", "--to", "entries.jsonl"];
-        let broken_off = output(&ground, &export)?;
-        assert_eq!(broken_off.status.code(), Some(1), "{broken_off:?}");
+        let interrupted = output(&ground, &export)?;
+        assert_eq!(interrupted.status.code(), Some(1), "{interrupted:?}");
         assert!(!ground.scratch.path("entries.jsonl").exists());
         let store = Store::open(&ground).await?;
         handfast_store::StoreExt::delete_one(&*store.shared, &place("tx")?, bson::rawdoc! { "_id": "odd" }).await?;

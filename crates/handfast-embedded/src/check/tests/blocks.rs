@@ -47,7 +47,7 @@ fn data_files(directory: &Path, map: u32) -> Vec<PathBuf> {
     files
 }
 
-/// Flips a bit at so many hundredths of a file's length. Blocks of rows come first in a file.
+/// Flips a bit at `hundredths` / 100 of a file's length. Blocks of rows come first in a file.
 fn flip(file: &Path, hundredths: usize) {
     let mut bytes = fs::read(file).unwrap();
     let at = bytes.len() * hundredths / 100;

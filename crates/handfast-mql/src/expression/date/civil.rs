@@ -91,7 +91,7 @@ pub(crate) fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Returns year, month and day of so many days since 1970-01-01.
+/// Returns year, month and day of the date that is `days` days after 1970-01-01.
 pub(crate) fn date_of_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -6,7 +6,7 @@ use handfast_store::decorator::{Fault, Operation};
 
 use super::{HOUR, MINUTE, claim, friends, kinds, new_id, numbered, open, stored};
 use crate::crash::World;
-use crate::fault::{first, second};
+use crate::fault::{first, second, wait_until_frozen};
 
 /// Returns a queue with a job that a worker has.
 async fn claimed() -> (World, JobQueue, Job) {
@@ -80,9 +80,9 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
     let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert!(queue.cancel(&job.id).await.unwrap());
-    slow.faulty().release();
+    slow.release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     assert_canceled(&queue, &job.id).await;
@@ -97,9 +97,9 @@ async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let canceler = open(&world.on(slow.clone())).await;
     let id = job.id.clone();
     let cancel = tokio::spawn(async move { canceler.cancel(id).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(queue.release(&job).await.unwrap(), ClaimState::Held);
-    slow.faulty().release();
+    slow.release();
     assert!(cancel.await.unwrap().unwrap());
     assert_canceled(&queue, &job.id).await;
 }

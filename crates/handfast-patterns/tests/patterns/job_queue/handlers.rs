@@ -27,7 +27,7 @@ async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {
     assert!(job.error.unwrap().contains("took longer than"));
 }
 
-/// Of the times of a queue, a type and a job, the most specific one counts.
+/// The time of a job counts before that of its type, and that before the time of the queue.
 #[tokio::test(start_paused = true)]
 async fn a_job_a_type_and_a_queue_have_their_times() {
     let world = World::in_memory();

@@ -7,7 +7,7 @@ use handfast_store::decorator::{Address, Fault, Operation};
 
 use super::{all, balance, books, commit_all, funded, open, posted};
 use crate::crash::World;
-use crate::fault::first;
+use crate::fault::{first, wait_until_frozen};
 
 /// Cancels an entry that is not committed, and one that is, of an account `A` with a minimum of 0 and 98 or more.
 pub(super) async fn walk_through(ledger: &Ledger) {
@@ -89,12 +89,12 @@ async fn entries_being_canceled_cannot_be_spent() {
     let slow = world.fault_at(cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     let seen = ledger.balance("B").await.unwrap().unwrap();
     assert_eq!((seen.balance, seen.available), (100, 0));
     let spent = ledger.post(NewEntry::transfer("B", "C", 1, "EUR")).await.unwrap();
     assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
-    slow.faulty().release();
+    slow.release();
     assert_eq!(canceling.await.unwrap(), Cancel::Canceled);
     assert_eq!(balance(&ledger, "B").await, 0);
     books::check(&world).await.unwrap();
@@ -108,9 +108,9 @@ async fn a_poster_that_read_before_a_cancel_reads_again() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
-    slow.faulty().release();
+    slow.release();
     let spent = spending.await.unwrap();
     assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
     assert_eq!(balance(&ledger, "B").await, 0);

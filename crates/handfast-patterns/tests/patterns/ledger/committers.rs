@@ -10,7 +10,7 @@ use handfast_store::decorator::{Fault, Operation};
 
 use super::{all, balance, books, cancels, commit_all, open, posted, posters};
 use crate::crash::World;
-use crate::fault::{second, third};
+use crate::fault::{second, third, wait_until_frozen};
 
 /// The committer is about to commit an entry as valid when it is canceled: it is committed as canceled.
 #[tokio::test]
@@ -20,9 +20,9 @@ async fn an_entry_canceled_during_its_commit_is_committed_as_canceled() {
     let slow = world.fault_at(second(Operation::Update, "tx"), Fault::FreezeBefore);
     let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
-    slow.faulty().release();
+    slow.release();
     assert_eq!(committing.await.unwrap().done, 2);
     let payment = ledger.show(1).await.unwrap().unwrap();
     assert_eq!((payment.status.proc, payment.status.state), (Proc::Committed, EntryState::Canceled));
@@ -38,9 +38,9 @@ async fn an_entry_committed_during_its_cancel_is_reversed() {
     let slow = world.fault_at(cancels::cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert!(ledger.commit(50).await.unwrap().done > 1);
-    slow.faulty().release();
+    slow.release();
     assert!(matches!(canceling.await.unwrap(), Cancel::Reversed(_)));
     assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (100, 0));
     commit_all(&ledger).await;
@@ -55,7 +55,7 @@ async fn a_cache_only_goes_forward() {
     let slow = world.fault_at(third(Operation::Update, "account"), Fault::FreezeBefore);
     let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     for _ in 0..3 {
         for account in ["A", "B"] {
             posted(&ledger, NewEntry::transfer("cash", account, 1, "EUR")).await;
@@ -63,7 +63,7 @@ async fn a_cache_only_goes_forward() {
     }
     commit_all(&ledger).await;
     let before = all(&world, "account").await;
-    slow.faulty().release();
+    slow.release();
     assert_eq!(committing.await.unwrap().done, 2);
     assert_eq!(all(&world, "account").await, before);
     books::check(&world).await.unwrap();

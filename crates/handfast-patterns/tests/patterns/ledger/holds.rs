@@ -162,7 +162,7 @@ async fn announcements_of_dead_processes_are_removed() {
     assert_eq!(expiring().await, 1);
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap(), expiring().await), (Round::default(), 1));
-    late.faulty().deliver_late().await;
+    late.deliver_late().await;
     assert_eq!(ledger.balance("A").await.unwrap().unwrap().held, 50);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (1, 0));
     assert_eq!(ledger.hold_state(1).await.unwrap(), Some(HoldState::Expired));

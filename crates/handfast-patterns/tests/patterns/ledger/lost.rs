@@ -300,8 +300,8 @@ async fn a_document_that_is_not_the_lost_entry_is_refused() {
     is_refused(&world, &ledger, &copy, "another entry has its id").await;
 }
 
-/// What was lost at several places follows only from the balances around all of them: they are abandoned from the
-/// first one on.
+/// Entries that were lost at several places follow only from the balances around all of them: the places are abandoned
+/// from the first one on.
 #[tokio::test]
 async fn a_gap_is_given_up_from_its_first_place_on() {
     let (world, ledger) = paid().await;

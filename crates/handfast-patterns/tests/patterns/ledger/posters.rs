@@ -9,7 +9,7 @@ use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 
 use super::{balance, books, commit_all, funded, open, open_with, options, posted};
 use crate::crash::World;
-use crate::fault::first;
+use crate::fault::{first, wait_until_frozen};
 
 const POSTERS: u32 = 16;
 /// The number of entries that each of them posts.
@@ -190,9 +190,9 @@ async fn a_new_minimum_holds_for_posters_that_read_before() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     ledger.set_minimum("A", Some(0)).await.unwrap();
-    slow.faulty().release();
+    slow.release();
     let refused = spending.await.unwrap();
     assert!(matches!(&refused, Posting::Refused(refusal) if refusal.available == 100), "{refused:?}");
     // It may be set above the balance: then the account may only go up.
@@ -214,9 +214,9 @@ async fn a_poster_that_loses_each_race_reports_contention() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let loser = open_with(&world.on(slow.clone()), LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
     let losing = tokio::spawn(async move { loser.post(NewEntry::transfer("A", "B", 4, "EUR")).await });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     posted(&ledger, NewEntry::transfer("A", "B", 8, "EUR")).await;
-    slow.faulty().release();
+    slow.release();
     let error = losing.await.unwrap().unwrap_err();
     assert!(matches!(&error, Error::Contended { attempts: 1, .. }), "{error}");
     assert_eq!(error.applied(), handfast_store::Applied::No);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bson::rawdoc;
 use handfast_patterns::Error;
 use handfast_patterns::ledger::{Change, EntryState, Ledger, NewAccount, NewEntry, Page, Posting};
-use handfast_store::StoreExt;
-use handfast_store::decorator::{Fault, Operation};
+use handfast_store::decorator::{Fault, Faulty, Operation};
+use handfast_store::{DocumentStore, StoreExt};
 use tokio::task::JoinHandle;
 
 use super::{HOUR, all, balance, books, commit_all, open, posted, posters};
 use crate::crash::World;
-use crate::fault::{FaultAt, first};
+use crate::fault::{first, wait_until_frozen};
 
 async fn prepared() -> (World, Ledger) {
     let world = World::in_memory();
@@ -25,12 +25,12 @@ async fn prepared() -> (World, Ledger) {
 }
 
 /// One poster has drawn place 3 and is slow to insert its entry; others have 4 and 5.
-async fn with_a_gap() -> (World, Ledger, Arc<FaultAt>, JoinHandle<Posting>) {
+async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHandle<Posting>) {
     let (world, ledger) = prepared().await;
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let poster = open(&world.process(3).on(slow.clone())).await.unwrap();
     let late = tokio::spawn(async move { poster.post(NewEntry::transfer(3, "fees", 100, "EUR")).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     for payer in [4, 5] {
         posted(&ledger, NewEntry::transfer(payer, "fees", 1, "EUR")).await;
     }
@@ -52,7 +52,7 @@ async fn a_place_that_was_drawn_is_waited_for() {
     assert_eq!((seen.balance, seen.anchor_seq_id, seen.seq_id, seen.missing), (4, 2, 5, 1));
     let verified = ledger.verify("fees").await.unwrap();
     assert!(verified.is_clean() && verified.in_flight == 1, "{verified:?}");
-    slow.faulty().release();
+    slow.release();
     assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 3));
     assert_eq!(commit_all(&ledger).await, 3);
     assert_eq!(fees(&ledger).await, ["1 VALID 1", "2 VALID 2", "3 VALID 102", "4 VALID 103", "5 VALID 104"]);
@@ -67,7 +67,7 @@ async fn a_late_poster_draws_another_place() {
     assert_eq!(commit_all(&ledger).await, 2);
     world.clock.advance(Duration::from_secs(2));
     assert_eq!(commit_all(&ledger).await, 3, "the abandoned place, and the two behind it");
-    slow.faulty().release();
+    slow.release();
     assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 6));
     assert_eq!(commit_all(&ledger).await, 1);
     let expected = ["1 VALID 1", "2 VALID 2", "3 ABANDONED 2", "4 VALID 3", "5 VALID 4", "6 VALID 104"];
@@ -84,9 +84,9 @@ async fn a_lost_race_leaves_an_abandoned_place() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let poster = open(&world.on(slow.clone())).await.unwrap();
     let losing = tokio::spawn(async move { poster.post(NewEntry::transfer(1, "fees", 10, "EUR")).await.unwrap() });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     posted(&ledger, NewEntry::transfer(1, "fees", 1, "EUR")).await;
-    slow.faulty().release();
+    slow.release();
     // Otherwise it would be before the other entry in the fees (3, 4), and after it in the payer's account.
     assert!(matches!(losing.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 5));
     assert_eq!(commit_all(&ledger).await, 5, "at once: nobody has to wait for the place that was given up");

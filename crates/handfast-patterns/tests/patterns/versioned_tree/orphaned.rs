@@ -11,7 +11,7 @@ use handfast_store::decorator::{Fault, Operation};
 
 use super::{HOUR, all, all_whole, change, edit, nothing_left, open, shown, whole_one_by_one};
 use crate::crash::World;
-use crate::fault::first;
+use crate::fault::{first, wait_until_frozen};
 
 /// Version 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
 async fn left_behind(world: &World) -> VersionedTree {
@@ -71,12 +71,12 @@ async fn a_node_that_arrives_late_stays_invisible() {
             write.commit(doc! { "numbers": { "a": 1, "b": 99 } }).await.unwrap()
         }
     });
-    slow.frozen().await;
+    wait_until_frozen(&slow).await;
     assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 3);
     world.clock.advance(HOUR);
     tree.sweep(10).await.unwrap();
     assert_eq!(tree.status().await.unwrap().writing, 0);
-    slow.faulty().release();
+    slow.release();
     assert_eq!(writer.await.unwrap(), Commit::Conflict);
     all_whole(&world).await.unwrap();
     tree.sweep(10).await.unwrap();
@@ -154,8 +154,11 @@ async fn nodes_without_a_write_are_orphans() {
     all_whole(&world).await.unwrap();
     plant("b", 9).await;
     let of = |version, item: &str, of| Orphan { item: item.into(), version, of };
-    let expected =
-        [of(2, "a", OrphanOf::AbandonedVersion), of(5, "b", OrphanOf::AbandonedVersion), of(9, "b", OrphanOf::Nobody)];
+    let expected = [
+        of(2, "a", OrphanOf::AbandonedVersion),
+        of(5, "b", OrphanOf::AbandonedVersion),
+        of(9, "b", OrphanOf::NoWriter),
+    ];
     assert_eq!(tree.orphans(10).await.unwrap(), expected);
     assert_eq!(tree.orphans(2).await.unwrap(), expected[..2]);
     assert_eq!(tree.sweep(10).await.unwrap().done, 3);

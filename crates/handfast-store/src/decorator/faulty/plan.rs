@@ -37,7 +37,7 @@ pub enum Fault {
     CrashAfter,
 }
 
-/// One of the requests to a store: the first, second, .. of an operation, or of an operation on one collection.
+/// The address of a request to a store: the first, second, .. of an operation, or of an operation on one collection.
 #[derive(Clone, Debug)]
 pub struct Address {
     operation: Operation,
@@ -69,7 +69,7 @@ impl Address {
         Address { collection: Some(collection.to_owned()), ..self }
     }
 
-    /// Returns the address of the request that comes after so many more that are counted.
+    /// Returns the address of the request that comes `more` matching requests later.
     #[must_use]
     pub fn after(self, more: u64) -> Self {
         Address { earlier: self.earlier + more, ..self }

@@ -6,7 +6,7 @@ use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::{Resilient, broken_off, failure};
+use super::{Resilient, failure, network_failure};
 use crate::insertion::{id, prepare};
 use crate::{Applied, DocumentStore, Find, IdSource, Insert, InsertOutcome, Result, StoreExt, WriteError};
 
@@ -29,7 +29,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         let sent = documents.into_iter().enumerate().map(|(index, document)| identified(index, document, &*self.ids));
         let sent: Vec<SentDocument> = sent.collect();
         let first = self.send(&frame, &sent).await;
-        match failure(&first, |outcome| broken_off(&outcome.errors)) {
+        match failure(&first, |outcome| network_failure(&outcome.errors)) {
             None => first,
             Some(error) => {
                 tracing::debug!(%error, "documents are inserted once more");

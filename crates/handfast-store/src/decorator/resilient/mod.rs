@@ -121,13 +121,13 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
 
     /// Runs a request, and repeats it once if `repeat` allows it.
     ///
-    /// `broken_off` returns the network failure within an outcome, `repeat` the effect of a second attempt, and `found` whether
+    /// `network_failure` returns the network failure within an outcome, `repeat` the effect of a second attempt, and `found` whether
     /// an outcome has found a document to change.
     async fn run<T, F, R>(
         &self,
         operation: Operation,
         call: impl Fn() -> F + Send + Sync,
-        broken_off: impl Fn(&T) -> Option<Error> + Send,
+        network_failure: impl Fn(&T) -> Option<Error> + Send,
         repeat: impl FnOnce() -> R + Send,
         found: impl FnOnce(&T) -> bool + Send,
     ) -> Result<T>
@@ -140,7 +140,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         if is_repeated_by_caller() {
             return first;
         }
-        let Some(error) = failure(&first, broken_off) else { return first };
+        let Some(error) = failure(&first, network_failure) else { return first };
         let in_doubt = error.applied() == Applied::Maybe;
         let repeat = if in_doubt { repeat().await } else { Repeat::Always };
         if repeat == Repeat::Never {
@@ -170,10 +170,10 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
     }
 }
 
-/// Returns the network failure of a first attempt, as a whole or within its outcome (`broken_off`).
-fn failure<T>(first: &Result<T>, broken_off: impl FnOnce(&T) -> Option<Error>) -> Option<Error> {
+/// Returns the network failure of a first attempt, as a whole or within its outcome (`network_failure`).
+fn failure<T>(first: &Result<T>, network_failure: impl FnOnce(&T) -> Option<Error>) -> Option<Error> {
     let error = match first {
-        Ok(outcome) => broken_off(outcome),
+        Ok(outcome) => network_failure(outcome),
         Err(error) => Some(error.clone()),
     };
     error.filter(is_transient)
@@ -184,6 +184,6 @@ fn is_transient(error: &Error) -> bool {
 }
 
 /// Returns the network failure that stopped a request of several statements; those before it were applied.
-fn broken_off(errors: &[WriteError]) -> Option<Error> {
+fn network_failure(errors: &[WriteError]) -> Option<Error> {
     errors.iter().map(|refused| &refused.error).find(|error| is_transient(error)).map(|error| error.clone().in_doubt())
 }

@@ -7,7 +7,7 @@ use bson::{RawBson, RawDocumentBuf};
 
 use super::cursor::{Opening, ResilientCursor};
 use super::repeat::{self, Repeat};
-use super::{Resilient, broken_off, is_repeated_by_caller};
+use super::{Resilient, is_repeated_by_caller, network_failure};
 use crate::contract::operations::operations;
 use crate::decorator::Operation;
 use crate::*;
@@ -24,7 +24,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         self.run(
             Operation::Update,
             || self.store.update(request.clone()),
-            |outcome| broken_off(&outcome.errors),
+            |outcome| network_failure(&outcome.errors),
             || self.repeat_effect(&request.namespace, |is_unique| repeat::of_update(&request, is_unique)),
             |outcome| outcome.matched > 0 || !outcome.upserted.is_empty(),
         )
@@ -46,7 +46,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         self.run(
             Operation::Delete,
             || self.store.delete(request.clone()),
-            |outcome| broken_off(&outcome.errors),
+            |outcome| network_failure(&outcome.errors),
             || self.repeat_effect(&request.namespace, |is_unique| repeat::of_delete(&request, is_unique)),
             |outcome| outcome.deleted > 0,
         )

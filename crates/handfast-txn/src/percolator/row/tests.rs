@@ -228,7 +228,7 @@ fn abandoned_transactions() {
     }
 }
 
-/// A row whose document leaves so many bytes of what the store takes, with what is hidden in it.
+/// Returns a row with the hidden field `hidden` and a document that is `room` bytes smaller than the largest that a store takes.
 fn row_with_room(room: usize, hidden: &RawDocumentBuf) -> Row {
     let of = |length: usize| rawdoc! { "_id": "Bob", "text": "x".repeat(length), "_hf": hidden.clone() };
     let (max, least) = (handfast_store::insertion::DOCUMENT_BYTES_MAX, of(0).as_bytes().len());

@@ -3,7 +3,7 @@
 //! ```text
 //! standard input    go, pause; its end asks to stop
 //! standard output   paused N    no worker works, N answers were lost so far
-//!                   made ID 900 a transfer was acknowledged after so many microseconds
+//!                   made ID 900 a transfer was acknowledged after 900 microseconds
 //!                   refused     a transfer was not made, for want of money
 //! ```
 

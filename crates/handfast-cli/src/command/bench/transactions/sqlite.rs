@@ -46,7 +46,7 @@ impl Accounts {
         Ok(Accounts { connections, accounts: plan.documents })
     }
 
-    /// Measures transfers of so many clients at once.
+    /// Measures the transfers of `clients` clients that run concurrently.
     pub(super) async fn transfers(&self, clock: &Arc<dyn Clock>, clients: usize, duration: Duration) -> Result<Round> {
         let (connections, accounts) = (Arc::clone(&self.connections), self.accounts);
         round(Arc::clone(clock), clients, duration, move |task, step| {

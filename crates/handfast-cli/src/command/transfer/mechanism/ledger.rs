@@ -49,7 +49,7 @@ impl ByLedger {
             Ok(Posting::AlreadyPosted(_)) => Ok(RowOutcome::AlreadyApplied),
             Ok(Posting::Refused(refusal)) => Ok(RowOutcome::Rejected(refusal.to_string())),
             Err(Error::Invalid { what }) => Ok(RowOutcome::Rejected(what)),
-            Err(error @ Error::Contended { .. }) => Ok(RowOutcome::Unsettled(error.to_string())),
+            Err(error @ Error::Contended { .. }) => Ok(RowOutcome::Undecided(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }

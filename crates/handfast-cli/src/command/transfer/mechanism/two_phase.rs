@@ -11,7 +11,7 @@ use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{NamedRow, RowOutcome};
 use crate::command::transfer::row::is_same_account;
 
-/// Looks at a transaction that another process is finishing, before the row counts as unsettled.
+/// Looks at a transaction that another process is finishing, before the row counts as undecided.
 const LOOKS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,7 +58,7 @@ impl ByTwoPhase {
                     )));
                 }
                 Outcome::Missing => {
-                    return Ok(RowOutcome::Unsettled("another process has removed its transaction".to_owned()));
+                    return Ok(RowOutcome::Undecided("another process has removed its transaction".to_owned()));
                 }
                 Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
             }
@@ -68,7 +68,7 @@ impl ByTwoPhase {
             Outcome::TakenOver { by: Some(by) } => by,
             _ => "another application".to_owned(),
         };
-        Ok(RowOutcome::Unsettled(format!("{by} works on its transaction")))
+        Ok(RowOutcome::Undecided(format!("{by} works on its transaction")))
     }
 
     /// Returns why the transfer would fail, as far as that can be seen.
