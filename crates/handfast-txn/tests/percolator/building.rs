@@ -398,10 +398,8 @@ async fn indexes_come_and_go_beside_many_writers() {
         database.delete_many(&users(), rawdoc! {}).await.unwrap();
         create(&database, by_mail()).await.unwrap();
         all_move_keys(&bank, 20 * seed, async {}).await;
-        // What the writers of the other processes left to do behind their answers is done by whoever comes by.
-        let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
-        bank.clock.advance(LOCK_TIME);
-        cleaner.clean().await.unwrap();
+        // A key of a dropped index may arrive after the drop. The cleaner removes it when no snapshot can read it.
+        forget_all(&bank).await;
         assert!(is_listed(&bank).await);
         agree(&bank, "many writers").await;
     }
