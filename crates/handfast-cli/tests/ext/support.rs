@@ -56,7 +56,7 @@ impl Tool {
             return Some(path.to_string_lossy().into_owned());
         }
         let command = match self {
-            Self::RustDriver => "cargo build --workspace --examples",
+            Self::RustDriver => "cargo build --workspace --all-features --example rust_driver",
             _ => "scripts/install-test-tools",
         };
         skipped_unless_ci(&format!("{self:?} is not installed at {}: run {command}", path.display()));
