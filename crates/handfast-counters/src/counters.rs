@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::buffer::{Buffer, Increment, Owner, Stored, Total, Upsert};
 use crate::readiness::LastPass;
+use crate::retention::Retention;
 use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View};
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
@@ -28,16 +29,20 @@ pub struct CountersOptions {
     pub batch_events: usize,
     /// The time after which another instance saves a batch that its owner has not acknowledged.
     pub idle: Duration,
+    /// The number of days, 1 or more, for which daily figures are kept at least; `None` for ever. Whole months that are older become a part of the
+    /// base of their item's total ([`Storage::trim`]).
+    pub keep_days: Option<u32>,
 }
 
 impl Default for CountersOptions {
-    /// Days in UTC; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
+    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
     fn default() -> Self {
         CountersOptions {
             time_zone: TimeZone::UTC,
             flush_interval: Duration::from_secs(2),
             batch_events: 10_000,
             idle: Duration::from_secs(15 * 60),
+            keep_days: None,
         }
     }
 }
@@ -82,6 +87,10 @@ impl Counters {
     /// Returns the settings.
     pub fn options(&self) -> &CountersOptions {
         &self.options
+    }
+
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     pub(crate) fn last_pass(&self) -> &LastPass {
@@ -255,18 +264,21 @@ impl Counters {
         Ok(())
     }
 
-    /// Saves views at once, then every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more.
+    /// Saves views at once, then every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more. Between the passes it
+    /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
     ///
     /// # Errors
     /// The last pass's, after which views wait in the queue for the next start.
     pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
+        let mut retention = Retention::default();
         loop {
             if let Err(error) = self.flush().await {
                 tracing::warn!(%error, "views could not be saved and wait in the queue");
             }
+            let pause = retention.pass(self).await;
             tokio::select! {
                 () = stop.cancelled() => return self.flush().await,
-                () = tokio::time::sleep(self.options.flush_interval) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }

@@ -5,6 +5,7 @@ mod counters;
 mod error;
 mod item;
 mod readiness;
+mod retention;
 mod storage;
 mod view;
 
@@ -17,5 +18,9 @@ pub use error::{Error, Result};
 pub use item::{ID_BYTES_MAX, Item, ItemId, KIND_BYTES_MAX, Kind};
 pub use jiff;
 pub use readiness::Readiness;
-pub use storage::{DayViews, Difference, REPORT_DAYS_MAX, Saved, Storage, TOP_ITEMS_MAX, TopItem, Verification};
+pub use storage::{
+    DayViews, Difference, EarlierImports, Figure, Figures, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import,
+    ImportName, ImportPosition, ImportRecord, ImportSaved, LineState, LinesHash, REPORT_DAYS_MAX, Saved, Storage,
+    TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
+};
 pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View};

@@ -5,6 +5,7 @@
 //! | `totals` | `{_id: {kind, id}, total}`; `base`, the part of the total that has no days; `deleted`, the number of the last deletion, while older events may still come |
 //! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
 //! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
+//! | `imports` | `{_id: name, line, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
 //!
 //! # Exactly once
 //! [`Storage::save`] adds a batch in one transaction, which inserts the batch's name. A second transaction with the same batch, by a process
@@ -13,8 +14,12 @@
 //! The invariant that [`Storage::verify`] checks: `total` is `base` and the sum of the item's days.
 
 mod changes;
+mod figures;
+mod imports;
 mod reports;
+mod retention;
 mod verification;
+mod walk;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -26,11 +31,17 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Transaction};
 
-use crate::{Batch, Error, Event, ItemId, Kind, Result, SequenceNumber};
+use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber};
 
-use changes::{Changes, Month, TotalChange};
+use changes::{Changes, DAYS, Month, TotalChange};
 
+pub use figures::Figures;
+pub use imports::{
+    EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
+    ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
+};
 pub use reports::{DayViews, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
+pub use retention::Trimmed;
 pub use verification::{Difference, Verification};
 
 /// The result of saving a batch.
@@ -49,6 +60,7 @@ pub struct Storage {
     totals: Namespace,
     days: Namespace,
     batches: Namespace,
+    imports: Namespace,
 }
 
 impl Storage {
@@ -61,7 +73,7 @@ impl Storage {
             Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
         };
         let (totals, days, batches) = (namespace("totals")?, namespace("days")?, namespace("batches")?);
-        let storage = Storage { database, totals, days, batches };
+        let storage = Storage { database, totals, days, batches, imports: namespace("imports")? };
         let by_total = IndexSpec::new(rawdoc! { "_id.kind": 1, "total": -1 });
         let deleted = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "deleted": 1 }) };
         storage.create_indexes(&storage.totals, vec![by_total, deleted]).await?;
@@ -80,6 +92,13 @@ impl Storage {
         let found = self.documents_of(&self.database, &self.totals, ids.iter().map(|id| total_id(kind, id))).await?;
         let totals = ids.iter().map(|id| found.get(&key(&total_id(kind, id))));
         totals.map(|document| document.map_or(Ok(0), |document| number(document, "total"))).collect()
+    }
+
+    /// Returns the part of an item's stored total that has no days.
+    pub async fn base(&self, item: &Item) -> Result<u64> {
+        let id = rawdoc! { "_id": total_id(&item.kind, &item.id) };
+        let found = self.database.find_one(&self.totals, id).await?;
+        found.map_or(Ok(0), |document| number(&document, "base"))
     }
 
     /// Adds a batch, once.
@@ -161,11 +180,21 @@ impl Storage {
             let outcome = transaction.delete(Delete::new(self.days.clone(), deletions)).await?;
             refuse(outcome.errors)?;
         }
-        let ids = changes.months.keys().map(|(id, month)| month_id(kind, id, month));
+        let months = changes.months.iter().map(|((id, month), views)| (month_id(kind, id, month), views));
+        self.add_days(transaction, months).await
+    }
+
+    /// Adds views to the days of months, which are named by their `_id`s. A month that is not there begins with 31 zeros.
+    async fn add_days(
+        &self,
+        transaction: &Transaction,
+        months: impl Iterator<Item = (RawDocumentBuf, &[u64; DAYS])>,
+    ) -> Result<()> {
+        let months: Vec<_> = months.collect();
+        let ids = months.iter().map(|(id, _)| id.clone());
         let found = self.documents_of(transaction, &self.days, ids).await?;
         let (mut inserted, mut statements) = (Vec::new(), Vec::new());
-        for ((id, month), views) in &changes.months {
-            let id = month_id(kind, id, month);
+        for (id, views) in months {
             if found.contains_key(&key(&id)) {
                 let mut increments = RawDocumentBuf::new();
                 for (day, views) in views.iter().enumerate().filter(|(_, views)| **views > 0) {

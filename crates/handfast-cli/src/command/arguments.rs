@@ -55,6 +55,13 @@ pub(crate) fn definition() -> clap::Command {
                 false => command,
             }),
             name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
+            "counters" => command.mut_subcommands(|command| {
+                let command = match WITHOUT_DATES.contains(&command.get_name()) {
+                    true => without(command, &["time-zone"]),
+                    false => command,
+                };
+                rarely(command, &RARE)
+            }),
             _ => command,
         }
     })
@@ -70,6 +77,17 @@ const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sor
 
 /// Commands of `jobs` that do not ask whether a worker is silent.
 const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
+
+/// Commands of `counters` that do not ask which day it is.
+const WITHOUT_DATES: [&str; 5] = ["verify", "rebuild", "top", "import", "export"];
+/// Flags that `-h` of the commands of `counters` does not show; `--help` does.
+const RARE: [&str; 3] = ["database", "config", "quiet"];
+
+/// Leaves these flags out of the short help of a command.
+fn rarely(command: clap::Command, flags: &[&str]) -> clap::Command {
+    let is_rare = |argument: &clap::Arg| argument.get_long().is_some_and(|long| flags.contains(&long));
+    command.mut_args(|argument| if is_rare(&argument) { argument.hide_short_help(true) } else { argument })
+}
 
 /// Hides these flags in the help of a command and of its subcommands.
 fn without(command: clap::Command, flags: &[&str]) -> clap::Command {
@@ -211,12 +229,13 @@ pub(crate) enum Command {
     )]
     Versions(VersionsArguments),
 
-    /// Count views over HTTP, check the totals and show them
+    /// Count views over HTTP; check, show, import and export the totals
     #[command(
         subcommand,
         after_help = "Examples:\n  \
         handfast counters serve --data /srv/views\n  \
-        handfast counters top ads --data /srv/views"
+        handfast counters top ads --data /srv/views\n  \
+        handfast counters import totals.csv --data /srv/views"
     )]
     Counters(CountersArguments),
 

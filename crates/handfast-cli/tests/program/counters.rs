@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Scratch, Serve, assert_one_line, connect, handfast};
 
-const SERVE: [&str; 8] = ["counters", "serve", "--data", "data", "--listen", "127.0.0.1:0", "--flush-interval", "20ms"];
+pub(crate) const SERVE: [&str; 8] =
+    ["counters", "serve", "--data", "data", "--listen", "127.0.0.1:0", "--flush-interval", "20ms"];
 /// The answers after which the process is killed.
 const KILL_AT: u64 = 200;
 /// The clients without keys, and as many with keys.
@@ -48,7 +49,7 @@ fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
 }
 
 /// Sends a request to a service that answers with success, and returns the JSON.
-fn ask(serve: &Serve, line: &str, header: &str) -> Result<Value> {
+pub(crate) fn ask(serve: &Serve, line: &str, header: &str) -> Result<Value> {
     let (status, body) = request(&mut serve_connection(serve)?, line, header).context("no answer")?;
     ensure!(status == 200, "{line}: {status} {body}");
     Ok(serde_json::from_str(&body)?)
@@ -59,16 +60,16 @@ fn serve_connection(serve: &Serve) -> Result<TcpStream> {
 }
 
 /// Runs a command on the counters of the directory.
-fn run(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
+pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
     Ok(handfast(scratch, &["counters"]).args(arguments).args(["--data", "data"]).output()?)
 }
 
-fn stdout(output: &Output) -> Result<String> {
+pub(crate) fn stdout(output: &Output) -> Result<String> {
     ensure!(output.status.success(), "{output:?}");
     Ok(String::from_utf8(output.stdout.clone())?)
 }
 
-fn stopped(mut serve: Serve) -> Result<()> {
+pub(crate) fn stopped(mut serve: Serve) -> Result<()> {
     serve.stop("TERM")?;
     let (code, stderr) = serve.wait()?;
     ensure!(code == Some(0) && stderr.is_empty(), "{code:?} {stderr}");
@@ -125,7 +126,8 @@ fn a_total_that_differs_from_its_days_is_found() -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(report, json!({ "items": 1, "views": 2, "waiting": 0, "differences": differences }));
     let other = run(&scratch, &["verify", "--kind", "news"])?;
-    assert_eq!(other.status.code(), Some(0), "{other:?}");
+    assert_one_line(&other, 1, "there is no saved item of the kind 'news'; there is ads");
+    assert_one_line(&run(&scratch, &["top", "news"])?, 1, "there is no saved item of the kind 'news'; there is ads");
     Ok(())
 }
 
@@ -147,6 +149,9 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     let reversed = run(&scratch, &["show", "ads/7", "--from", "2026-12-01", "--to", "2026-11-30"])?;
     assert_one_line(&reversed, 2, "the range of days ends before it begins");
     assert_eq!(stdout(&run(&scratch, &["show", "ads/7"])?)?, "ads/7 has 0 views\nnone\n");
+    let reserved = run(&scratch, &["show", "ads/top"])?;
+    let text = String::from_utf8_lossy(&reserved.stderr);
+    ensure!(reserved.status.code() == Some(2) && text.contains("the id 'top' is a word of the path"), "{text}");
     Ok(())
 }
 

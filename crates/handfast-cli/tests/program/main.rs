@@ -6,6 +6,7 @@ mod bench;
 mod computation;
 mod configuration;
 mod counters;
+mod counters_data;
 mod damage;
 mod directory;
 mod fronts;

@@ -1,22 +1,15 @@
-//! The self-check: the total of each item is its base and the sum of its days.
+//! The self-check: the total of each item is its base and the sum of its days; and the repair of totals that are not.
 //!
-//! Totals and days are read in the order of their `_id`s, side by side, in one snapshot: the check needs memory for one page of each,
-//! however many items there are, and views that are saved meanwhile do not disturb it.
+//! A repair computes a total again in a transaction that writes the item's document of `totals`, as everything does that changes the base or the
+//! days of an item. So a batch, an import or a removal of old days that is saved at the same time conflicts with it, and one of the two runs again.
 
-use std::time::Duration;
-
-use bson::{RawDocumentBuf, rawdoc};
-use handfast_store::{BatchLimit, Cursor, DocumentStore as _, Find, Namespace};
+use bson::rawdoc;
+use handfast_store::{Find, StoreExt as _};
 use handfast_txn::Transaction;
 
-use super::reports::days_of;
-use super::{Storage, number, unreadable};
+use super::walk::{ItemFigures, MonthFigures};
+use super::{Storage, int, months_of, number, total_id};
 use crate::{Item, Kind, Result};
-
-/// How long the snapshot of a check is held.
-const SNAPSHOT_LIFETIME: Duration = Duration::from_secs(3_600);
-/// The documents of a page.
-const PAGE_DOCUMENTS: usize = 1_000;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,34 +35,21 @@ pub struct Difference {
     pub days: u64,
 }
 
-/// The documents of a cursor, one after the other, with the item of each.
-struct Documents {
-    cursor: Box<dyn Cursor>,
-    page: std::vec::IntoIter<RawDocumentBuf>,
-    exhausted: bool,
+impl Difference {
+    /// Returns the total that the base and the days make.
+    pub fn right_total(&self) -> u64 {
+        self.base.saturating_add(self.days)
+    }
 }
 
-impl Documents {
-    async fn open(snapshot: &Transaction, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Self> {
-        let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace.clone(), filter) };
-        let cursor = snapshot.find(find).await?;
-        Ok(Documents { cursor, page: Vec::new().into_iter(), exhausted: false })
-    }
-
-    async fn next(&mut self) -> Result<Option<(Item, RawDocumentBuf)>> {
-        loop {
-            if let Some(document) = self.page.next() {
-                let id = document.get_document("_id").map_err(unreadable)?;
-                let part = |name| id.get_str(name).map_err(unreadable);
-                return Ok(Some((Item::new(part("kind")?, part("id")?)?, document)));
-            }
-            if self.exhausted {
-                return Ok(None);
-            }
-            let limit = BatchLimit { documents: PAGE_DOCUMENTS, ..BatchLimit::REPLY };
-            let page = self.cursor.next_page(limit).await?;
-            (self.page, self.exhausted) = (page.documents.into_iter(), page.exhausted);
-        }
+impl ItemFigures {
+    /// Returns the difference of the figures, if there is one.
+    fn difference(&self) -> Result<Option<Difference>> {
+        let ItemFigures { item, total, base, .. } = self;
+        Ok(match self.right_total()? == *total {
+            true => None,
+            false => Some(Difference { item: item.clone(), total: *total, base: *base, days: self.days()? }),
+        })
     }
 }
 
@@ -77,39 +57,62 @@ impl Storage {
     /// Compares the total of each item, or of each item of a kind, with its base and the sum of its days. `progress` is called with the
     /// number of items so far.
     pub async fn verify(&self, kind: Option<&Kind>, mut progress: impl FnMut(u64)) -> Result<Verification> {
-        let snapshot = self.database.begin_reads(SNAPSHOT_LIFETIME).await?;
-        let filter = || match kind {
-            None => rawdoc! {},
-            Some(kind) => {
-                let end = rawdoc! { "kind": kind.as_str(), "id": "~~" };
-                rawdoc! { "_id": { "$gte": { "kind": kind.as_str() }, "$lt": end } }
-            }
-        };
-        let mut totals = Documents::open(&snapshot, &self.totals, filter()).await?;
-        let mut days = Documents::open(&snapshot, &self.days, filter()).await?;
-        let (mut total, mut month) = (totals.next().await?, days.next().await?);
+        let mut walk = self.walk(kind).await?;
         let mut result = Verification::default();
-        loop {
-            let item = match (&total, &month) {
-                (None, None) => return Ok(result),
-                (Some((item, _)), None) | (None, Some((item, _))) => item.clone(),
-                (Some((of_total, _)), Some((of_month, _))) => of_total.min(of_month).clone(),
-            };
-            let (mut stored, mut base, mut sum) = (0, 0, 0);
-            if let Some((_, document)) = total.take_if(|(of_total, _)| *of_total == item) {
-                (stored, base) = (number(&document, "total")?, number(&document, "base")?);
-                total = totals.next().await?;
-            }
-            while let Some((_, document)) = month.take_if(|(of_month, _)| *of_month == item) {
-                sum += days_of(&document)?.iter().sum::<u64>();
-                month = days.next().await?;
-            }
-            if stored != base + sum {
-                result.differences.push(Difference { item, total: stored, base, days: sum });
-            }
+        while let Some(figures) = walk.next().await? {
+            result.differences.extend(figures.difference()?);
             result.items += 1;
-            result.views += stored;
+            result.views = result.views.saturating_add(figures.total);
             progress(result.items);
         }
+        Ok(result)
+    }
+
+    /// Sets each total that differs to its base and the sum of its days, in a transaction for each item, and returns the number of items.
+    /// `progress` is called with the number of items so far, and `rebuilt` with the figures of each item that had another total before.
+    ///
+    /// Totals in the caches of services that run are not changed.
+    pub async fn rebuild(
+        &self,
+        kind: Option<&Kind>,
+        mut progress: impl FnMut(u64),
+        mut rebuilt: impl FnMut(Difference),
+    ) -> Result<u64> {
+        let mut walk = self.walk(kind).await?;
+        let mut items = 0;
+        while let Some(figures) = walk.next().await? {
+            if figures.difference()?.is_some() {
+                let item = &figures.item;
+                let changed = self
+                    .database
+                    .transaction(|transaction| async move { self.rebuild_in(&transaction, item).await })
+                    .await?;
+                if let Some(difference) = changed {
+                    rebuilt(difference);
+                }
+            }
+            items += 1;
+            progress(items);
+        }
+        Ok(items)
+    }
+
+    /// Sets the total of an item, unless it is right, as another transaction may have made it.
+    async fn rebuild_in(&self, transaction: &Transaction, item: &Item) -> Result<Option<Difference>> {
+        let Item { kind, id } = item;
+        let mut figures = ItemFigures { item: item.clone(), total: 0, base: 0, months: Vec::new() };
+        let by_id = rawdoc! { "_id": total_id(kind, id) };
+        if let Some(document) = transaction.find_one(&self.totals, by_id.clone()).await? {
+            (figures.total, figures.base) = (number(&document, "total")?, number(&document, "base")?);
+        }
+        for document in transaction.find_all(Find::new(self.days.clone(), months_of(kind, id))).await? {
+            figures.months.push(MonthFigures::read(&document)?);
+        }
+        let difference = figures.difference()?;
+        if let Some(difference) = &difference {
+            let change = rawdoc! { "$set": { "total": int(difference.right_total()) } };
+            transaction.upsert_one(&self.totals, by_id, change).await?;
+        }
+        Ok(difference)
     }
 }

@@ -6,10 +6,14 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod crash;
+mod data_crash;
 mod faulty_buffer;
+mod imports;
 mod instances;
 mod model;
 mod outages;
+mod rebuild;
+mod retention;
 mod server;
 mod service;
 mod world;

@@ -23,6 +23,8 @@ use crate::connections::{ConnectionOptions, serve_connections};
 use crate::openapi;
 use crate::route::{self, RequestLimits};
 
+pub use routes::RESERVED_ID;
+
 /// The maximum size of a body, in bytes: more than a number of views needs, with room for white space.
 pub const BODY_BYTES_MAX: usize = 4 * 1024;
 

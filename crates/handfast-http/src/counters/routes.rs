@@ -9,7 +9,7 @@ use crate::problem::ProblemKind;
 use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod};
 
 /// The id that no item can have, because it is a word of a path.
-pub(super) const RESERVED_ID: &str = "top";
+pub const RESERVED_ID: &str = "top";
 /// The number of items of a list of the top ones, if the request does not say.
 pub(super) const TOP_ITEMS: usize = 10;
 /// The number of days of a report, if the request does not say.

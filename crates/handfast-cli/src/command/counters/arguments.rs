@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::jiff::tz::TimeZone;
 use handfast_counters::{Item, Kind};
+use handfast_http::counters::RESERVED_ID;
 
+use super::data_arguments::{ExportArguments, ImportArguments, RebuildArguments, TrimArguments};
 use crate::configuration::Span;
 use crate::flags::OpenFlags;
 
@@ -24,19 +26,22 @@ pub(crate) enum CountersArguments {
     #[command(after_help = "Exit code 3 if an item differs.\n\n\
         Example:\n  handfast counters verify --data /srv/views")]
     Verify {
-        #[command(flatten)]
-        counters: Box<CountersFlags>,
         /// Check only the items of this kind
         #[arg(long, value_name = "KIND")]
         kind: Option<Parsed<Kind>>,
+        #[command(flatten)]
+        counters: Box<CountersFlags>,
     },
+    /// Set each total that differs to its base and the sum of its days
+    #[command(after_help = "Examples:\n  \
+        handfast counters rebuild --dry-run --data /srv/views\n  \
+        handfast counters rebuild --data /srv/views")]
+    Rebuild(Box<RebuildArguments>),
     /// List the items of a kind with the most saved views
     #[command(after_help = "Examples:\n  \
         handfast counters top ads --data /srv/views\n  \
         handfast counters top ads --day 2026-11-30 --limit 100 --data /srv/views")]
     Top {
-        #[command(flatten)]
-        counters: Box<CountersFlags>,
         /// Kind of the items
         kind: Parsed<Kind>,
         /// Count only the views of this day [default: all days]
@@ -45,14 +50,14 @@ pub(crate) enum CountersArguments {
         /// Maximum number of items to show
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
+        #[command(flatten)]
+        counters: Box<CountersFlags>,
     },
     /// Show the total and the days of an item
     #[command(after_help = "Examples:\n  \
         handfast counters show ads/4711 --data /srv/views\n  \
         handfast counters show ads/4711 --from 2026-01-01 --to 2026-12-31 --data /srv/views --json")]
     Show {
-        #[command(flatten)]
-        counters: Box<CountersFlags>,
         /// Kind and id of the item
         #[arg(value_name = "KIND/ID")]
         item: Parsed<Item>,
@@ -62,7 +67,29 @@ pub(crate) enum CountersArguments {
         /// Last day to show [default: today]
         #[arg(long, value_name = "DAY")]
         to: Option<Parsed<Date>>,
+        #[command(flatten)]
+        counters: Box<CountersFlags>,
     },
+    /// Add the totals and days of a file, each line once, even if the command is killed and repeated
+    #[command(
+        after_help = "A line has kind, id and total, or kind, id, day and views. Its views are added to what the item has.\n\n\
+        Examples:\n  \
+        handfast counters import totals.csv --dry-run\n  \
+        handfast counters import totals.csv --data /srv/views\n  \
+        zcat days.jsonl.gz | handfast counters import - --format jsonl --name may --data /srv/views"
+    )]
+    Import(Box<ImportArguments>),
+    /// Write the saved totals and days as lines that import reads
+    #[command(after_help = "Examples:\n  \
+        handfast counters export --data /srv/views > views.jsonl\n  \
+        handfast counters export --kind ads --output ads.csv --data /srv/views")]
+    Export(Box<ExportArguments>),
+    /// Remove the daily figures of old months; the totals stay
+    #[command(after_help = "The views of a removed month stay in the total of their item, as views without a day.\n\n\
+        Examples:\n  \
+        handfast counters trim --before 2026-01-01 --dry-run --data /srv/views\n  \
+        handfast counters trim --before 2026-01-01 --data /srv/views")]
+    Trim(Box<TrimArguments>),
 }
 
 /// The counters of a command.
@@ -99,6 +126,10 @@ pub(crate) struct ServeCountersArguments {
     /// Maximum number of requests whose views wait in the queue; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) queue_events: u32,
+    /// Number of days for which daily figures are kept at least; then those of whole months are removed, and the totals
+    /// stay [default: for ever]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) keep_days: Option<u32>,
     #[command(flatten)]
     pub(crate) counters: CountersFlags,
 }
@@ -124,6 +155,9 @@ impl FromStr for Parsed<Item> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, id) = text.split_once('/').ok_or("expected KIND/ID, such as ads/4711")?;
+        if id == RESERVED_ID {
+            return Err(format!("the id '{id}' is a word of the path /v1/KIND/{id}: no item has it"));
+        }
         Item::new(kind, id).map(Parsed).map_err(|error| error.to_string())
     }
 }

@@ -1,7 +1,13 @@
-//! `handfast counters`: serves view counters over HTTP, checks and shows them.
+//! `handfast counters`: serves view counters over HTTP, checks and shows them, and moves their figures.
 
 pub(super) mod arguments;
+mod data_arguments;
+mod export;
+mod figures;
+mod import;
+mod input;
 mod opened_counters;
+mod repair;
 mod report;
 mod serve;
 mod tokens;
@@ -29,6 +35,20 @@ pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
         CountersArguments::Show { counters, item, from, to } => with_counters(counters, async |opened, console| {
             let day = |day: &Option<Parsed<_>>| day.as_ref().map(|day| day.0);
             report::show(opened, &item.0, day(from), day(to), console).await
+        }),
+        CountersArguments::Import(arguments) => {
+            let (settings, console) = prepare(&arguments.counters.open)?;
+            block_on(until_stopped(import::run(&settings, arguments, console)))
+        }
+        CountersArguments::Export(arguments) => {
+            with_counters(&arguments.counters, async |opened, console| export::run(opened, arguments, console).await)
+        }
+        CountersArguments::Rebuild(arguments) => with_counters(&arguments.counters, async |opened, console| {
+            let kind = arguments.kind.as_ref().map(|kind| &kind.0);
+            repair::rebuild(opened, kind, arguments.dry_run, console).await
+        }),
+        CountersArguments::Trim(arguments) => with_counters(&arguments.counters, async |opened, console| {
+            repair::trim(opened, arguments.before.0, arguments.dry_run, console).await
         }),
     }
 }

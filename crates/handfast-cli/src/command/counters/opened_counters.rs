@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Storage};
-use handfast_embedded::EmbeddedStore;
+use handfast_embedded::{EmbeddedStore, Error as Embedded};
 use handfast_store::Sources;
 use handfast_txn::Database;
 
 use super::arguments::CountersFlags;
+use crate::advice::Advised;
 use crate::configuration::Settings;
 use crate::store::{Directory, ensure_there, namespace, open_directory};
 
@@ -27,7 +28,7 @@ impl OpenedCounters {
         buffer: EmbeddedBufferOptions,
     ) -> Result<Self> {
         let sources = Sources::system().context("the operating system provides no random numbers")?;
-        let store = open_directory(settings, sources.clone()).await?;
+        let store = open_directory(settings, sources.clone()).await.map_err(advise)?;
         match counters(&store, database, sources, options, buffer).await {
             Ok(counters) => Ok(OpenedCounters { counters, store }),
             Err(error) => {
@@ -43,7 +44,7 @@ impl OpenedCounters {
         let directory = Directory::of(settings);
         directory.ensure_exists()?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
-        let store = directory.open_existing(sources.clone()).await?;
+        let store = directory.open_existing(sources.clone()).await.map_err(advise)?;
         let opened = async {
             ensure_there(&store, &totals, "--database").await?;
             let time_zone = flags.time_zone.0.clone();
@@ -63,6 +64,17 @@ impl OpenedCounters {
     pub(super) async fn close(self) -> Result<()> {
         drop(self.counters);
         Ok(self.store.close().await?)
+    }
+}
+
+/// Adds advice to the error of a directory that another process uses, which is a service of counters in all likelihood.
+fn advise(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Embedded::InUse { .. }) => {
+            let advice = "stop the service that uses it, or ask it over HTTP; --data names another directory";
+            Advised { what: error.to_string(), advice }.into()
+        }
+        _ => error,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The reports of `verify`, `top` and `show`.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{Difference, Item, Kind};
@@ -10,7 +10,7 @@ use super::OpenedCounters;
 use crate::command::pattern::first_findings;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::listing::{Listing, counted};
+use crate::listing::{Listing, counted, listed};
 
 /// The number of days that are shown, if no flag says.
 const DAYS: i64 = 30;
@@ -20,12 +20,10 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
     let found = opened.counters.storage().verify(kind, |items| bar.set_position(items)).await;
     bar.finish_and_clear();
     let found = found?;
-    let mut waiting = 0;
-    for of_queue in opened.counters.buffer().kinds().await? {
-        if kind.is_none_or(|kind| *kind == of_queue) {
-            waiting += opened.counters.buffer().depth(&of_queue).await?.pending;
-        }
+    if found.items == 0 {
+        ensure_items(opened, kind).await?;
     }
+    let waiting = waiting(opened, kind).await?;
     let text = || {
         let all = format!("{} with {} checked", counted(found.items, "items"), counted(found.views, "views"));
         let mut lines = vec![match found.differences.len() {
@@ -36,10 +34,8 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
         if waiting > 0 {
-            lines.push(format!(
-                "{} in the queue: `counters serve` saves what waits there",
-                counted(waiting, "requests")
-            ));
+            let requests = counted(waiting, "requests");
+            lines.push(format!("not checked: the views of {requests} in the queue, which `counters serve` saves"));
         }
         lines.join("\n")
     };
@@ -51,6 +47,30 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
     let json = json!({ "items": found.items, "views": found.views, "waiting": waiting, "differences": differences });
     console.report(text, &json)?;
     Ok(if found.differences.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
+}
+
+/// Returns the number of requests in the queues of a kind, or of all, whose views are not saved.
+pub(super) async fn waiting(opened: &OpenedCounters, kind: Option<&Kind>) -> Result<u64> {
+    let mut waiting = 0;
+    for of_queue in opened.counters.buffer().kinds().await? {
+        if kind.is_none_or(|kind| *kind == of_queue) {
+            waiting += opened.counters.buffer().depth(&of_queue).await?.pending;
+        }
+    }
+    Ok(waiting)
+}
+
+/// Fails if there is no saved item of a kind; it may be misspelt.
+pub(super) async fn ensure_items(opened: &OpenedCounters, kind: Option<&Kind>) -> Result<()> {
+    let Some(kind) = kind else { return Ok(()) };
+    let kinds = opened.counters.storage().item_kinds().await?;
+    let waiting = match waiting(opened, Some(kind)).await? {
+        0 => String::new(),
+        waiting => format!("; {} of it in the queue", counted(waiting, "requests")),
+    };
+    let names: Vec<String> = kinds.iter().map(Kind::to_string).collect();
+    ensure!(kinds.contains(kind), "there is no saved item of the kind '{kind}'{waiting}; {}", listed(&names));
+    Ok(())
 }
 
 fn difference(found: &Difference) -> String {
@@ -66,7 +86,11 @@ pub(super) async fn top(
     console: Console,
 ) -> Result<Exit> {
     let mut listing = Listing::new(&["id", "views"]);
-    for item in opened.counters.top(kind, limit as usize, day).await? {
+    let items = opened.counters.top(kind, limit as usize, day).await?;
+    if items.is_empty() {
+        ensure_items(opened, Some(kind)).await?;
+    }
+    for item in items {
         let line = json!({ "id": item.id.as_str(), "views": item.views });
         listing.push([item.id.to_string(), item.views.to_string()], line);
     }
@@ -90,6 +114,7 @@ pub(super) async fn show(
     let ids = std::slice::from_ref(&item.id);
     let total = counters.totals(&item.kind, ids).await?.first().map_or(0, |total| total.views);
     let saved = counters.storage().totals(&item.kind, ids).await?.first().copied().unwrap_or(0);
+    let base = counters.storage().base(item).await?;
     let days = counters.daily(item, from, to).await?;
     let mut listing = Listing::new(&["day", "views"]);
     for day in days.iter().filter(|day| day.views > 0) {
@@ -100,7 +125,11 @@ pub(super) async fn show(
             true => String::new(),
             false => format!(", {saved} of them saved; the others wait in the queue"),
         };
-        format!("{item} has {}{waiting}\n{}", counted(total, "views"), listing.table())
+        let base = match base {
+            0 => String::new(),
+            base => format!(", {base} of them without a day"),
+        };
+        format!("{item} has {}{base}{waiting}\n{}", counted(total, "views"), listing.table())
     };
     let days = days.iter().map(|day| json!({ "day": day.day.to_string(), "views": day.views }));
     let json = json!({
@@ -108,6 +137,7 @@ pub(super) async fn show(
         "id": item.id.as_str(),
         "total": total,
         "saved": saved,
+        "base": base,
         "days": days.collect::<Vec<_>>(),
     });
     console.report(text, &json)?;

@@ -34,6 +34,7 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     let options = CountersOptions {
         time_zone: counters.time_zone.0.clone(),
         flush_interval: arguments.flush_interval.0,
+        keep_days: arguments.keep_days,
         ..CountersOptions::default()
     };
     let queue_events_max = usize::try_from(arguments.queue_events).unwrap_or(usize::MAX);

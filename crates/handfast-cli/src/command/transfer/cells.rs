@@ -8,7 +8,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 ///
 /// # Errors
 /// The text says which quote is misplaced: the library would take it for a part of the cell, and a row about money is not guessed at.
-pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
+pub(in crate::command) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     check_quotes(line)?;
     // The library drops a byte-order mark at the start of its input, `Lines` that of the file: so a line end comes first, which is skipped.
     let input = b"\n".chain(line.as_bytes());

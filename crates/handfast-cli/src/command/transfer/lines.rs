@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 /// Bytes of a line: a row of a few ids and a number is far shorter, and a file without line ends must not fill the memory.
-pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
+pub(in crate::command) const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Characters that are shown of an unreadable line.
 const SHOWN_CHARACTERS_MAX: usize = 200;
@@ -13,35 +13,35 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// A line without its end.
 #[derive(Debug, PartialEq)]
-pub(super) struct Line {
+pub(in crate::command) struct Line {
     /// Counts from 1.
-    pub(super) number: u64,
-    pub(super) text: Result<String, UnreadableLine>,
+    pub(in crate::command) number: u64,
+    pub(in crate::command) text: Result<String, UnreadableLine>,
 }
 
 /// A line that cannot be read as text, and why.
 #[derive(Debug, PartialEq)]
-pub(super) struct UnreadableLine {
-    pub(super) reason: String,
+pub(in crate::command) struct UnreadableLine {
+    pub(in crate::command) reason: String,
     /// The beginning of the line, for the report.
-    pub(super) shown: String,
+    pub(in crate::command) shown: String,
 }
 
 /// The lines of an input.
-pub(super) struct Lines<R> {
+pub(in crate::command) struct Lines<R> {
     input: R,
     number: u64,
     /// Bytes that were read so far.
-    pub(super) bytes: u64,
+    pub(in crate::command) bytes: u64,
 }
 
 impl<R: BufRead> Lines<R> {
-    pub(super) fn new(input: R) -> Self {
+    pub(in crate::command) fn new(input: R) -> Self {
         Lines { input, number: 0, bytes: 0 }
     }
 
     /// Returns the next line that is not empty; none at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(in crate::command) fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some((bytes, whole)) = self.read()? else { return Ok(None) };
             self.number += 1;

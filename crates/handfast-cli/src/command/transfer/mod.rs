@@ -9,8 +9,8 @@
 //! together with the transfer ([`mechanism`]), so a second run of the file finds it. Nothing is kept outside of the store.
 
 pub(super) mod arguments;
-mod cells;
-mod lines;
+pub(super) mod cells;
+pub(super) mod lines;
 mod mechanism;
 mod name;
 mod report;

@@ -1,0 +1,102 @@
+//! `handfast counters rebuild` and `trim`, which change stored figures.
+
+use anyhow::{Context as _, Result};
+use handfast_counters::jiff::civil::Date;
+use handfast_counters::{Difference, Kind, Trimmed};
+use serde_json::{Value, json};
+
+use super::OpenedCounters;
+use super::report::ensure_items;
+use crate::command::pattern::first_findings;
+use crate::console::Console;
+use crate::exit::{Exit, Usage};
+use crate::listing::counted;
+
+/// Sets totals that are wrong, or shows them.
+pub(super) async fn rebuild(
+    opened: &OpenedCounters,
+    kind: Option<&Kind>,
+    dry_run: bool,
+    console: Console,
+) -> Result<Exit> {
+    let bar = console.progress("rebuild", "items", 0);
+    let storage = opened.counters.storage();
+    let (mut rebuilt, mut items) = (Vec::new(), 0);
+    let mut progress = |count| {
+        items = count;
+        bar.set_position(count);
+    };
+    let result = match dry_run {
+        true => storage.verify(kind, &mut progress).await.map(|found| rebuilt = found.differences),
+        false => storage.rebuild(kind, &mut progress, |difference| rebuilt.push(difference)).await.map(drop),
+    };
+    bar.finish_and_clear();
+    // What was changed before an error is reported, too.
+    if result.is_ok() || !rebuilt.is_empty() {
+        if items == 0 {
+            ensure_items(opened, kind).await?;
+        }
+        report_rebuilt(items, &rebuilt, dry_run, console)?;
+    }
+    result.context("not all totals were rebuilt: repeat the command")?;
+    Ok(Exit::Good)
+}
+
+fn report_rebuilt(items: u64, rebuilt: &[Difference], dry_run: bool, console: Console) -> Result<()> {
+    let text = || {
+        let would = if dry_run { "would be" } else { "was" };
+        let mut lines = vec![match rebuilt.len() {
+            0 => format!("{} checked: each total is its base and the sum of its days", counted(items, "items")),
+            1 => format!("{} checked: 1 total {would} changed", counted(items, "items")),
+            more => {
+                let would = if dry_run { "would be" } else { "were" };
+                format!("{} checked: {more} totals {would} changed", counted(items, "items"))
+            }
+        }];
+        let findings = rebuilt.iter().map(|difference| {
+            let Difference { item, total, base, days } = difference;
+            format!("{item}: {total} -> {} (base {base} and days {days})", difference.right_total())
+        });
+        lines.extend(first_findings(&findings.collect::<Vec<_>>(), rebuilt.len() as u64));
+        lines.join("\n")
+    };
+    let changes = rebuilt.iter().map(|difference| {
+        let Difference { item, total, base, days } = difference;
+        let (kind, id, after) = (item.kind.as_str(), item.id.as_str(), difference.right_total());
+        json!({ "kind": kind, "id": id, "before": total, "after": after, "base": base, "days": days })
+    });
+    let json = json!({ "items": items, "dry_run": dry_run, "changes": changes.collect::<Vec<Value>>() });
+    Ok(console.report(text, &json)?)
+}
+
+/// Makes old daily figures a part of the base of their totals, or counts them.
+pub(super) async fn trim(opened: &OpenedCounters, before: Date, dry_run: bool, console: Console) -> Result<Exit> {
+    let today = opened.counters.today()?;
+    if before > today {
+        return Err(Usage(format!("--before: {before} is in the future, today is {today}")).into());
+    }
+    let storage = opened.counters.storage();
+    let bar = console.progress("trim", "months", 0);
+    let trimmed = match dry_run {
+        true => storage.trimmable(before).await,
+        false => {
+            // Views of old days that wait in the queue become a part of the base as well.
+            opened.counters.flush().await.context("the views in the queue could not be saved")?;
+            storage.trim(before, u64::MAX, |months| bar.set_position(months)).await
+        }
+    };
+    bar.finish_and_clear();
+    let Trimmed { months, views, .. } = trimmed.context("not all days were removed: repeat the command")?;
+    let text = || {
+        let first = before.first_of_month();
+        let (months, views) = (counted(months, "months"), counted(views, "views"));
+        match dry_run {
+            true => {
+                format!("{months} of items before {first} with {views} would become a part of the totals without days")
+            }
+            false => format!("{months} of items before {first} with {views} are a part of the totals without days now"),
+        }
+    };
+    console.report(text, &json!({ "months": months, "views": views, "dry_run": dry_run }))?;
+    Ok(Exit::Good)
+}

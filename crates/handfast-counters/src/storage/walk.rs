@@ -1,0 +1,146 @@
+//! The stored figures of all items, one item after the other.
+//!
+//! Totals and days are read in the order of their `_id`s, side by side, in one snapshot: this needs memory for one page of each and the months
+//! of one item, however many items there are, and views that are saved meanwhile do not disturb it.
+
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use handfast_store::{BatchLimit, Cursor, DocumentStore as _, Find, Namespace};
+use handfast_txn::Transaction;
+
+use super::changes::DAYS;
+use super::reports::days_of;
+use super::{Storage, number, unreadable};
+use crate::{Error, Item, Kind, Result};
+
+/// How long the snapshot of a walk is held.
+const SNAPSHOT_LIFETIME: Duration = Duration::from_secs(3_600);
+/// The documents of a page.
+const PAGE_DOCUMENTS: usize = 1_000;
+
+/// The documents of a cursor, one after the other, with the item of each.
+struct Documents {
+    cursor: Box<dyn Cursor>,
+    page: std::vec::IntoIter<RawDocumentBuf>,
+    exhausted: bool,
+}
+
+impl Documents {
+    async fn open(snapshot: &Transaction, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Self> {
+        let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace.clone(), filter) };
+        let cursor = snapshot.find(find).await?;
+        Ok(Documents { cursor, page: Vec::new().into_iter(), exhausted: false })
+    }
+
+    async fn next(&mut self) -> Result<Option<(Item, RawDocumentBuf)>> {
+        loop {
+            if let Some(document) = self.page.next() {
+                let id = document.get_document("_id").map_err(unreadable)?;
+                let part = |name| id.get_str(name).map_err(unreadable);
+                return Ok(Some((Item::new(part("kind")?, part("id")?)?, document)));
+            }
+            if self.exhausted {
+                return Ok(None);
+            }
+            let limit = BatchLimit { documents: PAGE_DOCUMENTS, ..BatchLimit::REPLY };
+            let page = self.cursor.next_page(limit).await?;
+            (self.page, self.exhausted) = (page.documents.into_iter(), page.exhausted);
+        }
+    }
+}
+
+/// The days of an item in one month.
+pub(super) struct MonthFigures {
+    /// The month, such as `2026-11`.
+    pub(super) month: String,
+    pub(super) days: [u64; DAYS],
+}
+
+/// The stored figures of an item.
+pub(super) struct ItemFigures {
+    pub(super) item: Item,
+    pub(super) total: u64,
+    /// The part of the total that has no days.
+    pub(super) base: u64,
+    /// The months, in ascending order.
+    pub(super) months: Vec<MonthFigures>,
+}
+
+impl MonthFigures {
+    /// Reads a document of the days.
+    pub(super) fn read(document: &RawDocument) -> Result<Self> {
+        let id = document.get_document("_id").map_err(unreadable)?;
+        let month = id.get_str("month").map_err(unreadable)?.to_owned();
+        Ok(MonthFigures { month, days: days_of(document)? })
+    }
+}
+
+impl ItemFigures {
+    /// Returns the sum of the days.
+    pub(super) fn days(&self) -> Result<u64> {
+        sum(self.months.iter().flat_map(|month| month.days))
+            .ok_or_else(|| Error::damaged(format!("the days of {} have more views than there can be", self.item)))
+    }
+
+    /// Returns the total that the base and the days make.
+    pub(super) fn right_total(&self) -> Result<u64> {
+        sum([self.base, self.days()?])
+            .ok_or_else(|| Error::damaged(format!("{} has more views than there can be", self.item)))
+    }
+}
+
+/// Returns the sum of counts; `None` if it is more than a document can hold.
+pub(super) fn sum(counts: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let sum = counts.into_iter().try_fold(0_u64, u64::checked_add)?;
+    (sum <= i64::MAX.unsigned_abs()).then_some(sum)
+}
+
+/// The items of a snapshot, in the order of their kinds and ids.
+pub(super) struct Walk {
+    totals: Documents,
+    days: Documents,
+    total: Option<(Item, RawDocumentBuf)>,
+    month: Option<(Item, RawDocumentBuf)>,
+    /// The cursors read from it.
+    _snapshot: Transaction,
+}
+
+impl Walk {
+    pub(super) async fn next(&mut self) -> Result<Option<ItemFigures>> {
+        let item = match (&self.total, &self.month) {
+            (None, None) => return Ok(None),
+            (Some((item, _)), None) | (None, Some((item, _))) => item.clone(),
+            (Some((of_total, _)), Some((of_month, _))) => of_total.min(of_month).clone(),
+        };
+        let mut figures = ItemFigures { item, total: 0, base: 0, months: Vec::new() };
+        if let Some((_, document)) = self.total.take_if(|(of_total, _)| *of_total == figures.item) {
+            (figures.total, figures.base) = (number(&document, "total")?, number(&document, "base")?);
+            self.total = self.totals.next().await?;
+        }
+        while let Some((_, document)) = self.month.take_if(|(of_month, _)| *of_month == figures.item) {
+            figures.months.push(MonthFigures::read(&document)?);
+            self.month = self.days.next().await?;
+        }
+        Ok(Some(figures))
+    }
+}
+
+impl Storage {
+    /// Begins a walk over all items, or over those of a kind.
+    pub(super) async fn walk(&self, kind: Option<&Kind>) -> Result<Walk> {
+        let snapshot = self.database.begin_reads(SNAPSHOT_LIFETIME).await?;
+        let filter = || match kind {
+            None => rawdoc! {},
+            Some(kind) => {
+                // A document is greater than any text.
+                let end = rawdoc! { "kind": kind.as_str(), "id": {} };
+                rawdoc! { "_id": { "$gte": { "kind": kind.as_str() }, "$lt": end } }
+            }
+        };
+        let mut totals = Documents::open(&snapshot, &self.totals, filter()).await?;
+        let mut days = Documents::open(&snapshot, &self.days, filter()).await?;
+        let (total, month) = (totals.next().await?, days.next().await?);
+        Ok(Walk { totals, days, total, month, _snapshot: snapshot })
+    }
+}
