@@ -30,7 +30,7 @@ use crate::{Batch, Error, Event, ItemId, Kind, Result, SequenceNumber};
 
 use changes::{Changes, Month, TotalChange};
 
-pub use reports::{DayViews, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
+pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
 pub use verification::{Difference, Verification};
 
 /// The result of saving a batch.

@@ -12,4 +12,5 @@ mod model;
 mod outages;
 mod server;
 mod service;
+mod visitors;
 mod world;
