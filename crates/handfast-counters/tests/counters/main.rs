@@ -10,6 +10,7 @@ mod faulty_buffer;
 mod instances;
 mod model;
 mod outages;
+mod reports;
 mod server;
 mod service;
 mod visitors;

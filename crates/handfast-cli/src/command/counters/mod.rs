@@ -1,9 +1,11 @@
 //! `handfast counters`: serves view counters over HTTP, checks and shows them.
 
 pub(super) mod arguments;
+mod listen;
 mod opened_counters;
 mod report;
 mod serve;
+mod service_options;
 mod tokens;
 
 use anyhow::Result;
