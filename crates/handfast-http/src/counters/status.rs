@@ -20,9 +20,9 @@ const SUMMARY_COST: u32 = 10;
 
 /// The sums that were read last, by kind. One is read at a time, however many ask.
 #[derive(Default)]
-pub(super) struct Summaries(Mutex<HashMap<Kind, Kept>>);
+pub(super) struct Summaries(Mutex<HashMap<Kind, CachedSummary>>);
 
-struct Kept {
+struct CachedSummary {
     summary: KindSummary,
     today: Date,
     until: Duration,
@@ -118,14 +118,14 @@ impl Summaries {
                 Ok(summary) => {
                     let now = clock.elapsed();
                     let until = now + SUMMARY_TIME.max(now.saturating_sub(begun) * SUMMARY_COST);
-                    kept.insert(kind.clone(), Kept { summary, today, until });
+                    kept.insert(kind.clone(), CachedSummary { summary, today, until });
                 }
                 Err(error @ Error::Damaged { .. }) => return Err(error),
                 // The store is one of the parts.
                 Err(error) => tracing::debug!(%kind, %error, "the sums of a kind could not be read"),
             }
         }
-        Ok(kept.get(kind).map(|Kept { summary, .. }| KindReply {
+        Ok(kept.get(kind).map(|CachedSummary { summary, .. }| KindReply {
             kind: kind.to_string(),
             views: summary.views,
             items: summary.items,

@@ -6,6 +6,7 @@
 mod access;
 mod clients;
 mod document;
+mod example;
 mod metrics;
 mod pages;
 mod problems;
