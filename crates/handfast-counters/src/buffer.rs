@@ -35,8 +35,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handfast_store::Sources;
+use jiff::civil::Date;
 
-use crate::{Batch, Item, ItemId, Kind, Result, SequenceNumber, View};
+use crate::{Batch, Item, ItemId, Kind, Result, Salt, SequenceNumber, View};
 
 mod embedded;
 mod memory;
@@ -73,6 +74,8 @@ pub struct Total {
 pub enum Increment {
     /// The view was counted, or a request with its key was counted before.
     Counted(Total),
+    /// A view of its visitor was counted in this window: nothing was counted.
+    Repeated(Total),
     /// The item has no entry: nothing was counted. Read the stored total and call [`Buffer::upsert`].
     Absent,
 }
@@ -82,6 +85,8 @@ pub enum Increment {
 pub enum Upsert {
     /// The view was counted, or a request with its key was counted before.
     Counted(Total),
+    /// A view of its visitor was counted in this window: nothing was counted.
+    Repeated(Total),
     /// The stored total may be out of date: nothing was counted. Read it again.
     Outdated,
 }
@@ -173,6 +178,15 @@ pub trait Buffer: Send + Sync + 'static {
 
     /// Removes a batch that was saved. A batch that is not there, with the same first and last event, was acknowledged before.
     async fn acknowledge(&self, batch: &Batch) -> Result<()>;
+
+    /// Returns the salt under which the visitors of a day are hashed, the same for all instances; the first call of a day makes it.
+    async fn visitor_salt(&self, day: Date) -> Result<Salt>;
+
+    /// Returns the time for which the oldest event of a kind's queue has waited; `None` if there is none, or if the buffer does not know. It is at most
+    /// a second too long, and begins anew with the process.
+    async fn oldest_age(&self, _: &Kind) -> Result<Option<Duration>> {
+        Ok(None)
+    }
 
     /// Returns the contents of a kind's queue.
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::buffer::{Buffer, Increment, Owner, Stored, Total, Upsert};
 use crate::readiness::LastPass;
 use crate::retention::Retention;
-use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View};
+use crate::visitor::VISITOR_WINDOW_MAX;
+use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View, Visitor};
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
@@ -56,6 +57,15 @@ pub struct Flushed {
     pub views: u64,
 }
 
+/// The result of [`Counters::count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountOutcome {
+    /// The views were counted, now or by an earlier request with the same key.
+    Counted(Total),
+    /// A view of the visitor was counted in this window: nothing was counted.
+    Repeated(Total),
+}
+
 /// Counters of views. Clones are the same instance.
 #[derive(Clone)]
 pub struct Counters {
@@ -82,6 +92,11 @@ impl Counters {
     /// Returns the storage.
     pub fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// Returns the sources of time, randomness and ids.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Returns the settings.
@@ -113,21 +128,50 @@ impl Counters {
     /// [`Error::Invalid`], [`Error::Full`], [`Error::Buffer`]. A store that is down is no error: the total is partial then.
     pub async fn view(&self, item: Item, views: u32, key: Option<IdempotencyKey>) -> Result<Total> {
         let view = View { key, ..View::new(item, views, self.today()?)? };
-        if let Increment::Counted(total) = self.buffer.increment_if_exists(&view).await? {
-            return Ok(total);
+        Ok(self.count(&view).await?.total())
+    }
+
+    /// Counts a view, and returns the total of its item. The day of the view should be [today](Counters::today).
+    ///
+    /// # Errors
+    /// Those of [`Counters::view`].
+    pub async fn count(&self, view: &View) -> Result<CountOutcome> {
+        match self.buffer.increment_if_exists(view).await? {
+            Increment::Counted(total) => return Ok(CountOutcome::Counted(total)),
+            Increment::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
+            Increment::Absent => {}
         }
         for _ in 0..UPSERT_ATTEMPTS {
             let Some(stored) = self.stored(&view.item).await? else { break };
-            if let Upsert::Counted(total) = self.buffer.upsert(&view, Some(stored)).await? {
-                return Ok(total);
+            match self.buffer.upsert(view, Some(stored)).await? {
+                Upsert::Counted(total) => return Ok(CountOutcome::Counted(total)),
+                Upsert::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
+                Upsert::Outdated => {}
             }
         }
-        match self.buffer.upsert(&view, None).await? {
-            Upsert::Counted(total) => Ok(total),
+        match self.buffer.upsert(view, None).await? {
+            Upsert::Counted(total) => Ok(CountOutcome::Counted(total)),
+            Upsert::Repeated(total) => Ok(CountOutcome::Repeated(total)),
             Upsert::Outdated => {
                 Err(Error::Damaged { what: "a view without a stored total is never out of date".into() })
             }
         }
+    }
+
+    /// Returns a visitor of an item for [`View::visitor`]. `name` is what tells visitors apart: a name that the caller gives them, or an address and a
+    /// browser. It is not kept, and only a hash under the salt of today goes on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a window of nothing or above [`VISITOR_WINDOW_MAX`](crate::VISITOR_WINDOW_MAX); [`Error::Buffer`] if the salt cannot be read.
+    pub async fn visitor(&self, item: &Item, name: &str, window: Duration) -> Result<Visitor> {
+        if window.is_zero() || window > VISITOR_WINDOW_MAX {
+            return Err(Error::invalid(format!(
+                "the window of a visitor must be longer than zero and at most {} hours",
+                VISITOR_WINDOW_MAX.as_secs() / 3_600
+            )));
+        }
+        let salt = self.buffer.visitor_salt(self.today()?).await?;
+        Ok(Visitor { mark: salt.mark(item, name), window })
     }
 
     /// Reads the stored total of an item behind a fence; `None` if the store is down.
@@ -224,7 +268,7 @@ impl Counters {
     /// The first error of the buffer or the store; what was not saved waits for the next pass.
     pub async fn flush(&self) -> Result<Flushed> {
         let flushed = self.flush_kinds().await;
-        self.last_pass.keep(&flushed);
+        self.last_pass.keep(&flushed, self.sources.clock.now());
         flushed
     }
 
@@ -243,6 +287,9 @@ impl Counters {
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
                 let saved = self.storage.save(&batch).await?;
+                if saved.is_new() {
+                    self.last_pass.saved(batch.views());
+                }
                 self.buffer.acknowledge(&batch).await?;
                 flushed.batches += 1;
                 flushed.views += batch.views();
@@ -280,6 +327,15 @@ impl Counters {
                 () = stop.cancelled() => return self.flush().await,
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+}
+
+impl CountOutcome {
+    /// Returns the total of the item.
+    pub fn total(self) -> Total {
+        match self {
+            CountOutcome::Counted(total) | CountOutcome::Repeated(total) => total,
         }
     }
 }

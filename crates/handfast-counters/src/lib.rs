@@ -8,19 +8,21 @@ mod readiness;
 mod retention;
 mod storage;
 mod view;
+mod visitor;
 
 pub use buffer::{
     Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, MemoryBuffer, Owner, QueueDepth, Reading,
     RedisBuffer, RedisBufferOptions, RedisHealth, Stored, Total, Upsert,
 };
-pub use counters::{Counters, CountersOptions, Flushed, IDS_MAX};
+pub use counters::{CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};
 pub use item::{ID_BYTES_MAX, Item, ItemId, KIND_BYTES_MAX, Kind};
 pub use jiff;
-pub use readiness::Readiness;
+pub use readiness::{Readiness, SavedViews};
 pub use storage::{
     DayViews, Difference, EarlierImports, Figure, Figures, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import,
-    ImportName, ImportPosition, ImportRecord, ImportSaved, LineState, LinesHash, REPORT_DAYS_MAX, Saved, Storage,
-    TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
+    ImportName, ImportPosition, ImportRecord, ImportSaved, KindSummary, LineState, LinesHash, REPORT_DAYS_MAX, Saved,
+    Storage, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
 };
 pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View};
+pub use visitor::{Salt, VISITOR_WINDOW_MAX, Visitor, VisitorMark};

@@ -1,6 +1,9 @@
 //! The state of the parts that the counters need: whether views can be counted, read and saved.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use bson::DateTime;
 
 use crate::{Counters, Error, ItemId, Kind, Result};
 
@@ -18,9 +21,28 @@ pub struct Readiness {
     pub saving: Option<Error>,
 }
 
-/// The error of the last pass, which clones share.
+/// What this instance has saved since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SavedViews {
+    /// The number of batches.
+    pub batches: u64,
+    /// The number of their views.
+    pub views: u64,
+    /// The end of the last pass over the queues without an error, whether or not there was something to save.
+    pub last_pass: Option<DateTime>,
+}
+
+/// The passes of an instance, which clones share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastPass(Arc<Mutex<Option<Error>>>);
+pub(crate) struct LastPass(Arc<Passes>);
+
+#[derive(Debug, Default)]
+struct Passes {
+    /// The error of the last pass, and the end of the last one without.
+    last: Mutex<(Option<Error>, Option<DateTime>)>,
+    batches: AtomicU64,
+    views: AtomicU64,
+}
 
 impl Readiness {
     /// Returns whether views can be counted.
@@ -36,17 +58,35 @@ impl Readiness {
 }
 
 impl LastPass {
-    /// Keeps the result of a pass.
-    pub(crate) fn keep<T>(&self, result: &Result<T>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = result.as_ref().err().cloned();
+    /// Keeps the result of a pass that ends now.
+    pub(crate) fn keep<T>(&self, result: &Result<T>, now: DateTime) {
+        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.0 = result.as_ref().err().cloned();
+        if result.is_ok() {
+            last.1 = Some(now);
+        }
+    }
+
+    /// Counts a batch whose views were added to the store.
+    pub(crate) fn saved(&self, views: u64) {
+        self.0.batches.fetch_add(1, Ordering::Relaxed);
+        self.0.views.fetch_add(views, Ordering::Relaxed);
     }
 
     fn error(&self) -> Option<Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
 impl Counters {
+    /// Returns what this instance has saved since its start.
+    pub fn saved(&self) -> SavedViews {
+        let passes = &self.last_pass().0;
+        let last_pass = passes.last.lock().unwrap_or_else(PoisonError::into_inner).1;
+        let [batches, views] = [&passes.batches, &passes.views].map(|count| count.load(Ordering::Relaxed));
+        SavedViews { batches, views, last_pass }
+    }
+
     /// Asks each part whether it works.
     pub async fn readiness(&self) -> Readiness {
         let store = async {

@@ -40,7 +40,7 @@ pub use imports::{
     EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
     ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
 };
-pub use reports::{DayViews, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
+pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
 pub use retention::Trimmed;
 pub use verification::{Difference, Verification};
 

@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use crate::{Error, Item, ItemId, Kind, Result};
+use crate::{Error, Item, ItemId, Kind, Result, Visitor};
 
 /// The maximum number of views that one request adds.
 pub const VIEWS_MAX: u32 = 1_000_000;
@@ -20,6 +20,8 @@ pub struct View {
     pub day: Date,
     /// The key by which a repeated request is recognised.
     pub key: Option<IdempotencyKey>,
+    /// The visitor, of whom one view in a window is counted.
+    pub visitor: Option<Visitor>,
 }
 
 /// A client's name for a request: a request with a key that was counted is not counted again.
@@ -99,7 +101,7 @@ impl View {
         if views == 0 || views > VIEWS_MAX {
             return Err(Error::invalid(format!("the number of views must be 1 to {VIEWS_MAX}, and is {views}")));
         }
-        Ok(View { item, views, day, key: None })
+        Ok(View { item, views, day, key: None, visitor: None })
     }
 }
 

@@ -19,7 +19,7 @@ use subtle::ConstantTimeEq as _;
 use crate::problem::{Problem, ProblemKind};
 
 /// The SHA-256 hash of a token.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
 /// The error of a text that is no [`TokenHash`].
@@ -118,12 +118,31 @@ impl AccessOptions {
         let unauthorized = |detail| Problem::new(ProblemKind::Unauthorized, detail);
         let header = headers.get(AUTHORIZATION);
         let header = header.ok_or_else(|| unauthorized("send the header Authorization: Bearer TOKEN"))?;
-        let token = header.to_str().ok().and_then(|header| header.split_once(' '));
-        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let (_, token) = token.ok_or_else(|| unauthorized("the header Authorization must be Bearer TOKEN"))?;
-        let hash = TokenHash::of(token.trim());
-        // All are compared, each in constant time.
-        let found = self.tokens.iter().fold(0, |found, known| found | known.0.ct_eq(&hash.0).unwrap_u8());
-        if found == 1 { Ok(()) } else { Err(unauthorized("the token is unknown")) }
+        let token = bearer(header).ok_or_else(|| unauthorized("the header Authorization must be Bearer TOKEN"))?;
+        if self.knows(TokenHash::of(token)) {
+            return Ok(());
+        }
+        // The token of somebody who has put the token itself into the list, where its hash belongs, and which looks like a hash.
+        if token.parse().is_ok_and(|as_hash| self.knows(as_hash)) {
+            tracing::warn!("a token is refused: the list has the token itself, and not its SHA-256 hash");
+        }
+        Err(unauthorized("the token is unknown"))
     }
+
+    /// Returns whether this is the hash of a token. All are compared, each in constant time.
+    fn knows(&self, hash: TokenHash) -> bool {
+        self.tokens.iter().fold(0, |found, known| found | known.0.ct_eq(&hash.0).unwrap_u8()) == 1
+    }
+
+    /// Returns the hash of the request's token, if it has a known one.
+    pub(crate) fn token(&self, headers: &HeaderMap) -> Option<TokenHash> {
+        let hash = TokenHash::of(bearer(headers.get(AUTHORIZATION)?)?);
+        self.knows(hash).then_some(hash)
+    }
+}
+
+/// Returns the token of a header `Bearer TOKEN`.
+fn bearer(header: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

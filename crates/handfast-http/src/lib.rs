@@ -1,13 +1,17 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod client;
 mod connections;
 pub mod counters;
+mod metrics;
 mod openapi;
 mod problem;
 mod request;
 mod route;
+mod write_timeout;
 
 pub use access::{AccessOptions, InvalidTokenHash, TokenHash};
+pub use client::{ClientLimit, PeerAddress};
 pub use connections::{ConnectionOptions, serve_connections};
 pub use problem::ProblemKind;

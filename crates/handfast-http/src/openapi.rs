@@ -85,6 +85,10 @@ fn responses<S>(route: &Route<S>) -> Value {
     }
     let content = match route.reply {
         Reply::Json { schema } => Some(json!({ "application/json": reference(schema) })),
+        Reply::Text { media_types } => {
+            let text = || json!({ "schema": { "type": "string" } });
+            Some(media_types.iter().map(|media_type| ((*media_type).to_owned(), text())).collect::<Map<_, _>>().into())
+        }
         Reply::Svg => Some(json!({ "image/svg+xml": { "schema": { "type": "string" } } })),
         Reply::Document => Some(json!({ "application/json": { "schema": { "type": "object" } } })),
         Reply::NoContent => None,
@@ -100,7 +104,7 @@ fn responses<S>(route: &Route<S>) -> Value {
             "description": described.collect::<Vec<_>>().join("; "),
             "content": { MEDIA_TYPE: reference("Problem") },
         });
-        if status == 503 {
+        if kinds.iter().any(|kind| kind.has_retry_after()) {
             let seconds = json!({ "schema": { "type": "integer" }, "description": "seconds to wait" });
             response["headers"] = json!({ "Retry-After": seconds });
         }

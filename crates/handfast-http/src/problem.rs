@@ -7,6 +7,8 @@
 //!
 //! A problem of a request that writes has an `outcome`: `not_applied` if nothing was changed, `unknown` if something may have been.
 
+use std::time::Duration;
+
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -36,6 +38,8 @@ pub enum ProblemKind {
     BodyTooLarge,
     /// The body has another media type than `application/json`.
     UnsupportedMediaType,
+    /// The client has sent more requests than it may.
+    TooManyRequests,
     /// The data of the service cannot be read.
     DamagedData,
     /// The queue holds as many views as it may.
@@ -50,7 +54,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [ProblemKind; 13] = [
+    pub const ALL: [ProblemKind; 14] = [
         ProblemKind::InvalidRequest,
         ProblemKind::Unauthorized,
         ProblemKind::OriginRefused,
@@ -59,6 +63,7 @@ impl ProblemKind {
         ProblemKind::BodyTimeout,
         ProblemKind::BodyTooLarge,
         ProblemKind::UnsupportedMediaType,
+        ProblemKind::TooManyRequests,
         ProblemKind::DamagedData,
         ProblemKind::QueueFull,
         ProblemKind::Unavailable,
@@ -81,6 +86,9 @@ impl ProblemKind {
             ProblemKind::UnsupportedMediaType => {
                 ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
             }
+            ProblemKind::TooManyRequests => {
+                ("too-many-requests", StatusCode::TOO_MANY_REQUESTS, "the client has sent too many requests")
+            }
             ProblemKind::DamagedData => {
                 ("damaged-data", StatusCode::INTERNAL_SERVER_ERROR, "data of the service cannot be read")
             }
@@ -95,9 +103,19 @@ impl ProblemKind {
         }
     }
 
+    /// Returns the last part of the `type`.
+    pub(crate) fn name(self) -> &'static str {
+        self.parts().0
+    }
+
     /// Returns the `type` of the problem details.
     pub fn uri(self) -> String {
-        format!("{TYPE_PREFIX}{}", self.parts().0)
+        format!("{TYPE_PREFIX}{}", self.name())
+    }
+
+    /// Returns whether the response says in `Retry-After` how long to wait.
+    pub(crate) fn has_retry_after(self) -> bool {
+        matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
     }
 
     /// Returns the HTTP status.
@@ -125,11 +143,13 @@ pub(crate) struct Problem {
     pub(crate) detail: String,
     /// Further members of the JSON object.
     pub(crate) members: Map<String, Value>,
+    /// The time that the client should wait, if it is another one than usual.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Problem {
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Problem { kind, detail: detail.into(), members: Map::new() }
+        Problem { kind, detail: detail.into(), members: Map::new(), retry_after: None }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -151,12 +171,15 @@ impl Problem {
             }
             body.extend(self.members);
         }
-        let mut response = (status, body.to_string()).into_response();
+        let mut response = (status, format!("{body}\n")).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, retry_after_seconds.into());
+        if self.kind.has_retry_after() {
+            // A part of a second is waited for as a whole one.
+            let seconds = self.retry_after.map(|time| time.as_millis().div_ceil(1_000));
+            let seconds = seconds.map_or(retry_after_seconds, |seconds| u64::try_from(seconds).unwrap_or(u64::MAX));
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -1,5 +1,6 @@
 //! The parts of a request, checked before a handler sees them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -21,6 +22,8 @@ pub(crate) struct Call {
     path: Vec<(String, String)>,
     query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
+    /// The address of the client, if the program says it.
+    pub(crate) address: Option<IpAddr>,
     body: Bytes,
 }
 
@@ -28,6 +31,7 @@ impl Call {
     /// Reads a request. `known` are the names of the query parameters; `body_bytes_max` is 0 for a route without a body, which is not read then.
     pub(crate) async fn read(
         mut parts: Parts,
+        address: Option<IpAddr>,
         body: Body,
         known: impl Iterator<Item = &'static str>,
         body_bytes_max: usize,
@@ -37,7 +41,7 @@ impl Call {
         let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = query(&parts.uri, known)?;
         let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
-        Ok(Call { path, query, headers: parts.headers, body })
+        Ok(Call { path, query, headers: parts.headers, address, body })
     }
 
     /// Returns a parameter of the path; empty if the route has none of this name.

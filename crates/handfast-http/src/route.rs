@@ -1,6 +1,7 @@
 //! Routes as a table, from which the router and the OpenAPI document are made, so that neither can have what the other has not.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +9,22 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
+use handfast_store::Clock;
 use tower_http::cors::CorsLayer;
 
 use crate::access::{AccessOptions, RouteAccess};
+use crate::client::{self, Client, Limiter};
+use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemKind};
 use crate::request::Call;
 
 /// The header by which a repeated request is recognised.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header that names the visitor whose view is counted.
+pub(crate) const VISITOR: &str = "visitor";
 /// How long a browser may remember what is allowed.
 const CORS_TIME: Duration = Duration::from_secs(3_600);
 
@@ -73,6 +79,11 @@ pub(crate) enum Reply {
         schema: &'static str,
     },
     Svg,
+    /// A file of the program, or another text.
+    Text {
+        /// The media types that it may have.
+        media_types: &'static [&'static str],
+    },
     /// A document that is JSON of another kind.
     Document,
     NoContent,
@@ -87,10 +98,20 @@ pub(crate) struct RequestLimits {
 }
 
 /// The settings that all routes share.
+pub(crate) struct RouterOptions {
+    pub(crate) access: AccessOptions,
+    pub(crate) limits: RequestLimits,
+    /// The number of requests that each client may send.
+    pub(crate) limiter: Option<Limiter>,
+    /// The header in which a proxy names the client's address.
+    pub(crate) client_address_header: Option<HeaderName>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<RequestMetrics>,
+}
+
 struct Shared<S> {
     service: S,
-    access: AccessOptions,
-    limits: RequestLimits,
+    options: RouterOptions,
 }
 
 impl RouteMethod {
@@ -115,25 +136,30 @@ impl RouteMethod {
 pub(crate) fn router<S: Send + Sync + 'static>(
     routes: &'static [Route<S>],
     service: S,
-    access: AccessOptions,
-    limits: RequestLimits,
+    options: RouterOptions,
 ) -> Router {
-    let cors = cors(&access);
-    let shared = Arc::new(Shared { service, access, limits });
+    let cors = cors(&options.access);
+    let seconds = options.limits.retry_after_seconds;
+    let metrics = [Arc::clone(&options.metrics), Arc::clone(&options.metrics)];
+    let shared = Arc::new(Shared { service, options });
     let mut router = Router::new();
-    for route in routes {
+    for (at, route) in routes.iter().enumerate() {
         let shared = Arc::clone(&shared);
-        let handler = move |request: Request| answer(route, Arc::clone(&shared), request);
+        let handler = move |request: Request| answer(route, at, Arc::clone(&shared), request);
         router = router.route(route.path, on(route.method.filter(), handler));
     }
-    let seconds = limits.retry_after_seconds;
+    let [of_paths, of_methods] = metrics;
+    let refused = move |metrics: &RequestMetrics, kind, detail: String| {
+        metrics.count(None, ProblemKind::status(kind), Some(kind), Duration::ZERO);
+        Problem::new(kind, detail).into_response(None, seconds)
+    };
     let not_found = move || async move {
-        let detail = "there is no such path: /openapi.json lists those that are there";
-        Problem::new(ProblemKind::NotFound, detail).into_response(None, seconds)
+        let detail = "there is no such path: /openapi.json lists those that are there".to_owned();
+        refused(&of_paths, ProblemKind::NotFound, detail)
     };
     let not_allowed = move |request: Request| async move {
         let detail = format!("the path has no method {}: the header Allow lists those that it has", request.method());
-        Problem::new(ProblemKind::MethodNotAllowed, detail).into_response(None, seconds)
+        refused(&of_methods, ProblemKind::MethodNotAllowed, detail)
     };
     let router = router.fallback(not_found).method_not_allowed_fallback(not_allowed);
     match cors {
@@ -147,15 +173,31 @@ fn cors(access: &AccessOptions) -> Option<CorsLayer> {
     if access.allowed_origins.is_empty() {
         return None;
     }
-    let headers = [AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static(IDEMPOTENCY_KEY)];
+    let own = [IDEMPOTENCY_KEY, VISITOR].map(HeaderName::from_static);
+    let headers: Vec<HeaderName> = [AUTHORIZATION, CONTENT_TYPE].into_iter().chain(own).collect();
     let cors = CorsLayer::new().allow_origin(access.allowed_origins.clone()).allow_headers(headers);
     let methods = [Method::GET, Method::POST, Method::DELETE];
     Some(cors.allow_methods(methods).expose_headers([RETRY_AFTER]).max_age(CORS_TIME))
 }
 
-async fn answer<S: Send + Sync>(route: &'static Route<S>, shared: Arc<Shared<S>>, request: Request) -> Response {
+async fn answer<S: Send + Sync>(
+    route: &'static Route<S>,
+    at: usize,
+    shared: Arc<Shared<S>>,
+    request: Request,
+) -> Response {
+    let RouterOptions { clock, metrics, limits, .. } = &shared.options;
+    let begun = clock.elapsed();
+    let result = checked(route, &shared, request).await;
+    let problem = result.as_ref().err().map(|problem| problem.kind);
+    let response = response(route, *limits, result);
+    metrics.count(Some(at), response.status(), problem, clock.elapsed().saturating_sub(begun));
+    response
+}
+
+fn response<S>(route: &Route<S>, limits: RequestLimits, result: Result<Response, Problem>) -> Response {
     let writes = route.access == RouteAccess::Write;
-    match checked(route, &shared, request).await {
+    match result {
         Ok(response) => response,
         Err(problem) => {
             let outcome = match problem.kind {
@@ -163,7 +205,7 @@ async fn answer<S: Send + Sync>(route: &'static Route<S>, shared: Arc<Shared<S>>
                 ProblemKind::OutcomeUnknown => Some(Outcome::Unknown),
                 _ => Some(Outcome::NotApplied),
             };
-            problem.into_response(outcome, shared.limits.retry_after_seconds)
+            problem.into_response(outcome, limits.retry_after_seconds)
         }
     }
 }
@@ -174,11 +216,16 @@ async fn checked<S: Send + Sync>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    shared.access.check(route.access, &parts.headers)?;
-    let body_bytes_max = if route.body.is_some() { shared.limits.body_bytes_max } else { 0 };
+    let RouterOptions { access, limits, client_address_header, .. } = &shared.options;
+    access.check(route.access, &parts.headers)?;
+    let address = client::address(&parts.extensions, &parts.headers, client_address_header.as_ref());
+    if route.access != RouteAccess::Open {
+        shared.options.take(&parts.headers, address)?;
+    }
+    let body_bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
     let known = route.query.iter().map(|parameter| parameter.name);
-    let call = Call::read(parts, body, known, body_bytes_max).await?;
-    let time = shared.limits.request_time_max;
+    let call = Call::read(parts, address, body, known, body_bytes_max).await?;
+    let time = limits.request_time_max;
     match tokio::time::timeout(time, (route.handler)(&shared.service, call)).await {
         Ok(answer) => answer,
         Err(_) => {
@@ -190,6 +237,18 @@ async fn checked<S: Send + Sync>(
     }
 }
 
+impl RouterOptions {
+    /// Counts a request of a client, if there is a limit.
+    fn take(&self, headers: &HeaderMap, address: Option<IpAddr>) -> Result<(), Problem> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let client = Client::new(self.access.token(headers), address);
+        limiter.take(client, self.clock.elapsed()).map_err(|wait| {
+            let detail = "the client has sent more requests than it may: send this one again after Retry-After seconds";
+            Problem { retry_after: Some(wait), ..Problem::new(ProblemKind::TooManyRequests, detail) }
+        })
+    }
+}
+
 impl<S> Route<S> {
     /// Returns the problems of the route, in the order of their kinds.
     pub(crate) fn all_problems(&self) -> Vec<ProblemKind> {
@@ -197,10 +256,13 @@ impl<S> Route<S> {
         problems.push(ProblemKind::InvalidRequest);
         match self.access {
             RouteAccess::Open => {}
-            RouteAccess::Read => problems.extend([ProblemKind::Unauthorized, ProblemKind::Unavailable]),
+            RouteAccess::Read => {
+                problems.extend([ProblemKind::Unauthorized, ProblemKind::TooManyRequests, ProblemKind::Unavailable]);
+            }
             RouteAccess::Write => problems.extend([
                 ProblemKind::Unauthorized,
                 ProblemKind::OriginRefused,
+                ProblemKind::TooManyRequests,
                 ProblemKind::Unavailable,
                 ProblemKind::OutcomeUnknown,
             ]),
@@ -218,7 +280,7 @@ impl<S> Route<S> {
 impl Reply {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Reply::Json { .. } | Reply::Svg | Reply::Document => StatusCode::OK,
+            Reply::Json { .. } | Reply::Svg | Reply::Text { .. } | Reply::Document => StatusCode::OK,
             Reply::NoContent => StatusCode::NO_CONTENT,
         }
     }

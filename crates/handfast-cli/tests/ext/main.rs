@@ -177,6 +177,24 @@ fn ext_examples() {
     server.stop();
 }
 
+/// The pages of the view counters in a browser: what they show, that they ask nobody else, in the dark and in the light, on a telephone.
+#[test]
+fn ext_counters_pages() {
+    let (Some(node), Some(chromium)) = (Tool::Node.find(), Tool::Chromium.find()) else { return };
+    let Some(_) = Tool::WebPackages.find() else { return };
+    let handfast = env!("CARGO_BIN_EXE_handfast");
+    run_with_own_servers(&node, &["tests/clients/web/pages.mjs", "--handfast", handfast, "--chromium", &chromium]);
+}
+
+/// The middleware that counts views, for Express and FastAPI: each page is counted, and none waits.
+#[test]
+fn ext_counters_examples() {
+    let (Some(node), Some(python)) = (Tool::Node.find(), Tool::WebPython.find()) else { return };
+    let Some(_) = Tool::WebPackages.find() else { return };
+    let handfast = env!("CARGO_BIN_EXE_handfast");
+    run_with_own_servers(&node, &["tests/clients/web/examples.mjs", "--handfast", handfast, "--python", &python]);
+}
+
 /// Sends the same commands to every server, and compares the answers with those that MongoDB documents.
 #[test]
 fn ext_differential() {

@@ -30,6 +30,11 @@ pub(crate) enum Tool {
     SecantusDb,
     Strace,
     PymongoSuite,
+    Chromium,
+    /// Python with the packages of an example.
+    WebPython,
+    /// The packages of tests/clients/web.
+    WebPackages,
 }
 
 impl Tool {
@@ -42,6 +47,9 @@ impl Tool {
             Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
             // An example of handfast-sim, which every build of the whole workspace's tests puts beside the program.
             Self::RustDriver => Path::new(env!("CARGO_BIN_EXE_handfast")).with_file_name("examples/rust_driver"),
+            Self::WebPackages => root().join("tests/clients/web/node_modules/playwright-core"),
+            Self::WebPython => tools.join("web-venv/bin/python"),
+            Self::Chromium => PathBuf::from("/usr/bin/chromium"),
             Self::FerretDb => tools.join("ferretdb"),
             Self::SecantusDb => tools.join("venv/bin/secantusd-py"),
             Self::Strace => PathBuf::from("/usr/bin/strace"),

@@ -85,7 +85,7 @@ fn views_are_counted_saved_at_a_stop_and_shown() -> Result<()> {
     ensure!(serve.start.ends_with("days in Asia/Tokyo"), "{}", serve.start);
     for total in 1..=3 {
         let answer = ask(&serve, "POST /v1/ads/7/views", "")?;
-        assert_eq!(answer, json!({ "kind": "ads", "id": "7", "total": total, "partial": false }));
+        assert_eq!(answer, json!({ "kind": "ads", "id": "7", "total": total, "partial": false, "counted": true }));
     }
     ask(&serve, "POST /v1/ads/8/views", "")?;
     stopped(serve)?;
@@ -137,11 +137,17 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     let serve = |flags: &[&str]| anyhow::Ok(handfast(&scratch, &["counters", "serve"]).args(flags).output()?);
     assert_one_line(&serve(&["--listen", "0.0.0.0:0"])?, 2, "--tokens requires a token");
     assert_one_line(&serve(&["--listen", "nowhere"])?, 2, "--listen: 'nowhere' is not an address");
+    assert_one_line(&serve(&["--listen", "18090"])?, 2, "HOST:PORT is expected: 127.0.0.1:18090");
     assert_one_line(&serve(&["--flush-interval", "0s"])?, 2, "--flush-interval must be longer than zero");
-    assert_one_line(&serve(&["--tokens", "none.txt"])?, 1, "--tokens: cannot read the file none.txt");
+    assert_one_line(&serve(&["--tokens", "none.txt"])?, 2, "--tokens: cannot read the file none.txt");
     std::fs::write(scratch.path("tokens.txt"), "# none\nabc\n")?;
     let wrong = serve(&["--tokens", "tokens.txt"])?;
     assert_one_line(&wrong, 2, "--tokens: tokens.txt, line 2: the hash of a token has 64 hexadecimal digits");
+    assert_one_line(&wrong, 2, "`printf %s TOKEN | sha256sum` prints that of the token TOKEN");
+    let twice = ["--visitor-window", "ads=30m", "--visitor-window", "ads=1h"];
+    assert_one_line(&serve(&twice)?, 2, "--visitor-window: ads is there more than once");
+    let header = ["--client-address-header", "X Forwarded"];
+    assert_one_line(&serve(&header)?, 2, r#"--client-address-header: "X Forwarded" is no name of a header"#);
     ensure!(!scratch.path("handfast-data").exists(), "nothing was created");
     assert_one_line(&run(&scratch, &["verify"])?, 1, "cannot read the data directory data");
     stopped(Serve::start(&mut handfast(&scratch, &SERVE))?)?;
@@ -167,6 +173,45 @@ fn a_token_of_the_file_is_needed() -> Result<()> {
     ensure!(refused.0 == 401 && refused.1.contains("urn:handfast:problem:unauthorized"), "{refused:?}");
     assert_eq!(ask(&serve, "POST /v1/ads/7/views", "authorization: Bearer abc")?["total"], 1);
     assert_eq!(ask(&serve, "GET /v1/ads/7", "")?["total"], 1);
+    stopped(serve)
+}
+
+#[test]
+fn visitors_bots_and_limits_are_set_by_flags() -> Result<()> {
+    let scratch = Scratch::new("counters-visitors")?;
+    let flags = ["--visitor-window", "ads=30m", "--bots", "refuse", "--limit-per-client", "8/24h"];
+    let behind = ["--client-address-header", "X-Forwarded-For"];
+    let serve = Serve::start(handfast(&scratch, &SERVE).args(flags).args(behind))?;
+    let view = "POST /v1/ads/7/views";
+    for (header, expected) in [
+        ("x-forwarded-for: 192.0.2.7", json!([1, true, null])),
+        ("x-forwarded-for: 192.0.2.7", json!([1, false, "repeated"])),
+        ("x-forwarded-for: 192.0.2.8", json!([2, true, null])),
+        ("x-forwarded-for: 192.0.2.9\r\nuser-agent: Googlebot/2.1", json!([2, false, "bot"])),
+    ] {
+        let answer = ask(&serve, view, header)?;
+        assert_eq!(json!([answer["total"], answer["counted"], answer["reason"]]), expected, "{header}");
+    }
+    let mut stream = serve_connection(&serve)?;
+    let statuses: Vec<u16> = (0..9).filter_map(|_| Some(request(&mut stream, "GET /v1/ads/7", "")?.0)).collect();
+    assert_eq!(statuses, [[200; 8].as_slice(), &[429]].concat(), "the address of the connection is a client, too");
+    stopped(serve)
+}
+
+#[test]
+fn all_addresses_of_a_name_are_listened_on() -> Result<()> {
+    let scratch = Scratch::new("counters-listen")?;
+    let serve =
+        Serve::start(&mut handfast(&scratch, &["counters", "serve", "--data", "data", "--listen", "localhost:0"]))?;
+    let (_, rest) = serve.start.split_once("listens on ").context("no address")?;
+    let (addresses, _) = rest.split_once(", data").context("no end")?;
+    let addresses: Vec<&str> = addresses.split(" and ").collect();
+    let ports: Vec<&str> = addresses.iter().filter_map(|address| Some(address.rsplit_once(':')?.1)).collect();
+    ensure!(ports.iter().all(|port| *port == ports[0]), "{addresses:?}");
+    for (at, address) in addresses.iter().enumerate() {
+        let answer = request(&mut connect(address)?, "POST /v1/ads/7/views", "").context("no answer")?;
+        ensure!(answer.1.contains(&format!("\"total\":{}", at + 1)), "{answer:?}");
+    }
     stopped(serve)
 }
 

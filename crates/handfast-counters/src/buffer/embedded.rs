@@ -9,6 +9,8 @@
 //! | `queue` | `{_id: {kind, first}, events: [{id, views, day} or {id, deleted: true}, ..], keys: [..]}`: events with the numbers `first`, `first` + 1, .. |
 //! | `keys` | `{_id: "kind/id/key", at}`: idempotency keys of groups that were saved and removed |
 //!
+//! The marks of visitors are in memory alone, as the salt that they were made with: a process that starts again has neither.
+//!
 //! A group is removed when all its events were acknowledged. At a start the queue is read back without the events of
 //! [batches that were saved](Storage::saved_batches).
 
@@ -24,11 +26,13 @@ use bson::rawdoc;
 use handfast_store::{
     Applied, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources, StoreExt as _,
 };
+use jiff::civil::Date;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::buffer::state::KindState;
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
-use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber, Storage, View};
+use crate::visitor::{DailySalt, Marks};
+use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use group::Group;
 use writer::{Request, Work, Writer};
@@ -49,16 +53,20 @@ pub struct EmbeddedBufferOptions {
     pub cache_time: Duration,
     /// The time for which idempotency keys are remembered.
     pub key_time: Duration,
+    /// The maximum number of visitors that are remembered until their window is over, of about 100 bytes each. Beyond it the one who was counted first
+    /// is forgotten, and counted again.
+    pub visitors_max: usize,
 }
 
 impl Default for EmbeddedBufferOptions {
-    /// A million events, a million items for an hour after their last view, keys for a day.
+    /// A million events, a million items for an hour after their last view, keys for a day, a million visitors.
     fn default() -> Self {
         EmbeddedBufferOptions {
             queue_events_max: 1_000_000,
             cache_items_max: 1_000_000,
             cache_time: Duration::from_secs(3_600),
             key_time: Duration::from_secs(24 * 3_600),
+            visitors_max: 1_000_000,
         }
     }
 }
@@ -77,18 +85,19 @@ struct Shared {
     sources: Sources,
     options: EmbeddedBufferOptions,
     state: RwLock<State>,
+    salt: DailySalt,
     /// Held while a batch is acknowledged: a group that two batches share is removed by the second one.
     acknowledging: tokio::sync::Mutex<()>,
 }
 
 /// The caches, the queues and the groups of the collection `queue`.
-#[derive(Default)]
 struct State {
     kinds: HashMap<Kind, KindState>,
     /// The groups that are in the collection, by the number of their first event.
     groups: HashMap<Kind, BTreeMap<SequenceNumber, Group>>,
     /// The idempotency keys, with the time until which they are remembered.
     keys: HashMap<String, Duration>,
+    marks: Marks,
     /// The time at which unused items were last let go.
     trimmed: Duration,
 }
@@ -108,6 +117,16 @@ impl Shared {
 }
 
 impl State {
+    fn new(options: &EmbeddedBufferOptions) -> Self {
+        State {
+            kinds: HashMap::new(),
+            groups: HashMap::new(),
+            keys: HashMap::new(),
+            marks: Marks::new(options.visitors_max),
+            trimmed: Duration::ZERO,
+        }
+    }
+
     /// Returns the state of a kind; that of one without any events has begun with number 1.
     fn kind(&mut self, kind: &Kind) -> &mut KindState {
         self.kinds.entry(kind.clone()).or_insert_with(|| KindState::new(1, 0))
@@ -134,7 +153,7 @@ impl EmbeddedBuffer {
         let namespace = |collection: &str| {
             Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
         };
-        let state = RwLock::new(State::default());
+        let state = RwLock::new(State::new(&options));
         let (queue, keys) = (namespace("queue")?, namespace("keys")?);
         let shared = Arc::new(Shared {
             store,
@@ -143,6 +162,7 @@ impl EmbeddedBuffer {
             sources,
             options,
             state,
+            salt: DailySalt::default(),
             acknowledging: tokio::sync::Mutex::default(),
         });
         shared.create_index().await?;
@@ -173,7 +193,7 @@ impl Shared {
     /// Reads back queue and keys.
     async fn load(&self, storage: &Storage) -> Result<()> {
         let now = self.now();
-        let mut state = State::default();
+        let mut state = State::new(&self.options);
         for kind in storage.kinds().await? {
             let next = storage.last_number(&kind).await? + 1;
             state.kinds.insert(kind, KindState::new(next, 0));
@@ -311,6 +331,15 @@ impl Buffer for EmbeddedBuffer {
         Ok(())
     }
 
+    async fn visitor_salt(&self, day: Date) -> Result<Salt> {
+        self.shared.salt.of(day)
+    }
+
+    async fn oldest_age(&self, kind: &Kind) -> Result<Option<Duration>> {
+        let now = self.shared.now();
+        Ok(self.shared.read().kinds.get(kind).and_then(|of_kind| of_kind.oldest_age(now)))
+    }
+
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let state = self.shared.read();
         let Some(of_kind) = state.kinds.get(kind) else {
@@ -354,6 +383,7 @@ impl State {
         }
         self.trimmed = now;
         self.keys.retain(|_, until| *until > now);
+        self.marks.trim(now);
         let mut unused = options.cache_time;
         loop {
             for of_kind in self.kinds.values_mut() {

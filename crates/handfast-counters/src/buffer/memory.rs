@@ -6,34 +6,45 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handfast_store::Sources;
+use jiff::civil::Date;
 
 use crate::buffer::state::KindState;
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
-use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, View};
+use crate::visitor::{DailySalt, Marks};
+use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, Salt, View};
 
 /// A buffer that keeps nothing. Its idempotency keys never expire, and unused items stay until [`MemoryBuffer::evict`].
 pub struct MemoryBuffer {
     sources: Sources,
     queue_events_max: usize,
     state: Mutex<State>,
+    salt: DailySalt,
 }
 
-#[derive(Default)]
 struct State {
     kinds: BTreeMap<Kind, KindState>,
     keys: BTreeSet<String>,
+    marks: Marks,
 }
 
 impl State {
     fn kind(&mut self, kind: &Kind) -> &mut KindState {
         self.kinds.entry(kind.clone()).or_insert_with(|| KindState::new(1, 1))
     }
+
+    fn remember(&mut self, view: &View, now: Duration) {
+        self.keys.extend(key(view));
+        if let Some(visitor) = &view.visitor {
+            self.marks.set(visitor, now);
+        }
+    }
 }
 
 impl MemoryBuffer {
     /// Creates an empty buffer whose queues hold `queue_events_max` events each.
     pub fn new(sources: Sources, queue_events_max: usize) -> Self {
-        MemoryBuffer { sources, queue_events_max, state: Mutex::default() }
+        let state = State { kinds: BTreeMap::new(), keys: BTreeSet::new(), marks: Marks::new(usize::MAX) };
+        MemoryBuffer { sources, queue_events_max, state: Mutex::new(state), salt: DailySalt::default() }
     }
 
     /// Lets all items go that have no events in the queue.
@@ -68,37 +79,45 @@ impl Buffer for MemoryBuffer {
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
         let (now, mut state) = (self.now(), self.lock());
         let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
+        let known = view.visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
         let kind = state.kind(&view.item.kind);
         let Some(total) = kind.total(&view.item.id) else { return Ok(Increment::Absent) };
         if repeated {
             return Ok(Increment::Counted(total));
         }
+        if known {
+            return Ok(Increment::Repeated(total));
+        }
         if let Some(full) = self.full(kind) {
             return Err(full);
         }
         let counted = kind.increment_if_exists(&view.item.id, Change::Views { views: view.views, day: view.day }, now);
-        state.keys.extend(key(view));
+        state.remember(view, now);
         Ok(counted)
     }
 
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
         let (now, mut state) = (self.now(), self.lock());
         let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
+        let known = view.visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
         let kind = state.kind(&view.item.kind);
         let cached = kind.total(&view.item.id);
         if cached.is_none() && stored.is_some_and(|stored| !kind.is_current(stored.fence)) {
             return Ok(Upsert::Outdated);
         }
+        let stored_total = Total { views: stored.map_or(0, |stored| stored.total), partial: stored.is_none() };
         if repeated {
-            let total = Total { views: stored.map_or(0, |stored| stored.total), partial: stored.is_none() };
-            return Ok(Upsert::Counted(cached.unwrap_or(total)));
+            return Ok(Upsert::Counted(cached.unwrap_or(stored_total)));
+        }
+        if known {
+            return Ok(Upsert::Repeated(cached.unwrap_or(stored_total)));
         }
         if let Some(full) = self.full(kind) {
             return Err(full);
         }
         let change = Change::Views { views: view.views, day: view.day };
         let counted = kind.upsert(&view.item.id, change, stored, now);
-        state.keys.extend(key(view));
+        state.remember(view, now);
         Ok(counted)
     }
 
@@ -143,6 +162,15 @@ impl Buffer for MemoryBuffer {
             of_kind.acknowledge(batch.number());
         }
         Ok(())
+    }
+
+    async fn visitor_salt(&self, day: Date) -> Result<Salt> {
+        self.salt.of(day)
+    }
+
+    async fn oldest_age(&self, kind: &Kind) -> Result<Option<Duration>> {
+        let now = self.now();
+        Ok(self.lock().kinds.get(kind).and_then(|of_kind| of_kind.oldest_age(now)))
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {

@@ -30,11 +30,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handfast_store::{Applied, Sources};
+use jiff::civil::Date;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
-use crate::{Batch, Error, Item, ItemId, Kind, Result, SequenceNumber, Storage, View};
+use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use answer::Answer;
 use connection::{Connection, Live, unavailable};
@@ -43,6 +44,10 @@ pub use health::RedisHealth;
 
 /// The set of all kinds.
 const KINDS: &str = "hf:kinds";
+/// The beginning of the key of the salt of a day.
+const SALT: &str = "hf:salt:";
+/// The time for which the salt of a day is kept: the day itself, and what the clocks of instances may differ.
+const SALT_SECONDS: u64 = 25 * 3_600;
 /// How often a step is sent again because its kind had to be begun: Redis may lose everything in between, but hardly again.
 const STEP_ATTEMPTS: usize = 3;
 /// The largest number with which a kind begins: beyond, the numbers of Lua are not exact.
@@ -206,7 +211,9 @@ impl RedisBuffer {
         let (views, day) = (view.views.to_string(), view.day.to_string());
         let key = view.key.as_ref().map_or("", |key| key.as_str());
         let (key_time, events_max) = (millis(self.options.key_time), self.options.queue_events_max.to_string());
-        let mut arguments = vec![view.item.id.as_str(), &views, &day, key, &key_time, &events_max];
+        let mark = view.visitor.map_or_else(String::new, |visitor| visitor.mark.to_string());
+        let window = view.visitor.map_or_else(String::new, |visitor| millis(visitor.window));
+        let mut arguments = vec![view.item.id.as_str(), &views, &day, key, &key_time, &events_max, &mark, &window];
         arguments.extend(stored);
         let answer = self.step(&view.item.kind, step, &arguments, Applied::Maybe).await?;
         self.unless_full(answer)
@@ -243,6 +250,7 @@ impl Buffer for RedisBuffer {
         let answer = self.count("increment_if_exists", view, &[]).await?;
         match answer.word() {
             "absent" => Ok(Increment::Absent),
+            "repeated" => Ok(Increment::Repeated(answer.counted()?)),
             _ => Ok(Increment::Counted(answer.counted()?)),
         }
     }
@@ -256,6 +264,7 @@ impl Buffer for RedisBuffer {
         };
         match answer.word() {
             "outdated" => Ok(Upsert::Outdated),
+            "repeated" => Ok(Upsert::Repeated(answer.counted()?)),
             _ => Ok(Upsert::Counted(answer.counted()?)),
         }
     }
@@ -309,6 +318,27 @@ impl Buffer for RedisBuffer {
     async fn acknowledge(&self, batch: &Batch) -> Result<()> {
         let arguments = [&*batch.number().to_string(), &batch.first().to_string(), &millis(self.options.cache_time)];
         self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await.map(drop)
+    }
+
+    async fn visitor_salt(&self, day: Date) -> Result<Salt> {
+        let key = format!("{SALT}{day}");
+        let find = || async {
+            let found = self.connection.send(redis::cmd("GET").arg(&key)).await?;
+            match &found {
+                Value::Nil => Ok(None),
+                found => text(found).and_then(Salt::read).map(Some).ok_or_else(|| {
+                    Error::damaged(format!("{key:?} of Redis is no salt of visitors: delete it, and a new one is made"))
+                }),
+            }
+        };
+        if let Some(salt) = find().await? {
+            return Ok(salt);
+        }
+        // Of two instances at once, the first one's salt is for both.
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg(Salt::new()?.digits()).arg("NX").arg("EX").arg(SALT_SECONDS);
+        self.connection.send(&set).await?;
+        find().await?.ok_or_else(|| unavailable(format!("{key:?} gets lost again and again"), Applied::No))
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {

@@ -25,6 +25,9 @@ pub(crate) struct Entry {
     used: Duration,
 }
 
+/// The least time between two [`KindState::arrivals`].
+const ARRIVAL_STEP: Duration = Duration::from_secs(1);
+
 /// A batch that is not acknowledged.
 #[derive(Clone, Debug)]
 struct Claimed {
@@ -42,6 +45,8 @@ pub(crate) struct KindState {
     entries: HashMap<ItemId, Entry>,
     pending: VecDeque<Event>,
     batches: BTreeMap<SequenceNumber, Claimed>,
+    /// The numbers of events with the times at which they came, a second apart at least; those before the oldest event are let go, but one.
+    arrivals: VecDeque<(SequenceNumber, Duration)>,
 }
 
 impl Entry {
@@ -57,7 +62,14 @@ impl Entry {
 impl KindState {
     /// Creates an empty queue whose first event gets the number `next`. The epoch should not be one that an earlier state of the same queue had.
     pub(crate) fn new(next: SequenceNumber, epoch: u64) -> Self {
-        KindState { next, epoch, entries: HashMap::new(), pending: VecDeque::new(), batches: BTreeMap::new() }
+        KindState {
+            next,
+            epoch,
+            entries: HashMap::new(),
+            pending: VecDeque::new(),
+            batches: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+        }
     }
 
     /// Returns the number that the next event gets.
@@ -144,6 +156,9 @@ impl KindState {
     pub(crate) fn push(&mut self, event: Event, stored: Option<u64>, now: Duration) -> Total {
         debug_assert!(event.number >= self.next, "numbers ascend");
         self.next = event.number + 1;
+        if self.arrivals.back().is_none_or(|(_, came)| now.saturating_sub(*came) >= ARRIVAL_STEP) {
+            self.arrivals.push_back((event.number, now));
+        }
         let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, now));
         entry.used = now;
         entry.unacknowledged += 1;
@@ -209,7 +224,21 @@ impl KindState {
                 }
             }
         }
+        let oldest = self.depth().oldest;
+        while self.arrivals.get(1).is_some_and(|(number, _)| *number <= oldest) {
+            self.arrivals.pop_front();
+        }
+        if self.events() == 0 {
+            self.arrivals.clear();
+        }
         claimed.events
+    }
+
+    /// Returns the time for which the oldest event has waited, at most a second too long; `None` if there is none.
+    pub(crate) fn oldest_age(&self, now: Duration) -> Option<Duration> {
+        let oldest = self.depth().oldest;
+        let earlier = self.arrivals.iter().take_while(|(number, _)| *number <= oldest);
+        earlier.last().filter(|_| self.events() > 0).map(|(_, came)| now.saturating_sub(*came))
     }
 
     /// Removes the entries that were not used for `unused`, but none with events that are not acknowledged.

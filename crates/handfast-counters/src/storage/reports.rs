@@ -1,7 +1,10 @@
 //! Figures per day, and the items with the most views.
 
+use std::collections::HashMap;
+
+use bson::raw::CString;
 use bson::{RawDocument, rawdoc};
-use handfast_store::{Aggregate, BatchLimit, DocumentStore as _, Find, StoreExt as _};
+use handfast_store::{Aggregate, BatchLimit, DocumentStore as _, Find, Namespace, StoreExt as _};
 use jiff::civil::Date;
 
 use super::changes::{DAYS, Month};
@@ -31,32 +34,75 @@ pub struct TopItem {
     pub views: u64,
 }
 
+/// The sums over all items of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindSummary {
+    /// The saved views.
+    pub views: u64,
+    /// The number of items.
+    pub items: u64,
+    /// The saved views of each day.
+    pub days: Vec<DayViews>,
+}
+
 impl Storage {
+    /// Returns the sums over all items of a kind, and of each day from `from` to `to`, both included. It reads all items, which takes a while for
+    /// millions of them.
+    ///
+    /// # Errors
+    /// Those of [`Storage::daily`] for the range.
+    pub async fn summary(&self, kind: &Kind, from: Date, to: Date) -> Result<KindSummary> {
+        let (range, months) = (days_of_range(from, to)?, months_of_range(from, to));
+        let pipeline = vec![
+            rawdoc! { "$match": { "_id.kind": kind.as_str() } },
+            rawdoc! { "$group": { "_id": null, "views": { "$sum": "$total" }, "items": { "$sum": 1_i64 } } },
+        ];
+        let totals = self.aggregated(&self.totals, pipeline).await?;
+        let sum = |document: &RawDocument, name: &str| number(document, name);
+        let (views, items) = match totals.first() {
+            Some(totals) => (sum(totals, "views")?, sum(totals, "items")?),
+            None => (0, 0),
+        };
+        let mut group = rawdoc! { "_id": "$_id.month" };
+        for day in 0..DAYS {
+            let views = rawdoc! { "$sum": { "$arrayElemAt": ["$days", int(day as u64)] } };
+            let name = CString::try_from(format!("day{day}")).map_err(unreadable)?;
+            group.append(name, views);
+        }
+        let names: bson::RawArrayBuf = months.iter().map(|month| bson::RawBson::String(month.to_string())).collect();
+        let pipeline = vec![
+            rawdoc! { "$match": { "_id.kind": kind.as_str(), "_id.month": { "$in": names } } },
+            rawdoc! { "$group": group },
+        ];
+        let mut by_month = HashMap::new();
+        for document in self.aggregated(&self.days, pipeline).await? {
+            by_month.insert(document.get_str("_id").map_err(unreadable)?.to_owned(), document);
+        }
+        let days = range.map(|day| {
+            let views = match by_month.get(&Month::of(day).to_string()) {
+                Some(month) => sum(month, &format!("day{}", day.day() - 1))?,
+                None => 0,
+            };
+            Ok(DayViews { day, views })
+        });
+        Ok(KindSummary { views, items, days: days.collect::<Result<_>>()? })
+    }
+
     /// Returns the saved views of each day from `from` to `to`, both included; 0 for a day without any.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a range that is empty or longer than [`REPORT_DAYS_MAX`].
     pub async fn daily(&self, item: &Item, from: Date, to: Date) -> Result<Vec<DayViews>> {
-        if from > to {
-            return Err(Error::invalid(format!("the range of days ends before it begins: from {from} to {to}")));
-        }
-        let count = from.until(to).map_err(unreadable)?.get_days().unsigned_abs() as usize + 1;
-        if count > REPORT_DAYS_MAX {
-            return Err(Error::invalid(format!("{count} days are more than {REPORT_DAYS_MAX}, the limit of a report")));
-        }
-        let mut months = vec![Month::of(from)];
-        while let Some(last) = months.last().filter(|last| **last < Month::of(to)) {
-            months.push(last.next());
-        }
+        let (range, months) = (days_of_range(from, to)?, months_of_range(from, to));
         let ids = months.iter().map(|month| month_id(&item.kind, &item.id, month));
         let found = self.documents_of(&self.database, &self.days, ids).await?;
-        let days = from.series(jiff::Span::new().days(1)).take(count);
-        days.map(|day| {
-            let document = found.get(&key(&month_id(&item.kind, &item.id, &Month::of(day))));
-            let views = document.map_or(Ok(0), |document| views_of_day(document, day.day()))?;
-            Ok(DayViews { day, views })
-        })
-        .collect()
+        range
+            .map(|day| {
+                let document = found.get(&key(&month_id(&item.kind, &item.id, &Month::of(day))));
+                let views = document.map_or(Ok(0), |document| views_of_day(document, day.day()))?;
+                Ok(DayViews { day, views })
+            })
+            .collect()
     }
 
     /// Returns the items of a kind with the most saved views, altogether or on a day; the largest first.
@@ -93,7 +139,15 @@ impl Storage {
             rawdoc! { "$sort": { "total": -1, "_id": 1 } },
             rawdoc! { "$limit": int(items as u64) },
         ];
-        let mut cursor = self.database.aggregate(Aggregate::new(self.days.clone(), pipeline)).await?;
+        self.aggregated(&self.days, pipeline).await
+    }
+
+    async fn aggregated(
+        &self,
+        collection: &Namespace,
+        pipeline: Vec<bson::RawDocumentBuf>,
+    ) -> Result<Vec<bson::RawDocumentBuf>> {
+        let mut cursor = self.database.aggregate(Aggregate::new(collection.clone(), pipeline)).await?;
         let mut found = Vec::new();
         loop {
             let page = cursor.next_page(BatchLimit::REPLY).await?;
@@ -103,6 +157,26 @@ impl Storage {
             }
         }
     }
+}
+
+/// Returns the days of a report.
+fn days_of_range(from: Date, to: Date) -> Result<impl Iterator<Item = Date>> {
+    if from > to {
+        return Err(Error::invalid(format!("the range of days ends before it begins: from {from} to {to}")));
+    }
+    let count = from.until(to).map_err(unreadable)?.get_days().unsigned_abs() as usize + 1;
+    if count > REPORT_DAYS_MAX {
+        return Err(Error::invalid(format!("{count} days are more than {REPORT_DAYS_MAX}, the limit of a report")));
+    }
+    Ok(from.series(jiff::Span::new().days(1)).take(count))
+}
+
+fn months_of_range(from: Date, to: Date) -> Vec<Month> {
+    let mut months = vec![Month::of(from)];
+    while let Some(last) = months.last().filter(|last| **last < Month::of(to)) {
+        months.push(last.next());
+    }
+    months
 }
 
 /// Returns the views of a day, from 1 to 31, in the document of its month.

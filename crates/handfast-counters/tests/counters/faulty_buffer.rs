@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Stored, Total, Upsert,
-    View,
+    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total,
+    Upsert, View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -99,6 +100,10 @@ impl Buffer for FaultyBuffer {
 
     async fn acknowledge(&self, batch: &Batch) -> Result<()> {
         self.perform(self.buffer.acknowledge(batch)).await
+    }
+
+    async fn visitor_salt(&self, day: Date) -> Result<Salt> {
+        self.perform(self.buffer.visitor_salt(day)).await
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_counters::{
-    Batch, Buffer, Fence, ItemId, MemoryBuffer, Owner, RedisBuffer, RedisBufferOptions, Result, Storage, Stored, View,
+    Batch, Buffer, Fence, ItemId, MemoryBuffer, Owner, RedisBuffer, RedisBufferOptions, Result, Salt, Storage, Stored,
+    View, Visitor,
 };
 use handfast_store::{ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -24,6 +25,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// The sequences of a run.
 const SEQUENCES: u32 = 64;
 
+static SALT: std::sync::OnceLock<Salt> = std::sync::OnceLock::new();
+
 /// The fence that goes with a stored total.
 #[derive(Clone, Copy, Debug)]
 enum At {
@@ -39,11 +42,13 @@ enum Step {
         id: usize,
         views: u32,
         key: Option<usize>,
+        visitor: Option<usize>,
     },
     Upsert {
         id: usize,
         views: u32,
         key: Option<usize>,
+        visitor: Option<usize>,
         stored: Option<(u64, At)>,
     },
     Read,
@@ -78,13 +83,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let id = || 0..IDS.len();
     let views = || 1..5_u32;
     let key = || proptest::option::weighted(0.3, 0..2_usize);
+    let visitor = || proptest::option::weighted(0.3, 0..2_usize);
     let at = || prop_oneof![3 => Just(At::Now), 1 => Just(At::Before)];
     let total = || prop_oneof![4 => 0..100_u64, 1 => Just((1 << 60) + 1)];
     let stored = proptest::option::weighted(0.7, (total(), at()));
     let idle = prop_oneof![Just(Duration::ZERO), Just(HOUR / 2), Just(HOUR * 24 * 365)];
     let step = prop_oneof![
-        4 => (id(), views(), key()).prop_map(|(id, views, key)| Step::Increment { id, views, key }),
-        6 => (id(), views(), key(), stored).prop_map(|(id, views, key, stored)| Step::Upsert { id, views, key, stored }),
+        4 => (id(), views(), key(), visitor())
+            .prop_map(|(id, views, key, visitor)| Step::Increment { id, views, key, visitor }),
+        6 => (id(), views(), key(), visitor(), stored)
+            .prop_map(|(id, views, key, visitor, stored)| Step::Upsert { id, views, key, visitor, stored }),
         3 => Just(Step::Read),
         3 => (id(), total(), at()).prop_map(|(id, total, at)| Step::Fill { id, total, at }),
         1 => id().prop_map(|id| Step::Delete { id }),
@@ -143,13 +151,15 @@ impl Side {
     async fn step(&mut self, step: &Step) -> String {
         let buffer = Arc::clone(&self.buffer);
         match *step {
-            Step::Increment { id, views, key } => shown(buffer.increment_if_exists(&view(id, views, key)).await),
-            Step::Upsert { id, views, key, stored } => {
+            Step::Increment { id, views, key, visitor } => {
+                shown(buffer.increment_if_exists(&view(id, views, key, visitor)).await)
+            }
+            Step::Upsert { id, views, key, visitor, stored } => {
                 let stored = match stored {
                     Some((total, at)) => Some(self.stored(total, at).await),
                     None => None,
                 };
-                shown(buffer.upsert(&view(id, views, key), stored).await)
+                shown(buffer.upsert(&view(id, views, key, visitor), stored).await)
             }
             Step::Read => {
                 let ids = IDS.map(|id| ItemId::new(id).expect("an id"));
@@ -180,9 +190,13 @@ impl Side {
     }
 }
 
-fn view(id: usize, views: u32, name: Option<usize>) -> View {
-    let view = View::new(ad(IDS[id]), views, first_day()).expect("a view");
-    View { key: name.and_then(|name| key(&format!("k{name}"))), ..view }
+fn view(id: usize, views: u32, name: Option<usize>, visitor: Option<usize>) -> View {
+    let (item, salt) = (ad(IDS[id]), SALT.get_or_init(|| Salt::new().expect("a salt")));
+    // No step lasts as long as the window.
+    let with_window = |visitor: usize| Visitor { mark: salt.mark(&item, &visitor.to_string()), window: 100_000 * HOUR };
+    let visitor = visitor.map(with_window);
+    let view = View::new(item, views, first_day()).expect("a view");
+    View { key: name.and_then(|name| key(&format!("k{name}"))), visitor, ..view }
 }
 
 fn shown<T: std::fmt::Debug>(answer: Result<T>) -> String {
@@ -299,6 +313,8 @@ fn ext_redis_broken_scripts_are_caught() {
         ("a deletion parts nothing", "if event[1] > deleted then", "if true then"),
         ("acknowledged views leave the total", "redis.call('HINCRBY', item, 's', int(views))", ""),
         ("keys are not remembered", "redis.call('EXISTS', key('key:' .. id .. '/' .. name)) == 1", "false"),
+        ("marks are not set", "if mark ~= '' then redis.call('SET'", "if false then redis.call('SET'"),
+        ("marks are not seen", "redis.call('EXISTS', key('visitor:' .. mark)) == 1", "false"),
         ("the queue has no limit", "return events_count >= tonumber(events_max)", "return false"),
         ("claimed events stay in the queue", "redis.call('LTRIM', key('pending'), 0, -(count + 1))", ""),
         ("an entry with views expires", "if entry[3] == '0' then redis.call('PERSIST', item) end", ""),

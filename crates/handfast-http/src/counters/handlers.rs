@@ -1,50 +1,131 @@
 //! The handlers of the routes: each turns a request into a call of the counters, and the result into a reply.
 
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
 use axum::response::{IntoResponse as _, Response};
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Error, IdempotencyKey, Item, ItemId, Kind, Total};
+use handfast_counters::{CountOutcome, Error, IdempotencyKey, Item, ItemId, Kind, Total, View};
 use handfast_store::Applied;
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value, json};
+use serde_json::{Number, json};
 
 use super::Service;
 use super::badge;
-use super::replies::{DailyReply, DayReply, ItemTotal, TopItemReply, TopReply, TotalReply, TotalsReply};
-use super::routes::{REPORT_DAYS, RESERVED_ID, TOP_ITEMS};
+use super::bots::{BotPolicy, is_bot};
+use super::replies::{
+    CountReply, DailyReply, DayReply, ItemTotal, NotCounted, TopItemReply, TopReply, TotalReply, TotalsReply,
+};
+use super::routes::{REPORT_DAYS, RESERVED_ID, TOP_ITEMS, USER_AGENT_BYTES_MAX, VISITOR_BYTES_MAX};
+use super::status::PartReply;
+use crate::metrics::MEDIA_TYPE;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::{Call, present};
-use crate::route::IDEMPOTENCY_KEY;
+use crate::route::{IDEMPOTENCY_KEY, VISITOR};
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// The body of a request that counts views.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Views {
     #[serde(default, deserialize_with = "present")]
     n: Option<Number>,
+    /// A name for the visitor.
+    #[serde(default, deserialize_with = "present")]
+    visitor: Option<String>,
+    /// The `User-Agent` of the visitor, if a site's server sends the request.
+    #[serde(default, deserialize_with = "present")]
+    user_agent: Option<String>,
+}
+
+impl Views {
+    fn number(&self) -> Result<u32> {
+        let Some(number) = &self.n else { return Ok(1) };
+        let views = number.as_u64().map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        views.ok_or_else(|| Problem::invalid(format!("the field n must be a positive integer, and is {number}")))
+    }
+
+    /// Returns the name that the request gives its visitor.
+    fn visitor<'a>(&'a self, call: &'a Call) -> Result<Option<&'a str>> {
+        let visitor = match (self.visitor.as_deref(), call.header(VISITOR)?) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::invalid(
+                    "the header visitor and the field visitor are both there: send one of them",
+                ));
+            }
+            (field, header) => field.or(header),
+        };
+        in_limits("visitor", visitor, VISITOR_BYTES_MAX)
+    }
+
+    /// Returns the `User-Agent` of the visitor; empty if there is none.
+    fn user_agent<'a>(&'a self, call: &'a Call) -> Result<&'a str> {
+        let field = in_limits("user_agent", self.user_agent.as_deref(), USER_AGENT_BYTES_MAX)?;
+        // One that is no text is that of no browser.
+        Ok(field.or_else(|| call.headers.get(USER_AGENT)?.to_str().ok()).unwrap_or_default())
+    }
+}
+
+fn in_limits<'a>(name: &str, value: Option<&'a str>, bytes_max: usize) -> Result<Option<&'a str>> {
+    match value {
+        Some(text) if !(1..=bytes_max).contains(&text.len()) => {
+            Err(Problem::invalid(format!("{name} must have 1 to {bytes_max} bytes, and has {}", text.len())))
+        }
+        value => Ok(value),
+    }
 }
 
 pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
     let item = item(&call)?;
     let key = call.header(IDEMPOTENCY_KEY)?.map(IdempotencyKey::new).transpose()?;
-    let views = match call.json::<Views>()?.and_then(|views| views.n) {
-        None => 1,
-        Some(number) => {
-            let views = number.as_u64().map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-            views.ok_or_else(|| Problem::invalid(format!("the field n must be a positive integer, and is {number}")))?
+    let body = call.json::<Views>()?.unwrap_or_default();
+    let (number, named, agent) = (body.number()?, body.visitor(&call)?, body.user_agent(&call)?);
+    let view = View::new(item.clone(), number, service.counters.today()?)?;
+    if service.bots == BotPolicy::Refuse && is_bot(agent) {
+        return not_counted(service, &item, total_of(service, &item).await?, NotCounted::Bot);
+    }
+    let visitor = match service.visitor_windows.get(&item.kind) {
+        None => None,
+        Some(_) if number > 1 => {
+            let detail = format!(
+                "the field n must be 1, and is {number}: one view of a visitor of {} is counted at a time",
+                item.kind
+            );
+            return Err(Problem::invalid(detail));
+        }
+        Some(window) => {
+            // A name that is given, and one that is made of an address, are never the same.
+            let name = match (named, call.address) {
+                (Some(name), _) => format!("name {name}"),
+                (None, Some(address)) => format!("address {address} {agent}"),
+                (None, None) => format!("agent {agent}"),
+            };
+            Some(service.counters.visitor(&item, &name, *window).await?)
         }
     };
     let advice = match key {
         Some(_) => "send it again with the same Idempotency-Key: it is counted once in all",
         None => "without an Idempotency-Key a second request may count it twice",
     };
-    let total = service.counters.view(item.clone(), views, key).await;
-    let total = total.map_err(|error| written(error, advice))?;
-    json_reply(&TotalReply::new(&item, total))
+    let outcome = service.counters.count(&View { key, visitor, ..view }).await;
+    match outcome.map_err(|error| written(error, advice))? {
+        CountOutcome::Counted(total) => {
+            service.views.counted(number);
+            json_reply(&CountReply::new(&item, total, None))
+        }
+        CountOutcome::Repeated(total) => not_counted(service, &item, total, NotCounted::Repeated),
+    }
+}
+
+fn not_counted(service: &Service, item: &Item, total: Total, reason: NotCounted) -> Result<Response> {
+    service.views.left_out(reason);
+    json_reply(&CountReply::new(item, total, Some(reason)))
+}
+
+pub(super) async fn metrics(service: &Service) -> Result<Response> {
+    let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+    Ok((headers, super::metrics::text(service).await).into_response())
 }
 
 pub(super) async fn delete(service: &Service, call: Call) -> Result<Response> {
@@ -107,7 +188,7 @@ pub(super) async fn badge(service: &Service, call: Call) -> Result<Response> {
     let label = badge::Label::new(call.query("label").unwrap_or("views"))?;
     let total = total_of(service, &item).await?;
     let headers = [(CONTENT_TYPE, "image/svg+xml"), (CACHE_CONTROL, "no-cache")];
-    Ok((headers, badge::svg(&label, total)).into_response())
+    Ok((headers, format!("{}\n", badge::svg(&label, total))).into_response())
 }
 
 pub(super) async fn health() -> Result<Response> {
@@ -115,19 +196,31 @@ pub(super) async fn health() -> Result<Response> {
 }
 
 pub(super) async fn readiness(service: &Service) -> Result<Response> {
+    let (ready, parts) = parts(service).await;
+    let parts = json!(parts);
+    if ready {
+        return json_reply(&json!({ "ready": true, "parts": parts }));
+    }
+    let problem = Problem::new(ProblemKind::NotReady, "views cannot be counted now: `parts` names what does not work");
+    let members = [("parts".to_owned(), parts)].into_iter().collect();
+    Err(Problem { members, ..problem })
+}
+
+/// Returns whether views can be counted, and the parts that do not work.
+async fn parts(service: &Service) -> (bool, Vec<PartReply>) {
     let readiness = service.counters.readiness().await;
     // The errors may name servers, which is for the log and not for everybody.
     let parts = readiness.errors().map(|(part, error)| {
         tracing::debug!(part, %error, "a part does not work");
-        json!({ "part": part, "detail": class(error) })
+        PartReply { part, detail: class(error) }
     });
-    let parts: Vec<Value> = parts.collect();
-    if readiness.takes_views() {
-        return json_reply(&json!({ "ready": true, "parts": parts }));
-    }
-    let problem = Problem::new(ProblemKind::NotReady, "views cannot be counted now: `parts` names what does not work");
-    let members = [("parts".to_owned(), Value::Array(parts))].into_iter().collect();
-    Err(Problem { members, ..problem })
+    (readiness.takes_views(), parts.collect())
+}
+
+pub(super) async fn status(service: &Service, call: Call) -> Result<Response> {
+    let kind = call.query("kind").map(Kind::new).transpose()?;
+    let (ready, parts) = parts(service).await;
+    json_reply(&super::status::status(service, kind, parts, ready).await?)
 }
 
 pub(super) async fn document(service: &Service) -> Result<Response> {
@@ -164,8 +257,10 @@ fn date(call: &Call, name: &str) -> Result<Option<Date>> {
 }
 
 fn json_reply(reply: &impl Serialize) -> Result<Response> {
-    let body = serde_json::to_vec(reply)
+    let mut body = serde_json::to_vec(reply)
         .map_err(|error| Problem::new(ProblemKind::DamagedData, format!("the reply cannot be written: {error}")))?;
+    // A terminal shows its prompt on a line of its own.
+    body.push(b'\n');
     // A total is of this moment.
     Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response())
 }

@@ -5,23 +5,37 @@
 //! The word `top` is a part of a path (`GET /v1/ads/top`), so no item can have it as its id: a request that names such an item is refused.
 
 mod badge;
+mod bots;
 mod handlers;
+mod metrics;
+mod pages;
 mod replies;
 mod routes;
 mod schemas;
+mod status;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use handfast_counters::{Counters, Flushed, Result};
+use axum::http::HeaderName;
+use handfast_counters::{Counters, Flushed, Kind, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessOptions;
+use crate::client::{ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
+use crate::metrics::RequestMetrics;
 use crate::openapi;
-use crate::route::{self, RequestLimits};
+use crate::route::{self, RequestLimits, RouterOptions};
+
+use metrics::ViewMetrics;
+use status::Summaries;
+
+pub use bots::BotPolicy;
 
 pub use routes::RESERVED_ID;
 
@@ -35,12 +49,27 @@ pub struct ServiceOptions {
     pub access: AccessOptions,
     /// The time that a request may take once it has arrived.
     pub request_time_max: Duration,
+    /// The kinds that count one view of each visitor in a window of time, at most [a day](handfast_counters::VISITOR_WINDOW_MAX).
+    pub visitor_windows: BTreeMap<Kind, Duration>,
+    /// What becomes of views by bots.
+    pub bots: BotPolicy,
+    /// The number of requests that each client may send.
+    pub client_limit: Option<ClientLimit>,
+    /// The header in which a proxy names the client's address, as the last one. Without a proxy that sets it, clients could choose their addresses.
+    pub client_address_header: Option<HeaderName>,
 }
 
 impl Default for ServiceOptions {
-    /// Everybody who can reach the service may send requests, which take at most 30 seconds.
+    /// Everybody who can reach the service may send requests, as many as they like, which take at most 30 seconds. Each view is counted.
     fn default() -> Self {
-        ServiceOptions { access: AccessOptions::default(), request_time_max: Duration::from_secs(30) }
+        ServiceOptions {
+            access: AccessOptions::default(),
+            request_time_max: Duration::from_secs(30),
+            visitor_windows: BTreeMap::new(),
+            bots: BotPolicy::default(),
+            client_limit: None,
+            client_address_header: None,
+        }
     }
 }
 
@@ -49,6 +78,13 @@ struct Service {
     counters: Counters,
     /// The OpenAPI document.
     document: Bytes,
+    visitor_windows: BTreeMap<Kind, Duration>,
+    bots: BotPolicy,
+    requests: Arc<RequestMetrics>,
+    views: ViewMetrics,
+    summaries: Summaries,
+    /// The time of the start, by the steady clock.
+    started: Duration,
 }
 
 /// Creates the router of the service.
@@ -60,9 +96,27 @@ pub fn router(counters: Counters, options: ServiceOptions) -> Router {
         request_time_max: options.request_time_max,
         retry_after_seconds,
     };
-    let document = openapi::document(&routes::ROUTES, schemas::description()).to_string();
-    let service = Service { counters, document: document.into() };
-    route::router(&routes::ROUTES, service, options.access, limits)
+    let document = format!("{}\n", openapi::document(&routes::ROUTES, schemas::description()));
+    let requests = Arc::new(RequestMetrics::new(routes::ROUTES.iter().map(|route| route.operation)));
+    let router_options = RouterOptions {
+        access: options.access,
+        limits,
+        limiter: options.client_limit.map(Limiter::new),
+        client_address_header: options.client_address_header,
+        clock: Arc::clone(&counters.sources().clock),
+        metrics: Arc::clone(&requests),
+    };
+    let service = Service {
+        started: counters.sources().clock.elapsed(),
+        summaries: Summaries::default(),
+        counters,
+        document: document.into(),
+        visitor_windows: options.visitor_windows,
+        bots: options.bots,
+        requests,
+        views: ViewMetrics::default(),
+    };
+    route::router(&routes::ROUTES, service, router_options)
 }
 
 /// Serves the counters on a listener, and saves their views, until `stop` is canceled. Then it answers the requests in progress, saves what is
@@ -77,10 +131,24 @@ pub async fn serve(
     connections: ConnectionOptions,
     stop: CancellationToken,
 ) -> Result<Flushed> {
+    serve_all(vec![listener], counters, service, connections, stop).await
+}
+
+/// Serves the counters on several listeners, as [`serve`] does on one.
+///
+/// # Errors
+/// Those of [`serve`].
+pub async fn serve_all(
+    listeners: Vec<TcpListener>,
+    counters: Counters,
+    service: ServiceOptions,
+    connections: ConnectionOptions,
+    stop: CancellationToken,
+) -> Result<Flushed> {
     let saving = CancellationToken::new();
     let router = router(counters.clone(), service);
     let serving = async {
-        serve_connections(listener, router, connections, stop).await;
+        serve_connections(listeners, router, connections, stop).await;
         saving.cancel();
     };
     let ((), flushed) = tokio::join!(serving, counters.run(saving.clone()));

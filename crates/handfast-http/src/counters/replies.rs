@@ -11,6 +11,23 @@ pub(super) struct TotalReply<'a> {
     partial: bool,
 }
 
+/// The answer to a request that counts views.
+#[derive(Serialize)]
+pub(super) struct CountReply<'a> {
+    #[serde(flatten)]
+    total: TotalReply<'a>,
+    counted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// The reason for which a view was not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotCounted {
+    Repeated,
+    Bot,
+}
+
 #[derive(Serialize)]
 pub(super) struct TotalsReply<'a> {
     pub(super) kind: &'a str,
@@ -57,6 +74,28 @@ pub(super) struct TopItemReply<'a> {
 impl<'a> TotalReply<'a> {
     pub(super) fn new(item: &'a Item, total: Total) -> Self {
         TotalReply { kind: item.kind.as_str(), id: item.id.as_str(), total: total.views, partial: total.partial }
+    }
+}
+
+impl<'a> CountReply<'a> {
+    /// Creates the reply; `reason` is there if the views were not counted.
+    pub(super) fn new(item: &'a Item, total: Total, reason: Option<NotCounted>) -> Self {
+        CountReply {
+            total: TotalReply::new(item, total),
+            counted: reason.is_none(),
+            reason: reason.map(NotCounted::name),
+        }
+    }
+}
+
+impl NotCounted {
+    pub(super) const ALL: [NotCounted; 2] = [NotCounted::Repeated, NotCounted::Bot];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            NotCounted::Repeated => "repeated",
+            NotCounted::Bot => "bot",
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 use handfast_counters::{ID_BYTES_MAX, IDS_MAX, KEY_BYTES_MAX, KIND_BYTES_MAX, TOP_ITEMS_MAX};
 
 use super::badge::LABEL_CHARACTERS_MAX;
-use super::{Service, handlers};
+use super::{Service, handlers, pages};
 use crate::access::RouteAccess;
+use crate::metrics;
 use crate::problem::ProblemKind;
-use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod};
+use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod, VISITOR};
 
 /// The id that no item can have, because it is a word of a path.
 pub const RESERVED_ID: &str = "top";
@@ -15,9 +16,14 @@ pub(super) const TOP_ITEMS: usize = 10;
 /// The number of days of a report, if the request does not say.
 pub(super) const REPORT_DAYS: i64 = 30;
 
+/// The maximum length of the name of a visitor, in bytes: room for what cookies and identifiers have.
+pub(super) const VISITOR_BYTES_MAX: usize = 256;
+/// The maximum length of a `User-Agent` in a body, in bytes.
+pub(super) const USER_AGENT_BYTES_MAX: usize = 1_024;
+
 const IDS_BYTES_MAX: usize = IDS_MAX * (ID_BYTES_MAX + 1);
 
-pub(super) static ROUTES: [Route<Service>; 10] = [
+pub(super) static ROUTES: [Route<Service>; 15] = [
     Route {
         method: RouteMethod::Post,
         path: "/v1/{kind}/{id}/views",
@@ -25,14 +31,22 @@ pub(super) static ROUTES: [Route<Service>; 10] = [
         summary: "Count views of an item, one or as many as the body says, and return its total",
         access: RouteAccess::Write,
         query: &[],
-        headers: &[Parameter {
-            name: IDEMPOTENCY_KEY,
-            description: "A name for this request: a request with a key that was counted for the item is not counted again",
-            required: false,
-            value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
-        }],
+        headers: &[
+            Parameter {
+                name: IDEMPOTENCY_KEY,
+                description: "A name for this request: a request with a key that was counted for the item is not counted again",
+                required: false,
+                value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
+            },
+            Parameter {
+                name: VISITOR,
+                description: "A name for the visitor, of whom one view in a window is counted if the kind has one; the address and the User-Agent if it is not given",
+                required: false,
+                value: ParameterValue::Text { length_max: VISITOR_BYTES_MAX },
+            },
+        ],
         body: Some("Views"),
-        reply: Reply::Json { schema: "Total" },
+        reply: Reply::Json { schema: "CountedTotal" },
         problems: &[ProblemKind::QueueFull, ProblemKind::DamagedData],
         handler: |service, call| Box::pin(handlers::count(service, call)),
     },
@@ -178,6 +192,76 @@ pub(super) static ROUTES: [Route<Service>; 10] = [
     },
     Route {
         method: RouteMethod::Get,
+        path: "/metrics",
+        operation: "getMetrics",
+        summary: "Return the metrics of the service, as Prometheus reads them",
+        access: RouteAccess::Read,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Text { media_types: &[metrics::MEDIA_TYPE] },
+        problems: &[],
+        handler: |service, _| Box::pin(handlers::metrics(service)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/status",
+        operation: "getStatus",
+        summary: "Return the state of this instance and of the queues, as its page shows it",
+        access: RouteAccess::Read,
+        query: &[Parameter {
+            name: "kind",
+            description: "The kind whose sums are in the answer, at most some seconds old",
+            required: false,
+            value: ParameterValue::Text { length_max: KIND_BYTES_MAX },
+        }],
+        headers: &[],
+        body: None,
+        reply: Reply::Json { schema: "Status" },
+        problems: &[ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(handlers::status(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/",
+        operation: "getPage",
+        summary: "Return the page that shows the figures",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Text { media_types: &[pages::HTML] },
+        problems: &[],
+        handler: |_, _| Box::pin(async { Ok(pages::INDEX.answer()) }),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/docs",
+        operation: "getDocs",
+        summary: "Return the page that shows this document",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Text { media_types: &[pages::HTML] },
+        problems: &[],
+        handler: |_, _| Box::pin(async { Ok(pages::DOCS.answer()) }),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/assets/{file}",
+        operation: "getAsset",
+        summary: "Return a file that the pages use",
+        access: RouteAccess::Open,
+        query: &[],
+        headers: &[],
+        body: None,
+        reply: Reply::Text { media_types: &[pages::CSS, pages::SCRIPT] },
+        problems: &[ProblemKind::NotFound],
+        handler: |_, call| Box::pin(async move { pages::asset(call.path("file")) }),
+    },
+    Route {
+        method: RouteMethod::Get,
         path: "/openapi.json",
         operation: "getOpenApi",
         summary: "Return this document",
@@ -199,6 +283,12 @@ pub(super) fn path_parameter(name: &str) -> Parameter {
             description: "A kind of items: lower-case letters, digits, `_` and `-`, with a letter first",
             required: true,
             value: ParameterValue::Text { length_max: KIND_BYTES_MAX },
+        },
+        "file" => Parameter {
+            name: "file",
+            description: "The name of a file",
+            required: true,
+            value: ParameterValue::Text { length_max: 32 },
         },
         _ => Parameter {
             name: "id",

@@ -3,7 +3,8 @@
 use handfast_counters::VIEWS_MAX;
 use serde_json::{Map, Value, json};
 
-use super::routes::path_parameter;
+use super::replies::NotCounted;
+use super::routes::{USER_AGENT_BYTES_MAX, VISITOR_BYTES_MAX, path_parameter};
 use crate::openapi::Description;
 use crate::problem::ProblemKind;
 
@@ -43,10 +44,57 @@ fn schemas() -> Value {
         ("parts", list(part.clone())),
     ]);
     problem["required"] = json!(["type", "title", "status", "detail"]);
-    let mut body = object(&[("n", json!({ "type": ["integer", "null"], "minimum": 1, "maximum": VIEWS_MAX }))]);
+    let reasons = NotCounted::ALL.map(NotCounted::name);
+    let mut counted_total = object(&[
+        ("kind", kind()),
+        ("id", id()),
+        ("total", total()),
+        ("partial", partial()),
+        (
+            "counted",
+            json!({ "type": "boolean", "description": "Whether the views were counted, now or by an earlier request with the same key" }),
+        ),
+        ("reason", json!({ "enum": reasons, "description": "Why they were not counted" })),
+    ]);
+    counted_total["required"] = json!(["kind", "id", "total", "partial", "counted"]);
+    let text_of = |length_max: usize, description: &str| json!({ "type": "string", "minLength": 1, "maxLength": length_max, "description": description });
+    let mut body = object(&[
+        ("n", json!({ "type": "integer", "minimum": 1, "maximum": VIEWS_MAX })),
+        ("visitor", text_of(VISITOR_BYTES_MAX, "A name for the visitor, instead of the header Visitor")),
+        ("user_agent", text_of(USER_AGENT_BYTES_MAX, "The User-Agent of the visitor, instead of the request's own")),
+    ]);
     body["required"] = json!([]);
+    let seconds = |description: &str| json!({ "type": ["number", "null"], "description": description });
+    let queue = object(&[
+        ("kind", kind()),
+        ("requests", views("The requests whose views wait")),
+        ("batches", views("The batches that are being saved")),
+        ("oldest_seconds", seconds("The time for which the oldest request has waited")),
+    ]);
+    let mut of_kind = object(&[
+        ("kind", kind()),
+        ("views", views("The saved views of all items")),
+        ("items", views("The number of items")),
+        ("days", list(day_views.clone())),
+    ]);
+    of_kind["type"] = json!(["object", "null"]);
+    of_kind["description"] = "The sums of the kind that was asked for, at most some seconds old".into();
+    let status = object(&[
+        ("version", text()),
+        ("buffer", text()),
+        ("time_zone", text()),
+        ("uptime_seconds", seconds("The time since the start of this instance")),
+        ("views", views("The views that this instance has counted")),
+        ("saved", views("The views that this instance has saved")),
+        ("ready", json!({ "type": "boolean" })),
+        ("parts", list(part.clone())),
+        ("queues", list(queue)),
+        ("kind", of_kind),
+    ]);
     json!({
         "Views": body,
+        "Status": status,
+        "CountedTotal": counted_total,
         "Total": object(&[("kind", kind()), ("id", id()), ("total", total()), ("partial", partial())]),
         "Totals": object(&[("kind", kind()), ("totals", list(item_total))]),
         "Daily": object(&[

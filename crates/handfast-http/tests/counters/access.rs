@@ -6,7 +6,9 @@ use handfast_http::{AccessOptions, InvalidTokenHash, ProblemKind, TokenHash};
 
 use crate::world::{Client, World};
 
-const REQUESTS: [&str; 8] = [
+const REQUESTS: [&str; 10] = [
+    "GET /status?kind=ads",
+    "GET /metrics",
     "POST /v1/ads/7/views",
     "DELETE /v1/ads/7",
     "GET /v1/ads/7",
@@ -48,7 +50,7 @@ async fn a_token_is_needed_where_tokens_are_configured() {
                 assert!(answer.status.is_success(), "{line} {header}: {answer:?}");
             }
         }
-        for line in ["GET /healthz", "GET /readyz", "GET /openapi.json"] {
+        for line in ["GET /healthz", "GET /readyz", "GET /openapi.json", "GET /", "GET /docs", "GET /assets/page.js"] {
             assert_eq!(client.ask(line).await.status, StatusCode::OK, "{line}");
         }
     }
@@ -88,7 +90,10 @@ async fn browsers_are_told_what_pages_of_allowed_origins_may_do() {
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://example.org"));
     assert_eq!(answer.header("access-control-allow-methods"), Some("GET,POST,DELETE"));
-    assert_eq!(answer.header("access-control-allow-headers"), Some("authorization,content-type,idempotency-key"));
+    assert_eq!(
+        answer.header("access-control-allow-headers"),
+        Some("authorization,content-type,idempotency-key,visitor")
+    );
     assert_eq!(ask(&allowing, "origin: https://evil.example").await.header("access-control-allow-origin"), None);
     let silent = client(&["first"], false, &[]).await;
     let answer = ask(&silent, "origin: https://example.org").await;

@@ -4,7 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod access;
+mod clients;
 mod document;
+mod example;
+mod metrics;
+mod pages;
 mod problems;
 mod routes;
 mod socket;

@@ -42,6 +42,10 @@ async fn what_is_wrong_with_a_request_is_named() {
         ("POST /v1/ads/7/views", "", "{", "the body is invalid"),
         ("POST /v1/ads/7/views", "", "[5]", "the body must be a JSON object"),
         ("POST /v1/ads/7/views", "", r#"{"n": null}"#, "the body is invalid: invalid type: null"),
+        ("POST /v1/ads/7/views", "", r#"{"visitor": ""}"#, "visitor must have 1 to 256 bytes, and has 0"),
+        ("POST /v1/ads/7/views", &format!("visitor: {}", "x".repeat(257)), "", "visitor must have 1 to 256 bytes"),
+        ("POST /v1/ads/7/views", "visitor: a", r#"{"visitor": "a"}"#, "are both there: send one of them"),
+        ("POST /v1/ads/7/views", "", r#"{"user_agent": ""}"#, "user_agent must have 1 to 1024 bytes, and has 0"),
         // Keys.
         ("POST /v1/ads/7/views", "idempotency-key: ", "", "an idempotency key must be"),
         ("POST /v1/ads/7/views", "idempotency-key: a b", "", "an idempotency key must be"),
@@ -88,7 +92,9 @@ async fn what_is_wrong_with_a_request_is_named() {
 async fn unknown_paths_and_methods_are_problems() {
     let world = World::new();
     let client = Client::new(&world.healthy(1).await).await;
-    for line in ["GET /", "GET /v2/ads/7", "GET /v1/ads/7/", "GET /v1/ads/7/views/1", "PUT /v1"] {
+    for line in
+        ["GET /assets/page.png", "GET /assets", "GET /v2/ads/7", "GET /v1/ads/7/", "GET /v1/ads/7/views/1", "PUT /v1"]
+    {
         client.ask(line).await.problem(ProblemKind::NotFound);
     }
     for (line, allow) in [

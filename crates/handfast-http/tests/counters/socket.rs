@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use handfast_counters::{Counters, Flushed, ItemId, Kind};
 use handfast_http::ConnectionOptions;
-use handfast_http::counters::{ServiceOptions, serve};
+use handfast_http::counters::{ServiceOptions, serve, serve_all};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -182,4 +182,64 @@ async fn the_longest_address_is_read_and_a_longer_one_refused() {
     let answer = send(&mut running.connect().await, &ask(1_010)).await;
     assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 414")));
     running.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_nothing_loses_its_connection() {
+    let world = World::new();
+    let options = ConnectionOptions { write_time_max: Duration::from_millis(50), ..ConnectionOptions::default() };
+    let running = Running::start(&world.healthy(1).await, options).await;
+    let (mut deaf, mut client) = (running.connect().await, running.connect().await);
+    // Sooner or later no buffer between the two takes any more, and the service waits until it gives up.
+    let ask = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
+    while deaf.write_all(ask.as_bytes()).await.is_ok() {}
+    assert!(send(&mut client, VIEW).await.expect("an answer").contains(r#""total":1"#), "others are served");
+    running.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_listeners_are_served() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let mut listeners = Vec::new();
+    for _ in 0..3 {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+    }
+    let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().expect("bound")).collect();
+    let stop = CancellationToken::new();
+    let (service, connections) = (ServiceOptions::default(), ConnectionOptions::default());
+    let serving = tokio::spawn(serve_all(listeners, counters, service, connections, stop.clone()));
+    for round in 0..2 {
+        for (at, address) in addresses.iter().enumerate() {
+            let answer = send(&mut TcpStream::connect(address).await.expect("a connection"), VIEW).await;
+            let expected = format!(r#""total":{}"#, round * addresses.len() + at + 1);
+            assert!(answer.expect("an answer").contains(&expected));
+        }
+    }
+    stop.cancel();
+    assert_eq!(serving.await.expect("ended").expect("saved").views, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_end_of_a_connection_is_the_client() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (address, stop) = (listener.local_addr().expect("bound"), CancellationToken::new());
+    let kind = Kind::new("ads").expect("a kind");
+    let visitor_windows = [(kind, Duration::from_secs(1_800))].into_iter().collect();
+    let service = ServiceOptions { visitor_windows, ..ServiceOptions::default() };
+    let serving = tokio::spawn(serve(listener, counters, service, ConnectionOptions::default(), stop.clone()));
+    // Linux has all addresses of 127.0.0.0/8.
+    let clients = [("127.0.0.1", 1, true), ("127.0.0.1", 1, false), ("127.0.0.2", 2, true), ("127.0.0.2", 2, false)];
+    for (client, total, counted) in clients.into_iter().take(if cfg!(target_os = "linux") { 4 } else { 2 }) {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::new(client.parse().expect("an address"), 0)).expect("an address of this machine");
+        let mut stream = socket.connect(address).await.expect("a connection");
+        let answer = send(&mut stream, VIEW).await.expect("an answer");
+        let expected = format!(r#""total":{total},"partial":false,"counted":{counted}"#);
+        assert!(answer.contains(&expected), "{client}: {answer}");
+    }
+    stop.cancel();
+    serving.await.expect("ended").expect("saved");
 }

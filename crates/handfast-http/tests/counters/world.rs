@@ -1,5 +1,6 @@
 //! Counters over a store in memory, and a client of their router that compares each answer with the OpenAPI document.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,6 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode
 use handfast_counters::jiff::civil::date;
 use handfast_counters::jiff::tz::TimeZone;
 use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Storage};
+use handfast_http::PeerAddress;
 use handfast_http::counters::{ServiceOptions, router};
 use handfast_store::decorator::{Faulty, Plan};
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
@@ -24,7 +26,7 @@ pub(crate) const QUEUE_EVENTS: usize = 50;
 /// A store and a clock, which outlive the processes. The clock stands at noon of 30 November 2026.
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
-    clock: Arc<ManualClock>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 /// The answer to a request.
@@ -41,6 +43,8 @@ pub(crate) struct Client {
     document: Document,
     /// Headers that each request has.
     pub(crate) headers: HeaderMap,
+    /// The other end of the connection.
+    pub(crate) peer: IpAddr,
 }
 
 impl World {
@@ -91,13 +95,19 @@ impl Client {
     pub(crate) async fn of(router: Router) -> Self {
         let document = router.clone().oneshot(Request::get("/openapi.json").body(Body::empty()).expect("a request"));
         let answer = Answer::read(document.await.expect("an answer")).await;
-        Client { router, document: Document(answer.json()), headers: HeaderMap::new() }
+        Client {
+            router,
+            document: Document(answer.json()),
+            headers: HeaderMap::new(),
+            peer: Ipv4Addr::LOCALHOST.into(),
+        }
     }
 
     /// Sends a request, and compares the answer with the document.
     pub(crate) async fn request(&self, mut request: Request<Body>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.headers_mut().extend(self.headers.clone());
+        request.extensions_mut().insert(PeerAddress(self.peer));
         let answer = Answer::read(self.router.clone().oneshot(request).await.expect("an answer")).await;
         self.document.check(&method, &path, &answer);
         answer

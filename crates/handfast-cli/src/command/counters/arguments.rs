@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::jiff::tz::TimeZone;
-use handfast_counters::{Item, Kind};
-use handfast_http::counters::RESERVED_ID;
+use handfast_counters::{Item, Kind, VISITOR_WINDOW_MAX};
+use handfast_http::ClientLimit;
+use handfast_http::counters::{BotPolicy, RESERVED_ID};
 
 use super::data_arguments::{ExportArguments, ImportArguments, RebuildArguments, TrimArguments};
 use crate::configuration::Span;
@@ -20,7 +22,8 @@ pub(crate) enum CountersArguments {
     #[command(after_help = "Examples:\n  \
         handfast counters serve --data /srv/views\n  \
         handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
-        handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads")]
+        handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
+        handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse --limit-per-client 600/1m")]
     Serve(Box<ServeCountersArguments>),
     /// Check that the total of each item is its base and the sum of its days
     #[command(after_help = "Exit code 3 if an item differs.\n\n\
@@ -120,6 +123,18 @@ pub(crate) struct ServeCountersArguments {
     /// Origin of web pages that may send requests from browsers, such as https://example.org; may be repeated
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) allowed_origins: Vec<Origin>,
+    /// Count one view of each visitor of a kind in this time, 24h at most, such as ads=30m; may be repeated
+    #[arg(long = "visitor-window", value_name = "KIND=TIME")]
+    pub(crate) visitor_windows: Vec<VisitorWindow>,
+    /// What becomes of views whose User-Agent is that of a known bot
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) bots: Bots,
+    /// Number of requests that a client may send in a time, such as 600/1m. A client is a token, or an address without one
+    #[arg(long, value_name = "N/TIME")]
+    pub(crate) limit_per_client: Option<Parsed<ClientLimit>>,
+    /// Header in which the proxy in front names the client's address as the last one, such as X-Forwarded-For
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client_address_header: Option<String>,
     /// Interval at which views are saved from the queue
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(crate) flush_interval: Span,
@@ -141,6 +156,58 @@ pub(crate) struct Parsed<T>(pub(crate) T);
 /// The origin of a web page, as browsers send it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Origin(pub(crate) String);
+
+/// The window of a kind in which one view of a visitor is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct VisitorWindow {
+    pub(crate) kind: Kind,
+    pub(crate) time: Duration,
+}
+
+/// What becomes of views by bots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+pub(crate) enum Bots {
+    /// They are counted
+    #[default]
+    Count,
+    /// They are not counted
+    Refuse,
+}
+
+impl From<Bots> for BotPolicy {
+    fn from(bots: Bots) -> Self {
+        match bots {
+            Bots::Count => BotPolicy::Count,
+            Bots::Refuse => BotPolicy::Refuse,
+        }
+    }
+}
+
+impl FromStr for VisitorWindow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, time) = text.split_once('=').ok_or("expected KIND=TIME, such as ads=30m")?;
+        let kind = Kind::new(kind).map_err(|error| error.to_string())?;
+        let time = time.parse::<Span>()?.0;
+        match time.is_zero() || time > VISITOR_WINDOW_MAX {
+            true => Err("the time must be longer than zero and at most 24h".to_owned()),
+            false => Ok(VisitorWindow { kind, time }),
+        }
+    }
+}
+
+impl FromStr for Parsed<ClientLimit> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected N/TIME, such as 600/1m for 600 requests in a minute".to_owned();
+        let (requests, time) = text.split_once('/').ok_or_else(wrong)?;
+        let requests = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
+        let time = time.parse::<Span>()?.0;
+        if time.is_zero() { Err(wrong()) } else { Ok(Parsed(ClientLimit { requests, time })) }
+    }
+}
 
 impl FromStr for Parsed<Kind> {
     type Err = handfast_counters::Error;
@@ -203,7 +270,25 @@ impl FromStr for Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use std::time::Duration;
+
+    use handfast_http::ClientLimit;
+
+    use super::{Origin, Parsed, VisitorWindow};
+
+    #[test]
+    fn windows_and_limits_name_a_time() {
+        let window: VisitorWindow = "ads=30m".parse().expect("a window");
+        assert_eq!((window.kind.as_str(), window.time), ("ads", Duration::from_secs(1_800)));
+        for bad in ["", "ads", "=30m", "Ads=30m", "ads=", "ads=0s", "ads=25h", "ads=30"] {
+            assert!(bad.parse::<VisitorWindow>().is_err(), "{bad}");
+        }
+        let limit = Parsed(ClientLimit { requests: 600, time: Duration::from_secs(60) });
+        assert_eq!("600/1m".parse(), Ok(limit));
+        for bad in ["", "600", "0/1m", "-1/1m", "600/0s", "600/m", "1.5/1m"] {
+            assert!(bad.parse::<Parsed<ClientLimit>>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn an_origin_is_what_browsers_send() {

@@ -6,10 +6,12 @@ mod export;
 mod figures;
 mod import;
 mod input;
+mod listen;
 mod opened_counters;
 mod repair;
 mod report;
 mod serve;
+mod service_options;
 mod tokens;
 
 use anyhow::Result;

@@ -1,17 +1,20 @@
 //! `handfast counters serve`, from the first line to the last.
 
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use handfast_counters::{CountersOptions, EmbeddedBufferOptions};
-use handfast_http::counters::{ServiceOptions, serve};
-use handfast_http::{AccessOptions, ConnectionOptions};
+use handfast_http::ConnectionOptions;
+use handfast_http::counters::serve_all;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::OpenedCounters;
 use super::arguments::ServeCountersArguments;
-use super::{OpenedCounters, tokens};
+use super::listen::listen;
+use super::service_options::service_options;
 use crate::configuration::Settings;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -23,13 +26,12 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
         let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
     };
     let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
-    let access = access(arguments)?;
-    let address = address(arguments).await?;
+    let service = service_options(arguments)?;
     if arguments.flush_interval.0.is_zero() {
         return Err(Usage("--flush-interval must be longer than zero".to_owned()).into());
     }
     // Before the data directory is created: a busy port leaves nothing behind.
-    let listener = TcpListener::bind(address).await.with_context(|| format!("--listen: cannot listen on {address}"))?;
+    let listeners = listen(arguments).await?;
     let counters = &arguments.counters;
     let options = CountersOptions {
         time_zone: counters.time_zone.0.clone(),
@@ -40,11 +42,11 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     let queue_events_max = usize::try_from(arguments.queue_events).unwrap_or(usize::MAX);
     let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
     let opened = OpenedCounters::open(settings, &counters.database, options, buffer).await?;
-    announce(settings, arguments, listener.local_addr()?, console)?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
+    announce(settings, arguments, &addresses, console)?;
 
     let stop = CancellationToken::new();
-    let service = ServiceOptions { access, ..ServiceOptions::default() };
-    let serving = serve(listener, opened.counters.clone(), service, ConnectionOptions::default(), stop.clone());
+    let serving = serve_all(listeners, opened.counters.clone(), service, ConnectionOptions::default(), stop.clone());
     let stopping = async {
         shutdown.requested().await;
         stop.cancel();
@@ -58,50 +60,28 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     Ok(Exit::Good)
 }
 
-fn access(arguments: &ServeCountersArguments) -> Result<AccessOptions> {
-    let tokens = arguments.tokens.as_deref().map(tokens::read).transpose()?.unwrap_or_default();
-    let origins = arguments.allowed_origins.iter().map(|origin| {
-        origin.0.parse().map_err(|_| Usage(format!("--allow-origin: {:?} is no origin", origin.0)).into())
-    });
-    let allowed_origins = origins.collect::<Result<Vec<_>>>()?;
-    Ok(AccessOptions { tokens, public_reads: arguments.public_reads, allowed_origins })
-}
-
-/// Returns the first address of the name. One that other machines can reach needs tokens.
-async fn address(arguments: &ServeCountersArguments) -> Result<SocketAddr> {
-    let ServeCountersArguments { listen, tokens, .. } = arguments;
-    let named = tokio::net::lookup_host(listen).await;
-    let mut addresses =
-        named.map_err(|error| Usage(format!("--listen: '{listen}' is not an address (HOST:PORT): {error}")))?;
-    let address = addresses.next().ok_or_else(|| Usage(format!("--listen: '{listen}' resolves to no address")))?;
-    if !address.ip().is_loopback() && tokens.is_none() {
-        let why = "everybody who can reach it could count and delete views";
-        let text = format!("--listen: {address} is not a loopback address, and {why}; --tokens requires a token");
-        return Err(Usage(text).into());
-    }
-    Ok(address)
-}
-
-/// Reports the address, the location of the data, and the time zone.
+/// Reports the addresses, the location of the data, and the time zone.
 fn announce(
     settings: &Settings,
     arguments: &ServeCountersArguments,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     console: Console,
 ) -> Result<()> {
     let data = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
     let time_zone = arguments.counters.time_zone.0.iana_name().unwrap_or("UTC");
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let version = env!("CARGO_PKG_VERSION");
     let text = || {
         format!(
-            "handfast {version} counts views, and listens on {address}, data in {}, days in {time_zone}",
+            "handfast {version} counts views, and listens on {}, data in {}, days in {time_zone}",
+            addresses.join(" and "),
             data.display()
         )
     };
     let json = json!({
         "event": "listening",
         "version": version,
-        "addresses": [address.to_string()],
+        "addresses": addresses,
         "data": data.to_string_lossy(),
         "time_zone": time_zone,
     });

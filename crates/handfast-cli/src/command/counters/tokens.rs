@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use handfast_http::TokenHash;
 
 use crate::exit::Usage;
@@ -12,8 +12,8 @@ use crate::exit::Usage;
 /// # Errors
 /// The file cannot be read; a line has no hash; the file has none.
 pub(super) fn read(path: &Path) -> Result<Vec<TokenHash>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("--tokens: cannot read the file {}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Usage(format!("--tokens: cannot read the file {}: {error}", path.display())))?;
     parse(&text).map_err(|error| Usage(format!("--tokens: {}{error}", path.display())).into())
 }
 
@@ -21,10 +21,14 @@ fn parse(text: &str) -> Result<Vec<TokenHash>, String> {
     let mut hashes = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let Some(word) = line.split_whitespace().next().filter(|word| !word.starts_with('#')) else { continue };
-        hashes.push(word.parse().map_err(|error| format!(", line {}: {error}", index + 1))?);
+        let hash = word.parse().map_err(|error| {
+            let advice = "`printf %s TOKEN | sha256sum` prints that of the token TOKEN";
+            format!(", line {}: {error}, and {advice}", index + 1)
+        });
+        hashes.push(hash?);
     }
     if hashes.is_empty() {
-        return Err(" has no hash of a token: `printf %s \"$TOKEN\" | sha256sum` prints one".to_owned());
+        return Err(" has no hash of a token: `printf %s TOKEN | sha256sum` prints that of the token TOKEN".to_owned());
     }
     Ok(hashes)
 }

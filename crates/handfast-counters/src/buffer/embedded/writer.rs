@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::group::Group;
 use super::{Shared, State};
 use crate::buffer::{Increment, Stored, Total, Upsert};
-use crate::{Change, Error, Event, Item, Kind, Result, View};
+use crate::{Change, Error, Event, Item, Kind, Result, View, Visitor};
 
 /// The maximum number of requests in one step: what a sync of some milliseconds lets gather.
 const STEP_REQUESTS_MAX: usize = 4_096;
@@ -30,11 +30,20 @@ pub(super) enum Work {
     Delete { item: Item, answer: oneshot::Sender<Result<()>> },
 }
 
-/// A request whose event is being written, or that repeats one.
+/// A request whose event is being written, or that repeats one of the same step.
 struct Planned {
     work: Work,
-    /// The event; `None` for a request whose key was used before.
-    event: Option<Event>,
+    plan: Plan,
+}
+
+/// What becomes of a request once its step is durable.
+enum Plan {
+    /// Its event is counted.
+    Count(Event),
+    /// An event before has its key.
+    RepeatedKey,
+    /// An event before is a view of its visitor.
+    RepeatedVisitor,
 }
 
 /// The events of one kind that are written together.
@@ -42,6 +51,8 @@ struct Step {
     kind: Kind,
     group: Group,
     events: Vec<Event>,
+    /// The visitors of the events.
+    visitors: Vec<Visitor>,
     planned: Vec<Planned>,
 }
 
@@ -79,6 +90,13 @@ impl Work {
         }
     }
 
+    fn visitor(&self) -> Option<Visitor> {
+        match self {
+            Work::Increment { view, .. } | Work::Upsert { view, .. } => view.visitor,
+            Work::Delete { .. } => None,
+        }
+    }
+
     fn stored(&self) -> Option<Stored> {
         match self {
             Work::Upsert { stored, .. } => *stored,
@@ -91,6 +109,15 @@ impl Work {
         match self {
             Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Counted(total)))),
             Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Counted(total)))),
+            Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
+        }
+    }
+
+    /// Answers that a view of the visitor was counted before.
+    fn repeated(self, total: Total) {
+        match self {
+            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Repeated(total)))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Repeated(total)))),
             Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
         }
     }
@@ -147,11 +174,13 @@ impl Writer {
         state.trim(&self.shared.options, now);
         let mut places = self.shared.options.queue_events_max.saturating_sub(state.events());
         let mut steps: HashMap<Kind, Step> = HashMap::new();
-        let mut keys = HashSet::new();
+        let (mut keys, mut visitors) = (HashSet::new(), HashSet::new());
         for work in requests {
             let item = work.item().clone();
             let key = work.key();
             let repeated = key.as_ref().is_some_and(|key| state.keys.get(key).is_some_and(|until| *until > now));
+            let visitor = work.visitor();
+            let is_known = visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
             let of_kind = state.kind(&item.kind);
             let absent = !of_kind.touch(&item.id, now);
             let outdated = match &work {
@@ -163,10 +192,15 @@ impl Writer {
                 work.not_counted();
                 continue;
             }
-            if repeated {
+            if repeated || is_known {
                 let stored = work.stored().map(|stored| stored.total);
                 let total = Total { views: stored.unwrap_or(0), partial: stored.is_none() };
-                work.counted(of_kind.total(&item.id).unwrap_or(total));
+                let total = of_kind.total(&item.id).unwrap_or(total);
+                if repeated {
+                    work.counted(total);
+                } else {
+                    work.repeated(total);
+                }
                 continue;
             }
             if places == 0 {
@@ -178,21 +212,26 @@ impl Writer {
                 kind: item.kind.clone(),
                 group: Group { first: next, unacknowledged: 0, keys: Vec::new() },
                 events: Vec::new(),
+                visitors: Vec::new(),
                 planned: Vec::new(),
             });
-            if let Some(key) = &key
-                && !keys.insert(key.clone())
-            {
-                step.planned.push(Planned { work, event: None });
+            if key.as_ref().is_some_and(|key| keys.contains(key)) {
+                step.planned.push(Planned { work, plan: Plan::RepeatedKey });
                 continue;
             }
+            if visitor.is_some_and(|visitor| !visitors.insert(visitor.mark)) {
+                step.planned.push(Planned { work, plan: Plan::RepeatedVisitor });
+                continue;
+            }
+            keys.extend(key.clone());
             places -= 1;
             let number = step.group.first + step.events.len() as u64;
             let event = Event { number, id: item.id, change: work.change() };
             step.group.keys.extend(key);
+            step.visitors.extend(visitor);
             step.group.unacknowledged += 1;
             step.events.push(event.clone());
-            step.planned.push(Planned { work, event: Some(event) });
+            step.planned.push(Planned { work, plan: Plan::Count(event) });
         }
         steps.into_values().collect()
     }
@@ -264,10 +303,13 @@ impl Shared {
     fn apply(&self, step: Step) {
         let now = self.now();
         let mut state = self.write();
-        let State { kinds, groups, keys, .. } = &mut *state;
+        let State { kinds, groups, keys, marks, .. } = &mut *state;
         let of_kind = kinds.entry(step.kind.clone()).or_insert_with(|| crate::buffer::state::KindState::new(1, 0));
         for key in &step.group.keys {
             keys.insert(key.clone(), now + self.options.key_time);
+        }
+        for visitor in &step.visitors {
+            marks.set(visitor, now);
         }
         groups.entry(step.kind).or_default().insert(step.group.first, step.group);
         if step.planned.is_empty() {
@@ -276,12 +318,16 @@ impl Shared {
             }
             return;
         }
-        for Planned { work, event } in step.planned {
-            let total = match event {
-                Some(event) => of_kind.push(event, work.stored().map(|stored| stored.total), now),
-                None => of_kind.total(&work.item().id).unwrap_or(Total { views: 0, partial: true }),
-            };
-            work.counted(total);
+        for Planned { work, plan } in step.planned {
+            let known = of_kind.total(&work.item().id).unwrap_or(Total { views: 0, partial: true });
+            match plan {
+                Plan::Count(event) => {
+                    let total = of_kind.push(event, work.stored().map(|stored| stored.total), now);
+                    work.counted(total);
+                }
+                Plan::RepeatedKey => work.counted(known),
+                Plan::RepeatedVisitor => work.repeated(known),
+            }
         }
     }
 }

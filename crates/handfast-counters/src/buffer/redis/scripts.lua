@@ -11,8 +11,9 @@
 --   owners          hash: owner -> number of its batch
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
 --   key:ID/KEY      an idempotency key, which expires
+--   visitor:MARK    the mark of a visitor of an item, which expires
 --
--- Only idempotency keys and entries without unacknowledged events expire. All else has no expiry, so that a policy volatile-* evicts none of it.
+-- Only idempotency keys, marks and entries without unacknowledged events expire. All else has no expiry, so that a policy volatile-* evicts none of it.
 --
 -- Numbers: Lua has doubles, and writes them with 14 digits. Sequence numbers (microseconds since 1970 and more, below 2^53) are exact as
 -- doubles and are written by int(). Stored totals and epochs may be larger: they stay text, and only HINCRBY adds to them.
@@ -76,6 +77,17 @@ local function is_remembered(id, name)
   return name ~= '' and redis.call('EXISTS', key('key:' .. id .. '/' .. name)) == 1
 end
 
+local function set_mark(mark, window_ms)
+  if mark ~= '' then redis.call('SET', key('visitor:' .. mark), '1', 'PX', window_ms) end
+end
+
+local function has_mark(mark) return mark ~= '' and redis.call('EXISTS', key('visitor:' .. mark)) == 1 end
+
+local function repeated(answer)
+  answer[1] = 'repeated'
+  return answer
+end
+
 local steps = {}
 
 -- The first step of a kind, of one that Redis has lost, and of each kind after a start of Redis or a change of the master: what Redis has may
@@ -98,25 +110,29 @@ function steps.begin(least, first_epoch)
   return { 'begun' }
 end
 
--- id, views, day, idempotency key, its lifetime in ms, limit of events
-function steps.increment_if_exists(id, views, day, name, lifetime_ms, events_max)
+-- id, views, day, idempotency key, its lifetime in ms, limit of events, mark of the visitor, its lifetime in ms
+function steps.increment_if_exists(id, views, day, name, lifetime_ms, events_max, mark, window_ms)
   local entry = entry_of(id)
   if not entry then return { 'absent' } end
   if is_remembered(id, name) then return counted(entry[1], entry[2], is_partial(entry)) end
+  if has_mark(mark) then return repeated(counted(entry[1], entry[2], is_partial(entry))) end
   if is_full(events_max) then return { 'full' } end
   local answer = push_views(id, entry, views, day)
   remember(id, name, lifetime_ms)
+  set_mark(mark, window_ms)
   return answer
 end
 
 -- as above, then the stored total ('' if unknown) and the epoch that was read before it
-function steps.upsert(id, views, day, name, lifetime_ms, events_max, stored, fence)
+function steps.upsert(id, views, day, name, lifetime_ms, events_max, mark, window_ms, stored, fence)
   local entry = entry_of(id)
   if not entry and stored ~= '' and fence ~= epoch then return { 'outdated' } end
-  if is_remembered(id, name) then
+  local function known()
     if entry then return counted(entry[1], entry[2], is_partial(entry)) end
     return counted(stored, '0', stored == '')
   end
+  if is_remembered(id, name) then return known() end
+  if has_mark(mark) then return repeated(known()) end
   if is_full(events_max) then return { 'full' } end
   if not entry then
     local item = key('item:' .. id)
@@ -127,6 +143,7 @@ function steps.upsert(id, views, day, name, lifetime_ms, events_max, stored, fen
   end
   local answer = push_views(id, entry, views, day)
   remember(id, name, lifetime_ms)
+  set_mark(mark, window_ms)
   return answer
 end
 

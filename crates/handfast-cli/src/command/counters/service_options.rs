@@ -1,0 +1,42 @@
+//! The settings of the service, as the arguments give them.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use handfast_http::AccessOptions;
+use handfast_http::counters::ServiceOptions;
+
+use super::arguments::ServeCountersArguments;
+use super::tokens;
+use crate::exit::Usage;
+
+/// # Errors
+/// The file of tokens cannot be read; an argument is wrong.
+pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<ServiceOptions> {
+    let mut visitor_windows = BTreeMap::new();
+    for window in &arguments.visitor_windows {
+        if visitor_windows.insert(window.kind.clone(), window.time).is_some() {
+            return Err(Usage(format!("--visitor-window: {} is there more than once", window.kind)).into());
+        }
+    }
+    let header = arguments.client_address_header.as_ref().map(|name| {
+        name.parse().map_err(|_| Usage(format!("--client-address-header: {name:?} is no name of a header")))
+    });
+    Ok(ServiceOptions {
+        access: access(arguments)?,
+        visitor_windows,
+        bots: arguments.bots.into(),
+        client_limit: arguments.limit_per_client.as_ref().map(|limit| limit.0),
+        client_address_header: header.transpose()?,
+        ..ServiceOptions::default()
+    })
+}
+
+fn access(arguments: &ServeCountersArguments) -> Result<AccessOptions> {
+    let tokens = arguments.tokens.as_deref().map(tokens::read).transpose()?.unwrap_or_default();
+    let origins = arguments.allowed_origins.iter().map(|origin| {
+        origin.0.parse().map_err(|_| Usage(format!("--allow-origin: {:?} is no origin", origin.0)).into())
+    });
+    let allowed_origins = origins.collect::<Result<Vec<_>>>()?;
+    Ok(AccessOptions { tokens, public_reads: arguments.public_reads, allowed_origins })
+}

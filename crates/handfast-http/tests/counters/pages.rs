@@ -1,0 +1,74 @@
+//! The pages as files, and the state that one of them shows. A browser runs them in `ext_counters_pages`.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use handfast_http::ProblemKind;
+use handfast_store::decorator::{Address, Fault, Operation, Plan};
+use serde_json::json;
+
+use crate::world::{Client, World};
+
+#[tokio::test]
+async fn pages_are_files_that_ask_no_other_server() {
+    let world = World::new();
+    let client = Client::new(&world.healthy(1).await).await;
+    for (path, media_type) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/docs", "text/html; charset=utf-8"),
+        ("/assets/page.css", "text/css; charset=utf-8"),
+        ("/assets/page.js", "text/javascript; charset=utf-8"),
+        ("/assets/docs.js", "text/javascript; charset=utf-8"),
+    ] {
+        let answer = client.ask(&format!("GET {path}")).await;
+        assert_eq!((answer.status, answer.header("content-type")), (StatusCode::OK, Some(media_type)), "{path}");
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+        let text = String::from_utf8(answer.body).expect("a text");
+        let named = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!named.contains("://") && !named.contains("innerHTML") && !named.contains("style="), "{path}");
+    }
+    client.ask("GET /assets/index.html").await.problem(ProblemKind::NotFound);
+}
+
+#[tokio::test]
+async fn the_state_is_that_of_the_instance_and_of_a_kind() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let client = Client::new(&counters).await;
+    let state = client.ask("GET /status").await.json();
+    assert_eq!((&state["ready"], &state["parts"], &state["queues"]), (&json!(true), &json!([]), &json!([])));
+    client.ask("POST /v1/ads/7/views").await;
+    client.ask("POST /v1/ads/8/views").await;
+    client.ask("POST /v1/news/1/views").await;
+    world.clock.advance(Duration::from_secs(3));
+    let state = client.ask("GET /status?kind=ads").await.json();
+    let queue =
+        |kind: &str, requests: u64| json!({ "kind": kind, "requests": requests, "batches": 0, "oldest_seconds": 3.0 });
+    assert_eq!(state["queues"], json!([queue("ads", 2), queue("news", 1)]));
+    assert_eq!(json!([state["views"], state["saved"], state["uptime_seconds"]]), json!([3, 0, 3.0]));
+    assert_eq!(json!([state["buffer"], state["time_zone"]]), json!(["embedded", "Europe/Berlin"]));
+    assert_eq!(json!([state["kind"]["views"], state["kind"]["items"]]), json!([0, 0]));
+    counters.flush().await.expect("saved");
+    // The sums are shown again for a while.
+    assert_eq!(client.ask("GET /status?kind=ads").await.json()["kind"]["views"], 0);
+    world.clock.advance(Duration::from_secs(10));
+    let state = client.ask("GET /status?kind=ads").await.json();
+    assert_eq!(json!([state["kind"]["views"], state["kind"]["items"], state["saved"]]), json!([2, 2, 3]));
+    let days = state["kind"]["days"].as_array().expect("days");
+    assert_eq!((days.len(), &days[29]), (30, &json!({ "day": "2026-11-30", "views": 2 })));
+    assert_eq!(client.ask("GET /status?kind=none").await.json()["kind"], json!(null));
+    client.ask("GET /status?kind=None").await.problem(ProblemKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn the_state_is_told_while_the_store_is_away() {
+    let world = World::new();
+    let totals = world.faulty(Plan::at_request(Address::first(Operation::Find).of("totals"), Fault::CrashBefore));
+    let client = Client::new(&world.start(1, world.store.clone(), totals.clone()).await).await;
+    client.ask("POST /v1/ads/7/views").await;
+    let state = client.ask("GET /status?kind=ads").await.json();
+    assert_eq!(json!([state["ready"], state["views"], state["kind"]]), json!([true, 1, null]));
+    assert_eq!(state["parts"], json!([{ "part": "store", "detail": "the store is unavailable" }]));
+    totals.restart();
+}
