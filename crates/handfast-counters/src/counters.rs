@@ -104,10 +104,6 @@ impl Counters {
         &self.options
     }
 
-    pub(crate) fn sources(&self) -> &Sources {
-        &self.sources
-    }
-
     pub(crate) fn last_pass(&self) -> &LastPass {
         &self.last_pass
     }
