@@ -10,7 +10,7 @@ mod view;
 
 pub use buffer::{
     Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, MemoryBuffer, Owner, QueueDepth, Reading,
-    RedisBuffer, RedisBufferOptions, RedisHealth, Stored, Total, Upsert,
+    RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, Stored, Total, Upsert,
 };
 pub use counters::{Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};
