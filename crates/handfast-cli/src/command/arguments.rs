@@ -54,6 +54,7 @@ pub(crate) fn definition() -> clap::Command {
                 true => without(command, &["lease"]),
                 false => command,
             }),
+            "serve" => without(command, &["redis"]),
             name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
             _ => command,
         }
@@ -61,7 +62,7 @@ pub(crate) fn definition() -> clap::Command {
 }
 
 /// The settings that `-h` shows; `--help` shows all.
-const SHORT_HELP: [&str; 7] = ["data", "store", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
+const SHORT_HELP: [&str; 8] = ["data", "store", "redis", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
 
 /// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
@@ -216,6 +217,7 @@ pub(crate) enum Command {
         subcommand,
         after_help = "Examples:\n  \
         handfast counters serve --data /srv/views\n  \
+        handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         handfast counters top ads --data /srv/views"
     )]
     Counters(CountersArguments),

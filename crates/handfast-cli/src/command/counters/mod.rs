@@ -12,13 +12,13 @@ use self::arguments::{CountersArguments, CountersFlags, Parsed};
 use self::opened_counters::OpenedCounters;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::setup::{block_on, prepare, until_stopped};
+use crate::setup::{block_on, prepare_counters, until_stopped};
 
 pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
     match arguments {
         CountersArguments::Serve(arguments) => {
-            let (settings, console) = prepare(&arguments.counters.open)?;
-            block_on(serve::run(&settings, arguments, console))
+            let (configuration, console) = prepare_counters(&arguments.counters.open)?;
+            block_on(serve::run(&configuration, arguments, console))
         }
         CountersArguments::Verify { counters, kind } => with_counters(counters, async |opened, console| {
             report::verify(opened, kind.as_ref().map(|kind| &kind.0), console).await
@@ -38,9 +38,9 @@ fn with_counters(
     flags: &CountersFlags,
     work: impl AsyncFnOnce(&OpenedCounters, Console) -> Result<Exit>,
 ) -> Result<Exit> {
-    let (settings, console) = prepare(&flags.open)?;
+    let (configuration, console) = prepare_counters(&flags.open)?;
     block_on(until_stopped(async {
-        let opened = OpenedCounters::open_existing(&settings, flags).await?;
+        let opened = OpenedCounters::open_existing(&configuration, flags).await?;
         let result = work(&opened, console).await;
         opened.close().await?;
         result

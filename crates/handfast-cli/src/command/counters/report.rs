@@ -20,10 +20,11 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
     let found = opened.counters.storage().verify(kind, |items| bar.set_position(items)).await;
     bar.finish_and_clear();
     let found = found?;
-    let mut waiting = 0;
+    let mut waiting = opened.has_queue.then_some(0);
     for of_queue in opened.counters.buffer().kinds().await? {
         if kind.is_none_or(|kind| *kind == of_queue) {
-            waiting += opened.counters.buffer().depth(&of_queue).await?.pending;
+            let pending = opened.counters.buffer().depth(&of_queue).await?.pending;
+            waiting = waiting.map(|waiting| waiting + pending);
         }
     }
     let text = || {
@@ -35,7 +36,7 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         }];
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
-        if waiting > 0 {
+        if let Some(waiting @ 1..) = waiting {
             lines.push(format!(
                 "{} in the queue: `counters serve` saves what waits there",
                 counted(waiting, "requests")
@@ -88,25 +89,34 @@ pub(super) async fn show(
     };
     let from = from.unwrap_or_else(|| to.saturating_sub((DAYS - 1).days()));
     let ids = std::slice::from_ref(&item.id);
-    let total = counters.totals(&item.kind, ids).await?.first().map_or(0, |total| total.views);
+    // Before the total, which has all saved views in it: the service may run beside.
     let saved = counters.storage().totals(&item.kind, ids).await?.first().copied().unwrap_or(0);
+    let total = counters.totals(&item.kind, ids).await?.into_iter().next();
+    let total = total.filter(|_| opened.has_queue);
     let days = counters.daily(item, from, to).await?;
     let mut listing = Listing::new(&["day", "views"]);
     for day in days.iter().filter(|day| day.views > 0) {
         listing.push([day.day.to_string(), day.views.to_string()], Value::Null);
     }
     let text = || {
-        let waiting = match total == saved {
-            true => String::new(),
-            false => format!(", {saved} of them saved; the others wait in the queue"),
+        let views = match total {
+            None => format!("{} saved", counted(saved, "views")),
+            Some(total) => {
+                let least = if total.partial { "at least " } else { "" };
+                let waiting = match total.views == saved {
+                    true => String::new(),
+                    false => format!(", {saved} of them saved; the others wait in the queue"),
+                };
+                format!("{least}{}{waiting}", counted(total.views, "views"))
+            }
         };
-        format!("{item} has {}{waiting}\n{}", counted(total, "views"), listing.table())
+        format!("{item} has {views}\n{}", listing.table())
     };
     let days = days.iter().map(|day| json!({ "day": day.day.to_string(), "views": day.views }));
     let json = json!({
         "kind": item.kind.as_str(),
         "id": item.id.as_str(),
-        "total": total,
+        "total": total.map(|total| total.views),
         "saved": saved,
         "days": days.collect::<Vec<_>>(),
     });

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use handfast_counters::{CountersOptions, EmbeddedBufferOptions};
+use handfast_counters::CountersOptions;
 use handfast_http::counters::{ServiceOptions, serve};
 use handfast_http::{AccessOptions, ConnectionOptions};
 use serde_json::json;
@@ -12,12 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::ServeCountersArguments;
 use super::{OpenedCounters, tokens};
-use crate::configuration::Settings;
+use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::shutdown::{STOPPING, Shutdown};
 
-pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments, console: Console) -> Result<Exit> {
+pub(super) async fn run(
+    configuration: &Configuration,
+    arguments: &ServeCountersArguments,
+    console: Console,
+) -> Result<Exit> {
     let tell = move || {
         // A closed output must not keep the service from stopping.
         let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
@@ -34,12 +38,11 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     let options = CountersOptions {
         time_zone: counters.time_zone.0.clone(),
         flush_interval: arguments.flush_interval.0,
+        idle: arguments.take_over_after.0,
         ..CountersOptions::default()
     };
-    let queue_events_max = usize::try_from(arguments.queue_events).unwrap_or(usize::MAX);
-    let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
-    let opened = OpenedCounters::open(settings, &counters.database, options, buffer).await?;
-    announce(settings, arguments, listener.local_addr()?, console)?;
+    let opened = OpenedCounters::open(configuration, &counters.database, options, arguments.queue_events).await?;
+    announce(configuration, arguments, &opened, listener.local_addr()?, console)?;
 
     let stop = CancellationToken::new();
     let service = ServiceOptions { access, ..ServiceOptions::default() };
@@ -81,28 +84,32 @@ async fn address(arguments: &ServeCountersArguments) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// Reports the address, the location of the data, and the time zone.
+/// Reports the address, the form with the locations of queue and data, and the time zone.
 fn announce(
-    settings: &Settings,
+    configuration: &Configuration,
     arguments: &ServeCountersArguments,
+    opened: &OpenedCounters,
     address: SocketAddr,
     console: Console,
 ) -> Result<()> {
-    let data = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
+    let data = &configuration.settings.data;
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.clone()).to_string_lossy().into_owned();
     let time_zone = arguments.counters.time_zone.0.iana_name().unwrap_or("UTC");
     let version = env!("CARGO_PKG_VERSION");
     let text = || {
         format!(
-            "handfast {version} counts views, and listens on {address}, data in {}, days in {time_zone}",
-            data.display()
+            "handfast {version} counts views, and listens on {address}, {}, days in {time_zone}",
+            opened.location_text(&data)
         )
     };
-    let json = json!({
+    let mut json = json!({
         "event": "listening",
         "version": version,
         "addresses": [address.to_string()],
-        "data": data.to_string_lossy(),
         "time_zone": time_zone,
     });
+    for (key, value) in opened.location_fields(&data) {
+        json[key] = value;
+    }
     Ok(console.report(text, &json)?)
 }
