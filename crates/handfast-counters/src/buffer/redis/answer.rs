@@ -178,10 +178,6 @@ mod tests {
     use crate::buffer::Total;
     use crate::{Change, ItemId};
 
-    fn texts(texts: &[&str]) -> Vec<Value> {
-        texts.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect()
-    }
-
     #[test]
     fn events_are_read() {
         let id = ItemId::new("a:b").expect("an id");
