@@ -32,7 +32,7 @@ use toml::{Table, Value};
 pub(crate) use explicit::ExplicitSettings;
 pub(crate) use settings::{OPTIONAL, Settings};
 pub(crate) use stores::{NamedStore, Stores};
-pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
+pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
 
 /// The default file, which may be missing.
 pub(crate) const DEFAULT_FILE: &str = "handfast.toml";
@@ -197,11 +197,16 @@ impl Configuration {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Option<Value>, &Origin)> {
         keys().into_iter().map(|key| {
             let entry = self.values.get(&key);
-            let (settings, text) = (&self.settings, |text: String| Some(Value::String(text)));
-            let value = match (key.as_str(), &settings.store, &settings.route) {
-                ("store", Some(stores), _) => text(stores.to_string()),
-                ("route", _, Some(routes)) => text(routes.to_string()),
-                _ => entry.map(|(value, _)| value.clone()),
+            let settings = &self.settings;
+            let shown = match key.as_str() {
+                "store" => settings.store.as_ref().map(ToString::to_string),
+                "route" => settings.route.as_ref().map(ToString::to_string),
+                "redis" => settings.redis.as_ref().map(ToString::to_string),
+                _ => None,
+            };
+            let value = match shown {
+                Some(shown) => Some(Value::String(shown)),
+                None => entry.map(|(value, _)| value.clone()),
             };
             (key, value, entry.map_or(&Origin::Default, |(_, origin)| origin))
         })

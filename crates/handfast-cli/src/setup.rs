@@ -7,7 +7,9 @@ use anyhow::Context;
 use crate::configuration::{Configuration, ExplicitSettings, LogLevel, Mistake, Origin, Settings, unknown_variables};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
-use crate::flags::{AnyStoreFlags, CommonFlags, OpenFlags, OutputFlags, ServerStoreFlags, SettingFlags};
+use crate::flags::{
+    AnyStoreFlags, CommonFlags, CountersStoreFlags, OpenFlags, OutputFlags, ServerStoreFlags, SettingFlags,
+};
 use crate::logging;
 use crate::shutdown::{STOPPING, Shutdown};
 
@@ -21,10 +23,11 @@ pub(crate) fn remark_on_variables(output: OutputFlags) {
 /// Returns the configuration of a command that takes all settings.
 pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
     remark_on_variables(common.output);
-    let SettingFlags { store, remote, server, port, log } = flags;
+    let SettingFlags { store, remote, redis, server, port, log } = flags;
     let mut given = ExplicitSettings::default();
     given.add(store)?;
     given.add(remote)?;
+    given.add(redis)?;
     given.add(server)?;
     given.add(log)?;
     let configuration = Configuration::load(common.config.as_deref(), given)?;
@@ -49,6 +52,17 @@ pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Conso
     let mut given = ExplicitSettings::default();
     given.add(&flags.store)?;
     given.add(&flags.remote)?;
+    given.add(&flags.log)?;
+    let configuration = load_quietly(&flags.common, given)?;
+    Ok((configuration, Console::new(flags.common.output)))
+}
+
+/// Returns the configuration of a command that works on view counters, and starts its log.
+pub(crate) fn prepare_counters(flags: &CountersStoreFlags) -> Result<(Configuration, Console), Mistake> {
+    let mut given = ExplicitSettings::default();
+    given.add(&flags.store)?;
+    given.add(&flags.remote)?;
+    given.add(&flags.redis)?;
     given.add(&flags.log)?;
     let configuration = load_quietly(&flags.common, given)?;
     Ok((configuration, Console::new(flags.common.output)))

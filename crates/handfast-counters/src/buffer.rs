@@ -8,8 +8,8 @@
 //! # The idea
 //! For each item that is cached, an [entry](state::Entry) keeps the *stored* total and the *pending* views, those of events that no batch
 //! has saved and acknowledged. The total is their sum. A view adds to `pending`; the acknowledgement of a batch moves its views from
-//! `pending` to `stored`, so the total does not change while views are saved. An entry with events that are not acknowledged is never
-//! evicted. So an item without an entry has no such events, and its stored total is all of it.
+//! `pending` to `stored`, so the total does not change while views are saved. An entry with pending views, or with a deletion that is not
+//! acknowledged, is never evicted. So an item without an entry has no such events, and its stored total is all of it.
 //!
 //! Each kind has an *epoch*, which each claim, acknowledgement and deletion increases. A reader notes it ([`Reading::fence`]) before it asks
 //! the store for a total, and hands it in with that total: if the epoch is still the same, no batch was saved and acknowledged in
@@ -46,7 +46,7 @@ pub(crate) mod state;
 
 pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
 pub use memory::MemoryBuffer;
-pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth};
+pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts};
 
 impl Owner {
     /// Creates a name that no other instance has.
@@ -128,16 +128,18 @@ pub struct QueueDepth {
     pub oldest: SequenceNumber,
 }
 
-/// A cache of totals and a queue of views. Each method is one atomic step; a failed one says whether it may have been applied.
+/// A cache of totals and a queue of views. Each method that changes something is one atomic step; a failed one says whether it may have been
+/// applied. A reading has each total as of one moment, and several may be of different ones.
 #[async_trait]
 pub trait Buffer: Send + Sync + 'static {
     /// Returns a short name for messages and metrics: `embedded`, `redis`.
     fn name(&self) -> &'static str;
 
-    /// Fails if the buffer does not answer.
-    async fn check(&self) -> Result<()> {
-        self.kinds().await.map(drop)
-    }
+    /// Fails if views cannot be counted now.
+    ///
+    /// # Errors
+    /// [`Error::Full`](crate::Error::Full) if a queue has no place; [`Error::Buffer`](crate::Error::Buffer) if the buffer does not answer.
+    async fn check(&self) -> Result<()>;
 
     /// Counts a view if its item has an entry.
     ///
@@ -152,7 +154,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert>;
 
-    /// Returns the cached totals of items, and the state of the queue.
+    /// Returns the cached totals of items, and the state of the queue as of before them.
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading>;
 
     /// Makes an entry with a stored total, or completes a partial one, and returns the item's total; `None` if the stored total was not taken. A

@@ -141,8 +141,7 @@ async fn run_judged(
         processes: PROCESSES,
         committed,
         expectation: Expectation { isolation, order: Order::RealTime },
-        // How many reads see an old version depends on the threads of the embedded store: a fiftieth usually, a hundredth on a busy machine.
-        minimum: MinimumCounts { committed, failed: committed / 50, old_version_reads: committed / 400 },
+        minimum: MinimumCounts { committed, failed: committed / 50, old_version_reads: committed / 50 },
     };
     let outcome = run(Workload::new(kind), client, database.sources().clone(), options).await.unwrap();
     println!("{outcome}");

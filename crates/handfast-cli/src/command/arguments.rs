@@ -54,11 +54,16 @@ pub(crate) fn definition() -> clap::Command {
                 true => without(command, &["lease"]),
                 false => command,
             }),
+            "serve" => without(command, &["redis"]),
             name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
             "counters" => command.mut_subcommands(|command| {
                 let command = match WITHOUT_DATES.contains(&command.get_name()) {
                     true => without(command, &["time-zone"]),
                     false => command,
+                };
+                let command = match command.get_name() {
+                    "import" => without(command, &SERVERS),
+                    _ => command,
                 };
                 rarely(command, &RARE)
             }),
@@ -68,7 +73,7 @@ pub(crate) fn definition() -> clap::Command {
 }
 
 /// The settings that `-h` shows; `--help` shows all.
-const SHORT_HELP: [&str; 7] = ["data", "store", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
+const SHORT_HELP: [&str; 8] = ["data", "store", "redis", "listen", "auth", "tls-certificate", "tls-key", "insecure"];
 
 /// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
@@ -80,6 +85,8 @@ const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
 
 /// Commands of `counters` that do not ask which day it is.
 const WITHOUT_DATES: [&str; 5] = ["verify", "rebuild", "top", "import", "export"];
+/// Settings of servers, which `counters import` refuses.
+const SERVERS: [&str; 6] = ["store", "route", "store-timeout", "snapshot-lease", "sole-writer", "redis"];
 /// Flags that `-h` of the commands of `counters` does not show; `--help` does.
 const RARE: [&str; 3] = ["database", "config", "quiet"];
 
@@ -234,6 +241,7 @@ pub(crate) enum Command {
         subcommand,
         after_help = "Examples:\n  \
         handfast counters serve --data /srv/views\n  \
+        handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         handfast counters top ads --data /srv/views\n  \
         handfast counters import totals.csv --data /srv/views"
     )]

@@ -7,7 +7,7 @@ use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 use super::stores::{Routes, Stores};
-use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+use super::value::{Bytes, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
 
 /// The settings in force. A field's name with dashes is its key in the file, its flag, and, in capitals after `HANDFAST_`, its environment
 /// variable.
@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) sole_writer: bool,
     pub(crate) store_timeout: Span,
     pub(crate) snapshot_lease: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) redis: Option<RedisUrl>,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
     pub(crate) auth: bool,
@@ -66,8 +68,17 @@ pub(crate) struct Settings {
 }
 
 /// The settings without a default.
-pub(crate) const OPTIONAL: [&str; 8] =
-    ["store", "route", "backup-directory", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
+pub(crate) const OPTIONAL: [&str; 9] = [
+    "store",
+    "route",
+    "redis",
+    "backup-directory",
+    "unix-socket",
+    "advertise",
+    "tls-certificate",
+    "tls-key",
+    "tls-client-ca",
+];
 
 impl Default for Settings {
     /// Takes the libraries' defaults where they have one, so that each number stands in one place.
@@ -90,6 +101,7 @@ impl Default for Settings {
             sole_writer: false,
             store_timeout: Span(STORE_TIMEOUT),
             snapshot_lease: Span(handfast_txn::percolator::LEASE_TTL),
+            redis: None,
             // MongoDB's port, on loopback alone.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
@@ -204,6 +216,9 @@ impl Settings {
         }
         if let Some(store) = &self.store {
             store.check()?;
+        }
+        if let Some(redis) = &self.redis {
+            redis.check()?;
         }
         let Settings { backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
         let paths = [backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);

@@ -13,6 +13,7 @@ fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<ExplicitSet
     let mut given = ExplicitSettings::default();
     given.add(&parsed.settings.store)?;
     given.add(&parsed.settings.remote)?;
+    given.add(&parsed.settings.redis)?;
     given.add(&parsed.settings.server)?;
     given.add(&parsed.settings.log)?;
     given.add_environment(|name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))?;
@@ -80,13 +81,13 @@ fn values_read_the_same_from_file_environment_and_flag() {
                 replica-set = 'rs'\nadvertise = 'db:1'\nmax-connections = 7\nmax-cursors = 8\nmax-cursors-per-connection = 6\n\
                 request-bytes = '1GiB'\nreply-bytes = '2GiB'\nconnection-timeout = '1h'\n\
                 cursor-timeout = '90s'\ntransaction-lifetime = '5m'\ntransaction-bytes = '64MiB'\noutcome-retention = '48h'\nshutdown-timeout = '500ms'\nslow-operation = '0s'\ntest-commands = true\npart = true\n\
-                store = ['a=mongodb://h:1', 'b=mongodb://h:2']\nroute = ['*=a', 's.o=b']\nsole-writer = true\nstore-timeout = '3s'\nsnapshot-lease = '2m'\nlog-format = 'json'\nlog-level = 'debug'";
+                store = ['a=mongodb://h:1', 'b=mongodb://h:2']\nroute = ['*=a', 's.o=b']\nsole-writer = true\nstore-timeout = '3s'\nsnapshot-lease = '2m'\nredis = 'redis://h:1/2'\nlog-format = 'json'\nlog-level = 'debug'";
     let flags = "--data /d --durability memory --cache-bytes 2MiB --write-buffer-bytes 2097152 --journal-bytes 1GiB \
                  --snapshot-bytes 4MiB --sort-bytes 5120KiB --stage-bytes-total 6144KiB --expiry-interval 120s --listen localhost:0 --auth --tls-certificate /c --tls-key /k --tls-client-ca /a \
                  --insecure --backup-directory /b --unix-socket /s --topology replica-set --replica-set rs --advertise db:1 \
                  --max-connections 7 --max-cursors 8 --max-cursors-per-connection 6 --request-bytes 1GiB --reply-bytes 2048MiB \
                  --connection-timeout 60m --cursor-timeout 1m30s \
-                 --transaction-lifetime 300s --transaction-bytes 65536KiB --outcome-retention 2days --shutdown-timeout 500ms --slow-operation 0ms --test-commands --part --store a=mongodb://h:1 --store b=mongodb://h:2 --route *=a --route s.o=b --sole-writer --store-timeout 3000ms --snapshot-lease 120s --log-format json --log-level debug";
+                 --transaction-lifetime 300s --transaction-bytes 65536KiB --outcome-retention 2days --shutdown-timeout 500ms --slow-operation 0ms --test-commands --part --store a=mongodb://h:1 --store b=mongodb://h:2 --route *=a --route s.o=b --sole-writer --store-timeout 3000ms --snapshot-lease 120s --redis redis://h:1/2 --log-format json --log-level debug";
     let flags: Vec<&str> = flags.split_whitespace().collect();
     let from_file = lay(file, &[]).unwrap();
     let from_flags = lay("", &flags).unwrap();

@@ -139,6 +139,49 @@ impl fmt::Debug for ConnectionString {
     }
 }
 
+/// The URL of a Redis server, with its login: `redis://user:password@host:6379/0`. It is shown without user and password.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct RedisUrl(String);
+
+impl RedisUrl {
+    /// Returns the text with its secrets.
+    pub(crate) fn secret(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether it contains a user or a password, which are not shown.
+    pub(crate) fn has_login(&self) -> bool {
+        self.0.contains('@')
+    }
+
+    /// Checks that the text is a URL of a form that is supported.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        handfast_counters::RedisBuffer::shown(&self.0).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+impl FromStr for RedisUrl {
+    type Err = std::convert::Infallible;
+
+    /// Accepts any text: the parser of flags would print what it refuses, with its secrets.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(RedisUrl(text.to_owned()))
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&handfast_counters::RedisBuffer::shown(&self.0).unwrap_or_else(|_| "redis://..".to_owned()))
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// The point at which a write without a write concern of its own is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-pub(crate) use self::settings::{LogFlags, RemoteFlags, SettingFlags, StoreFlags};
+pub(crate) use self::settings::{LogFlags, RedisFlags, RemoteFlags, SettingFlags, StoreFlags};
 
 /// The flags for the output of a command.
 #[derive(Args, Clone, Copy, Debug)]
@@ -69,6 +69,21 @@ pub(crate) struct AnyStoreFlags {
     /// Name of a field in the documents, if it is not the default name; may be repeated
     #[arg(long = "field", value_name = "DEFAULT=NAME", hide_short_help = true)]
     pub(crate) fields: Vec<Renamed>,
+}
+
+/// The flags of every command that works on view counters.
+#[derive(Args, Debug)]
+pub(crate) struct CountersStoreFlags {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
+    #[command(flatten)]
+    pub(crate) redis: RedisFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
 }
 
 /// The flag for the length of a list.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, NamedStore, Span, Topology};
+use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, NamedStore, RedisUrl, Span, Topology};
 
 /// The settings of the embedded store.
 #[derive(Args, Debug, Serialize)]
@@ -64,6 +64,17 @@ pub(crate) struct RemoteFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) sole_writer: Option<bool>,
+}
+
+/// The setting of the cache and the queue of view counters.
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "View counters")]
+pub(crate) struct RedisFlags {
+    /// Keep cache and queue of view counters in this Redis, for several instances over one --store: redis://user:password@host:6379/0. A
+    /// password is safer in the variable or the file
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<RedisUrl>,
 }
 
 /// The settings of the server.
@@ -175,6 +186,8 @@ pub(crate) struct SettingFlags {
     pub(crate) store: StoreFlags,
     #[command(flatten)]
     pub(crate) remote: RemoteFlags,
+    #[command(flatten)]
+    pub(crate) redis: RedisFlags,
     #[command(flatten)]
     pub(crate) server: ServerFlags,
     /// Port to use instead of the one in --listen, at the same host

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
+mod redis_server;
+mod scaled;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -61,7 +64,12 @@ fn serve_connection(serve: &Serve) -> Result<TcpStream> {
 
 /// Runs a command on the counters of the directory.
 pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
-    Ok(handfast(scratch, &["counters"]).args(arguments).args(["--data", "data"]).output()?)
+    run_with(scratch, arguments, &["--data", "data"])
+}
+
+/// Runs a command on the counters in a place.
+fn run_with(scratch: &Scratch, arguments: &[&str], place: &[&str]) -> Result<Output> {
+    Ok(handfast(scratch, &["counters"]).args(arguments).args(place).output()?)
 }
 
 pub(crate) fn stdout(output: &Output) -> Result<String> {

@@ -261,6 +261,10 @@ impl Buffer for EmbeddedBuffer {
     }
 
     async fn check(&self) -> Result<()> {
+        let events_max = self.shared.options.queue_events_max;
+        if self.shared.read().events() >= events_max {
+            return Err(Error::Full { events: events_max as u64 });
+        }
         // The cache answers always; the queue is in the store.
         let found = self.shared.store.find_one(&self.shared.queue, rawdoc! { "_id": "" }).await;
         found.map(drop).map_err(|error| Error::Buffer { what: error.to_string(), applied: Applied::No })

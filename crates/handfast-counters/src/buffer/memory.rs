@@ -76,6 +76,10 @@ impl Buffer for MemoryBuffer {
         "memory"
     }
 
+    async fn check(&self) -> Result<()> {
+        self.lock().kinds.values().find_map(|kind| self.full(kind)).map_or(Ok(()), Err)
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
         let (now, mut state) = (self.now(), self.lock());
         let repeated = key(view).is_some_and(|key| state.keys.contains(&key));

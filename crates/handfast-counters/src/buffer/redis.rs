@@ -1,7 +1,32 @@
-//! The buffer of several processes, in Redis: one script with all steps, of which each call is atomic.
+//! The buffer of several processes, in Redis: two scripts with the steps that write, of which each call is atomic.
 //!
-//! The script (`redis/scripts.lua`) has the steps of [`KindState`](super::state::KindState), and says which keys there are. This file sends
-//! them and reads the answers.
+//! The scripts have the steps of [`KindState`](super::state::KindState). `redis/count.lua` counts views, and is short: it is nearly all of the
+//! load. `redis/steps.lua` has the other steps, and says which keys there are. This file sends them and reads the answers.
+//!
+//! # Reading without a script
+//! A script costs Redis several times as much as a plain command. So totals are read by one pipeline: the state of the kind first, which has
+//! the epoch, then the entry of each item. Redis may carry out steps of others between two commands of a pipeline:
+//!
+//! ```text
+//!   pipeline                                     steps of others, in between
+//!   HMGET state: run, epoch 40, generation 7
+//!                                                views, claims, acknowledgements, deletions
+//!   HMGET item:a: s 5, p 2, g 7
+//!                                                views, claims, acknowledgements, deletions
+//!   HMGET item:b: nothing
+//! ```
+//!
+//! - *An entry that is there.* Its fields are read in one command, and its total is right at that moment. Totals of several items may be of
+//!   different moments; no total is older than the request. If it were compared with a later generation, it could only be partial instead of
+//!   whole: a kind is begun anew, within one run of Redis, only if its state was lost.
+//! - *An item without an entry.* At the moment of its own command the stored total was all of it, so a stored total that is read later has at least
+//!   the views that any reader was shown before this request.
+//! - *The epoch* is the oldest value of the pipeline. [`Buffer::fill`] and [`Buffer::upsert`] compare it at the moment of their own step,
+//!   and look for the entry there again: if the epoch is the same and there is no entry, no batch was claimed or acknowledged since before the stored
+//!   total was read, and none with views of the item was waiting for its acknowledgement. So the stored total is all of it, wherever the command
+//!   for the entry stood. An epoch that was read after the entries would not show that: a batch may be acknowledged, and its entry expire, between the
+//!   two.
+//! - *The run* in the state is compared with that of the connection. If it differs, the kind is begun, and all is read again.
 //!
 //! # When Redis starts again
 //! It may have lost everything, the last second, or nothing. So each step names the run of the server that its connection leads to; a kind
@@ -23,21 +48,21 @@
 mod answer;
 mod connection;
 mod health;
+mod url;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use handfast_store::{Applied, Sources};
 use jiff::civil::Date;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, Value};
+use redis::Value;
 
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
-use answer::Answer;
+use answer::{Answer, Count, Row};
 use connection::{Connection, Live, unavailable};
 
 pub use health::RedisHealth;
@@ -91,28 +116,37 @@ pub struct RedisBuffer {
     kinds: RwLock<BTreeSet<Kind>>,
 }
 
-/// The script with the steps.
-#[derive(Clone)]
-struct Script {
-    text: Arc<str>,
-    hash: String,
+/// The texts of the scripts, which tests break on purpose.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisScripts {
+    /// The steps that count views.
+    pub count: String,
+    /// The other steps.
+    pub steps: String,
 }
 
-impl Script {
-    const TEXT: &str = include_str!("redis/scripts.lua");
+impl Default for RedisScripts {
+    fn default() -> Self {
+        let (count, steps) = (include_str!("redis/count.lua"), include_str!("redis/steps.lua"));
+        RedisScripts { count: count.to_owned(), steps: steps.to_owned() }
+    }
+}
 
-    fn new(text: &str) -> Self {
-        Script { text: text.into(), hash: redis::Script::new(text).get_hash().to_owned() }
+/// The keys of a kind, which are in one slot of a cluster.
+struct Keys(String);
+
+impl Keys {
+    fn new(kind: &Kind) -> Self {
+        Keys(format!("hf:{{{kind}}}:"))
     }
 
-    async fn load(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        redis::cmd("SCRIPT").arg("LOAD").arg(&*self.text).exec_async(connection).await
+    fn key(&self, rest: &str) -> String {
+        [&*self.0, rest].concat()
     }
 
-    fn command(&self, state: &str, arguments: &[&[u8]]) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.hash).arg(1).arg(state).arg(arguments);
-        command
+    fn item(&self, id: &ItemId) -> String {
+        [&*self.0, "item:", id.as_str()].concat()
     }
 }
 
@@ -123,22 +157,22 @@ impl RedisBuffer {
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read.
     pub async fn connect(url: &str, storage: Storage, sources: Sources, options: RedisBufferOptions) -> Result<Self> {
-        Self::connect_with_script(url, Script::TEXT, storage, sources, options).await
+        Self::connect_with_scripts(url, &RedisScripts::default(), storage, sources, options).await
     }
 
-    /// Creates a buffer whose steps are these: tests break one on purpose.
+    /// Creates a buffer with these scripts: tests break one on purpose.
     ///
     /// # Errors
     /// Those of [`RedisBuffer::connect`].
     #[doc(hidden)]
-    pub async fn connect_with_script(
+    pub async fn connect_with_scripts(
         url: &str,
-        script: &str,
+        scripts: &RedisScripts,
         storage: Storage,
         sources: Sources,
         options: RedisBufferOptions,
     ) -> Result<Self> {
-        let connection = Connection::new(url, Script::new(script), options)?;
+        let connection = Connection::new(url, scripts, options)?;
         let buffer = RedisBuffer { connection, storage, sources, options, kinds: RwLock::default() };
         if let Err(error) = buffer.connection.get().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
@@ -146,10 +180,12 @@ impl RedisBuffer {
         Ok(buffer)
     }
 
-    /// Returns the text of the script.
-    #[doc(hidden)]
-    pub fn script() -> &'static str {
-        Script::TEXT
+    /// Returns the URL of a Redis server without user and password, for messages.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that [`RedisBuffer::connect`] would refuse. The message does not repeat it.
+    pub fn shown(url: &str) -> Result<String> {
+        url::shown(url)
     }
 
     /// Asks Redis for its version and its settings.
@@ -167,25 +203,25 @@ impl RedisBuffer {
 
     /// Runs a step, after the kind was begun if it has to be.
     async fn step(&self, kind: &Kind, step: &str, arguments: &[&str], lost: Applied) -> Result<Answer> {
-        let state = format!("hf:{{{kind}}}:state");
+        let state = Keys::new(kind).key("state");
         for _ in 0..STEP_ATTEMPTS {
             let live = self.connection.get().await?;
             let answer = self.send(&live, &state, step, arguments, lost).await?;
             if answer.word() != "begin" {
                 return Ok(answer);
             }
-            self.begin(kind, &live, &state).await.map_err(not_applied)?;
+            self.begin(kind, &live).await.map_err(not_applied)?;
         }
-        Err(unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No))
+        Err(lost_again(kind))
     }
 
     async fn send(&self, live: &Live, state: &str, step: &str, arguments: &[&str], lost: Applied) -> Result<Answer> {
-        let mut all = vec![step.as_bytes(), live.run.as_bytes()];
-        all.extend(arguments.iter().map(|argument| argument.as_bytes()));
-        Answer::new(self.connection.run(live, state, &all, lost).await?)
+        let mut all = vec![step, &live.run];
+        all.extend(arguments);
+        Answer::new(self.connection.run(live, &self.connection.steps, &[state], &all, lost).await?)
     }
 
-    async fn begin(&self, kind: &Kind, live: &Live, state: &str) -> Result<()> {
+    async fn begin(&self, kind: &Kind, live: &Live) -> Result<()> {
         let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
             Ok(Ok(last)) => last + 1,
             Ok(Err(error @ Error::Damaged { .. })) => return Err(error),
@@ -202,21 +238,66 @@ impl RedisBuffer {
         self.kinds.write().unwrap_or_else(PoisonError::into_inner).insert(kind.clone());
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
         tracing::info!(%kind, "the queue begins with a new epoch");
-        self.send(live, state, "begin", &[&least.to_string(), &epoch.to_string()], Applied::No).await?;
+        let state = Keys::new(kind).key("state");
+        self.send(live, &state, "begin", &[&least.to_string(), &epoch.to_string()], Applied::No).await?;
         Ok(())
     }
 
-    /// Sends a step with a view; `stored` are further arguments.
-    async fn count(&self, step: &str, view: &View, stored: &[&str]) -> Result<Answer> {
-        let (views, day) = (view.views.to_string(), view.day.to_string());
-        let key = view.key.as_ref().map_or("", |key| key.as_str());
-        let (key_time, events_max) = (millis(self.options.key_time), self.options.queue_events_max.to_string());
-        let mark = view.visitor.map_or_else(String::new, |visitor| visitor.mark.to_string());
+    /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
+    async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
+        let keys = Keys::new(&view.item.kind);
+        let (state, item, pending) = (keys.key("state"), keys.item(&view.item.id), keys.key("pending"));
+        let key = view.key.as_ref().map(|key| keys.key(&format!("key:{}/{}", view.item.id, key.as_str())));
+        let mark = view.visitor.map(|visitor| keys.key(&format!("visitor:{}", visitor.mark)));
+        let named: Vec<&str> =
+            [&*state, &item, &pending].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
+        let (views, event) = (view.views.to_string(), format!("|{}|{}|{}", view.item.id, view.views, view.day));
+        let events_max = self.options.queue_events_max.to_string();
+        let key_time = key.as_ref().map_or_else(String::new, |_| millis(self.options.key_time));
         let window = view.visitor.map_or_else(String::new, |visitor| millis(visitor.window));
-        let mut arguments = vec![view.item.id.as_str(), &views, &day, key, &key_time, &events_max, &mark, &window];
-        arguments.extend(stored);
-        let answer = self.step(&view.item.kind, step, &arguments, Applied::Maybe).await?;
-        self.unless_full(answer)
+        for _ in 0..STEP_ATTEMPTS {
+            let live = self.connection.get().await?;
+            let mut arguments = vec![&*live.run, &views, &event, &events_max, &key_time, &window];
+            arguments.extend(stored.iter().flatten());
+            let script = &self.connection.count;
+            let answer = self.connection.run(&live, script, &named, &arguments, Applied::Maybe).await?;
+            match Count::new(&answer, view.views)? {
+                Some(Count::Full) => return Err(Error::Full { events: self.options.queue_events_max }),
+                Some(count) => return Ok(count),
+                None => self.begin(&view.item.kind, &live).await.map_err(not_applied)?,
+            }
+        }
+        Err(lost_again(&view.item.kind))
+    }
+
+    /// Reads totals by plain commands; nothing if the kind must be begun.
+    async fn try_read(&self, kind: &Kind, ids: &[ItemId], live: &Live) -> Result<Option<Reading>> {
+        let keys = Keys::new(kind);
+        let mut pipeline = redis::pipe();
+        // First: see the description of this module.
+        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch", "generation"]);
+        for id in ids {
+            pipeline.cmd("HMGET").arg(keys.item(id)).arg(&["s", "p", "g", "o"]);
+        }
+        let rows = self.connection.read(live, &pipeline).await?;
+        let mut rows = rows.iter().map(Row::new);
+        let state = rows.next().transpose()?.unwrap_or_default();
+        match state.text(0)? {
+            Some(run) if run == &*live.run => {}
+            Some(_) => return Ok(None),
+            None => {
+                // A kind that nobody has written to is not begun by a reader.
+                let mut exists = redis::cmd("EXISTS");
+                exists.arg(keys.key("pending")).arg(keys.key("since"));
+                return match self.connection.send(&exists).await? {
+                    Value::Int(0) => Ok(Some(Reading { totals: vec![None; ids.len()], fence: Fence(0) })),
+                    _ => Ok(None),
+                };
+            }
+        }
+        let (epoch, generation) = (state.number(1)?.unwrap_or(0), state.text(2)?);
+        let totals = rows.map(|row| row?.total(generation)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Reading { totals, fence: Fence(epoch) }))
     }
 
     fn unless_full(&self, answer: Answer) -> Result<Answer> {
@@ -230,6 +311,11 @@ impl RedisBuffer {
 /// A time in milliseconds, 1 at least, as Redis wants it.
 fn millis(time: Duration) -> String {
     time.as_millis().clamp(1, 1 << 52).to_string()
+}
+
+/// The error of a request whose kind must be begun after each attempt.
+fn lost_again(kind: &Kind) -> Error {
+    unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No)
 }
 
 /// The error of a request that did not get as far as its own step.
@@ -246,33 +332,55 @@ impl Buffer for RedisBuffer {
         "redis"
     }
 
+    async fn check(&self) -> Result<()> {
+        let kinds = self.kinds().await?;
+        let live = self.connection.get().await?;
+        let mut pipeline = redis::pipe();
+        for kind in &kinds {
+            let keys = Keys::new(kind);
+            pipeline.cmd("HGET").arg(keys.key("state")).arg("claimed");
+            pipeline.cmd("LLEN").arg(keys.key("pending"));
+        }
+        let counts = if kinds.is_empty() { Vec::new() } else { self.connection.read(&live, &pipeline).await? };
+        let is_full = |counts: &[Value]| {
+            let events: u64 = counts.iter().filter_map(answer::number).sum();
+            events >= self.options.queue_events_max
+        };
+        match counts.chunks(2).any(is_full) {
+            true => Err(Error::Full { events: self.options.queue_events_max }),
+            false => Ok(()),
+        }
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
-        let answer = self.count("increment_if_exists", view, &[]).await?;
-        match answer.word() {
-            "absent" => Ok(Increment::Absent),
-            "repeated" => Ok(Increment::Repeated(answer.counted()?)),
-            _ => Ok(Increment::Counted(answer.counted()?)),
+        match self.count(view, None).await? {
+            Count::Counted(total) => Ok(Increment::Counted(total)),
+            Count::Repeated(total) => Ok(Increment::Repeated(total)),
+            _ => Ok(Increment::Absent),
         }
     }
 
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
-        let answer = match stored {
-            None => self.count("upsert", view, &["", ""]).await?,
-            Some(Stored { fence, total }) => {
-                self.count("upsert", view, &[&total.to_string(), &fence.0.to_string()]).await?
-            }
+        let count = match stored {
+            None => self.count(view, Some(["", ""])).await?,
+            Some(Stored { fence, total }) => self.count(view, Some([&total.to_string(), &fence.0.to_string()])).await?,
         };
-        match answer.word() {
-            "outdated" => Ok(Upsert::Outdated),
-            "repeated" => Ok(Upsert::Repeated(answer.counted()?)),
-            _ => Ok(Upsert::Counted(answer.counted()?)),
+        match count {
+            Count::Counted(total) => Ok(Upsert::Counted(total)),
+            Count::Repeated(total) => Ok(Upsert::Repeated(total)),
+            _ => Ok(Upsert::Outdated),
         }
     }
 
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
-        let ids: Vec<&str> = ids.iter().map(ItemId::as_str).collect();
-        let answer = self.step(kind, "read", &ids, Applied::No).await?;
-        Ok(Reading { totals: answer.totals(ids.len())?, fence: Fence(answer.number(1)?) })
+        for _ in 0..STEP_ATTEMPTS {
+            let live = self.connection.get().await?;
+            if let Some(reading) = self.try_read(kind, ids, &live).await? {
+                return Ok(reading);
+            }
+            self.begin(kind, &live).await.map_err(not_applied)?;
+        }
+        Err(lost_again(kind))
     }
 
     async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {

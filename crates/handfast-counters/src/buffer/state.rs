@@ -15,12 +15,13 @@ mod tests;
 pub(crate) struct Entry {
     /// The stored total as of the acknowledged batches, if it is known.
     stored: Option<u64>,
-    /// The views of events that are not acknowledged, after the last deletion.
+    /// The views of events that are not acknowledged, from the number `first` on.
     pending: u64,
-    /// The number of events that are not acknowledged.
-    unacknowledged: u64,
-    /// The number of the last deletion; 0 if there is none among the events that are not acknowledged.
-    deleted: SequenceNumber,
+    /// The number of the first event that `pending` may have. Those before it are of the time before a deletion, or were saved before the entry
+    /// was made.
+    first: SequenceNumber,
+    /// The number of deletions that are not acknowledged.
+    open_deletions: u64,
     /// The time of the last use, by the steady clock.
     used: Duration,
 }
@@ -50,8 +51,15 @@ pub(crate) struct KindState {
 }
 
 impl Entry {
-    fn new(stored: Option<u64>, used: Duration) -> Self {
-        Entry { stored, pending: 0, unacknowledged: 0, deleted: 0, used }
+    /// Creates the entry of an item; `first` is the number of the next event.
+    fn new(stored: Option<u64>, first: SequenceNumber, used: Duration) -> Self {
+        Entry { stored, pending: 0, first, open_deletions: 0, used }
+    }
+
+    /// Returns whether the entry has what the store may not have. An event before `first` that is not acknowledged needs no entry: it is of
+    /// the time before a deletion that was saved, and the store drops it.
+    fn is_needed(&self) -> bool {
+        self.pending > 0 || self.open_deletions > 0
     }
 
     fn total(&self) -> Total {
@@ -138,7 +146,7 @@ impl KindState {
         }
         match self.entries.get_mut(id) {
             None => {
-                self.entries.insert(id.clone(), Entry::new(Some(stored.total), now));
+                self.entries.insert(id.clone(), Entry::new(Some(stored.total), self.next, now));
             }
             Some(entry) if entry.stored.is_none() && self.batches.is_empty() => entry.stored = Some(stored.total),
             Some(_) => return None,
@@ -159,13 +167,13 @@ impl KindState {
         if self.arrivals.back().is_none_or(|(_, came)| now.saturating_sub(*came) >= ARRIVAL_STEP) {
             self.arrivals.push_back((event.number, now));
         }
-        let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, now));
+        let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, event.number, now));
         entry.used = now;
-        entry.unacknowledged += 1;
         match event.change {
             Change::Views { views, .. } => entry.pending += u64::from(views),
             Change::Delete => {
-                (entry.stored, entry.pending, entry.deleted) = (Some(0), 0, event.number);
+                (entry.stored, entry.pending, entry.first) = (Some(0), 0, event.number + 1);
+                entry.open_deletions += 1;
                 self.epoch += 1;
             }
         }
@@ -211,17 +219,17 @@ impl KindState {
         self.epoch += 1;
         for event in &claimed.events {
             let Some(entry) = self.entries.get_mut(&event.id) else { continue };
-            entry.unacknowledged -= 1;
-            if event.number > entry.deleted {
-                entry.pending -= event.change.views();
-                entry.stored = entry.stored.map(|stored| stored + event.change.views());
+            match event.change {
+                Change::Delete => entry.open_deletions -= 1,
+                Change::Views { views, .. } if event.number >= entry.first => {
+                    entry.pending -= u64::from(views);
+                    entry.stored = entry.stored.map(|stored| stored + u64::from(views));
+                }
+                Change::Views { .. } => {}
             }
             // Without the stored total there is nothing left to keep.
-            if entry.unacknowledged == 0 {
-                entry.deleted = 0;
-                if entry.stored.is_none() {
-                    self.entries.remove(&event.id);
-                }
+            if !entry.is_needed() && entry.stored.is_none() {
+                self.entries.remove(&event.id);
             }
         }
         let oldest = self.depth().oldest;
@@ -241,9 +249,9 @@ impl KindState {
         earlier.last().filter(|_| self.events() > 0).map(|(_, came)| now.saturating_sub(*came))
     }
 
-    /// Removes the entries that were not used for `unused`, but none with events that are not acknowledged.
+    /// Removes the entries that were not used for `unused`, but none that has what the store may not have.
     pub(crate) fn evict(&mut self, unused: Duration, now: Duration) {
-        self.entries.retain(|_, entry| entry.unacknowledged > 0 || now.saturating_sub(entry.used) < unused);
+        self.entries.retain(|_, entry| entry.is_needed() || now.saturating_sub(entry.used) < unused);
     }
 
     /// Returns the contents of the queue.

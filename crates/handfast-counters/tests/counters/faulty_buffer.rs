@@ -66,6 +66,10 @@ impl Buffer for FaultyBuffer {
         self.buffer.name()
     }
 
+    async fn check(&self) -> Result<()> {
+        self.perform(self.buffer.check()).await
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
         self.perform(self.buffer.increment_if_exists(view)).await
     }

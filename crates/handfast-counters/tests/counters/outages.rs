@@ -10,7 +10,7 @@ use handfast_store::Applied;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::server::RedisServer;
-use crate::world::{World, ad, ads, first_day, key, save_all, total, whole};
+use crate::world::{World, ad, ads, broken_scripts, first_day, key, save_all, total, whole};
 
 fn applied(error: &Error) -> Applied {
     assert!(matches!(error, Error::Buffer { .. }), "{error}");
@@ -77,9 +77,19 @@ async fn refused_or_counted(counters: &Counters, id: &str, name: &str) {
     }
 }
 
+/// The first request after Redis has come back: each of the ways in which a kind is begun anew.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum First {
+    Read,
+    View,
+    Delete,
+}
+
 /// Redis comes back as it was before its last seconds, in which views were saved and totals were read.
-async fn lose_the_last_seconds(world: World) {
+async fn lose_the_last_seconds(world: World, first: First) {
     let counters = world.healthy(1).await;
+    counters.view(ad("9"), 3, None).await.expect("counted");
+    save_all(&counters).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     let some_seconds_ago = world.server().copy_files();
     save_all(&counters).await;
@@ -89,55 +99,87 @@ async fn lose_the_last_seconds(world: World) {
     world.server().kill();
     world.server().restore_files(&some_seconds_ago);
     world.server().restart().await;
-    while counters.buffer().read(&ads(), &[]).await.is_err() {}
+    // Connects again, and begins nothing.
+    while counters.buffer().kinds().await.is_err() {}
+    match first {
+        First::Read => {}
+        First::View => assert!(counters.view(ad("7"), 1, None).await.expect("counted").partial),
+        First::Delete => counters.delete(&ad("9")).await.expect("deleted"),
+    }
     // Redis has forgotten that all of this was saved; the store knows.
-    assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").pending, 1);
     assert_eq!(total(&counters, "7").await, Total { views: 7, partial: true });
+    let waiting = if first == First::Read { 1 } else { 2 };
+    assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").pending, waiting);
     // Their numbers are not those of the views that were lost with their acknowledgement.
-    counters.view(ad("7"), 1, None).await.expect("counted");
+    if first != First::View {
+        counters.view(ad("7"), 1, None).await.expect("counted");
+    }
     counters.view(ad("8"), 1, None).await.expect("counted");
     save_all(&counters).await;
     assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(8), whole(1)));
     counters.view(ad("8"), 1, None).await.expect("counted");
     save_all(&counters).await;
     // As many claims and acknowledgements later: a total that was read before the loss is not current.
-    assert_eq!(counters.buffer().fill(&ad("9"), lost).await.expect("asked"), None);
+    assert_eq!(counters.buffer().fill(&ad("10"), lost).await.expect("asked"), None);
     let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
     assert_eq!(days[0].views, 8);
+    let saved = counters.storage().totals(&ads(), &[ad("9").id]).await.expect("a total");
+    assert_eq!(saved, [if first == First::Delete { 0 } else { 3 }]);
 }
 
 #[tokio::test]
 async fn ext_redis_what_is_left_of_lost_data_is_counted_once() {
-    if let Some(world) = World::durable_redis().await {
-        lose_the_last_seconds(world).await;
+    for first in [First::Read, First::View, First::Delete] {
+        if let Some(world) = World::durable_redis().await {
+            lose_the_last_seconds(world, first).await;
+        }
     }
 }
 
 #[tokio::test]
 async fn ext_redis_a_broken_begin_is_caught() {
     let mutants = [
-        ("no begin after a restart", "if run ~= ARGV[2] and name", "if not run and name"),
+        ("no begin before a view", First::View, "if state[1] ~= ARGV[1] then", "if not state[1] then"),
+        ("no begin before a deletion", First::Delete, "if run ~= ARGV[2] and name", "if not run and name"),
         (
             "old numbers again",
+            First::Read,
             "int(math.max(clock, tonumber(least), next_number))",
             "int(next_number > 0 and next_number or clock)",
         ),
-        ("old epochs again", "first, 'epoch', first_epoch,", "first, 'epoch', state[3] or first_epoch,"),
-        ("old totals stay whole", "return not entry[1] or entry[5] ~= generation", "return not entry[1]"),
-        ("fill does not wait for old events", "(oldest and number_of(oldest) < tonumber(state[6]))", "false"),
+        ("old epochs again", First::Read, "first, 'epoch', first_epoch,", "first, 'epoch', state[3] or first_epoch,"),
+        ("old totals stay whole", First::View, "(stored and is_current and '0' or '1')", "(stored and '0' or '1')"),
+        (
+            "fill does not wait for old events",
+            First::Read,
+            "(oldest and number_of(oldest) < tonumber(state[6]))",
+            "false",
+        ),
     ];
-    for (name, right, wrong) in mutants {
+    for (name, first, right, wrong) in mutants {
         let Some(world) = World::durable_redis().await else { return };
-        let script = RedisBuffer::script().replacen(right, wrong, 1);
-        assert_ne!(script, RedisBuffer::script(), "{name}");
-        let broken = World { script: script.into(), ..world };
-        assert!(tokio::spawn(lose_the_last_seconds(broken)).await.is_err(), "not caught: {name}");
+        let broken = World { scripts: broken_scripts(name, right, wrong), ..world };
+        assert!(tokio::spawn(lose_the_last_seconds(broken, first)).await.is_err(), "not caught: {name}");
     }
 }
 
 #[tokio::test]
 async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
+    if let Some(world) = World::durable_redis().await {
+        get_a_hot_total_back(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_an_old_total_that_is_never_filled_is_caught() {
     let Some(world) = World::durable_redis().await else { return };
+    let (right, wrong) = ("return not entry[1] or entry[5] ~= generation", "return not entry[1]");
+    let broken = World { scripts: broken_scripts("old totals are not filled", right, wrong), ..world };
+    assert!(tokio::spawn(get_a_hot_total_back(broken)).await.is_err());
+}
+
+/// Redis comes back as it was a second ago, and an item has views in the queue at all times.
+async fn get_a_hot_total_back(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     let one_second_ago = world.server().copy_files();
@@ -334,9 +376,8 @@ async fn ext_redis_a_late_acknowledgement_leaves_a_batch_of_the_same_name() {
 #[tokio::test]
 async fn ext_redis_an_acknowledgement_by_name_alone_is_caught() {
     let Some(world) = World::durable_redis().await else { return };
-    let script = RedisBuffer::script().replacen(" or number_of(events[1]) ~= tonumber(first)", "", 1);
-    assert_ne!(script, RedisBuffer::script());
-    let broken = World { script: script.into(), ..world };
+    let scripts = broken_scripts("any first event", " or number_of(events[1]) ~= tonumber(first)", "");
+    let broken = World { scripts, ..world };
     assert!(tokio::spawn(lose_two_claims(broken)).await.is_err());
 }
 

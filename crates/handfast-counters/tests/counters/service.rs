@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_counters::jiff::civil::date;
-use handfast_counters::{Error, Total};
+use handfast_counters::{Error, Owner, Total};
 use handfast_store::Applied;
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 
@@ -145,6 +145,16 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
     assert!(matches!(refused, Error::Full { events: 50 }), "{refused}");
     assert!(matches!(counters.delete(&ad("7")).await, Err(Error::Full { .. })));
     assert_eq!(total(&counters, "7").await, whole(50));
+    let full = counters.readiness().await;
+    assert!(!full.takes_views() && matches!(full.queue, Some(Error::Full { events: 50 })), "{full:?}");
+    // Events in batches have their places, too.
+    let batch = counters.buffer().claim(&ads(), &Owner::new(&world.sources(5)), 30).await.expect("claimed");
+    assert!(matches!(counters.buffer().check().await, Err(Error::Full { .. })));
+    assert!(matches!(counters.view(ad("7"), 1, None).await, Err(Error::Full { .. })));
+    let batch = batch.expect("a batch");
+    counters.storage().save(&batch).await.expect("saved");
+    counters.buffer().acknowledge(&batch).await.expect("acknowledged");
+    assert!(counters.readiness().await.takes_views());
     save_all(&counters).await;
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(51));
 }

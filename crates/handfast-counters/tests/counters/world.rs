@@ -7,7 +7,7 @@ use std::time::Duration;
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
     Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind,
-    RedisBuffer, RedisBufferOptions, Storage, Total,
+    RedisBuffer, RedisBufferOptions, RedisScripts, Storage, Total,
 };
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) redis: Option<Arc<RedisServer>>,
     /// The steps on Redis, which a test may break.
-    pub(crate) script: Arc<str>,
+    pub(crate) scripts: RedisScripts,
 }
 
 /// Makes a test of each function on the embedded form, and one on Redis.
@@ -63,7 +63,7 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, script: RedisBuffer::script().into() }
+        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, scripts: RedisScripts::default() }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -129,7 +129,7 @@ impl World {
             response_timeout: patient,
             ..RedisBufferOptions::default()
         };
-        let buffer = RedisBuffer::connect_with_script(&url, &self.script, storage.clone(), sources, options).await;
+        let buffer = RedisBuffer::connect_with_scripts(&url, &self.scripts, storage.clone(), sources, options).await;
         buffer.expect("a buffer")
     }
 
@@ -157,6 +157,15 @@ impl World {
             }
         }
     }
+}
+
+/// Returns the scripts with one part replaced, in the one that has it.
+pub(crate) fn broken_scripts(name: &str, right: &str, wrong: &str) -> RedisScripts {
+    let RedisScripts { count, steps } = RedisScripts::default();
+    let broken = RedisScripts { count: count.replacen(right, wrong, 1), steps: steps.replacen(right, wrong, 1) };
+    let changed = [broken.count != count, broken.steps != steps];
+    assert_eq!(changed.iter().filter(|changed| **changed).count(), 1, "in one of the scripts: {name}");
+    broken
 }
 
 pub(crate) fn ads() -> Kind {

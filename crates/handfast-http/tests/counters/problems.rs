@@ -163,7 +163,11 @@ async fn a_full_queue_refuses_writes_until_it_is_saved() {
         assert_eq!(answer.header("retry-after"), Some("2"));
     }
     assert_eq!(client.ask("GET /v1/ads/7").await.json()["total"], 50);
+    let unready = client.ask("GET /readyz").await;
+    unready.problem(ProblemKind::NotReady);
+    assert_eq!(unready.json()["parts"], json!([{ "part": "queue", "detail": "the queue is full" }]));
     counters.flush().await.expect("saved");
+    assert_eq!(client.ask("GET /readyz").await.json(), json!({ "ready": true, "parts": [] }));
     assert_eq!(client.ask("POST /v1/ads/7/views").await.json()["total"], 51);
 }
 

@@ -4,7 +4,7 @@ pub(super) mod arguments;
 
 use serde_json::{Map, Value, json};
 
-use crate::configuration::{Configuration, Origin};
+use crate::configuration::{Configuration, Origin, RedisUrl};
 use crate::console::Console;
 use crate::exit::Exit;
 
@@ -29,8 +29,13 @@ fn text(configuration: &Configuration) -> String {
 
 /// Returns the origin of a value, and whether secrets are left out.
 fn remark(configuration: &Configuration, key: &str, origin: &Origin) -> String {
-    let stores = configuration.settings.store.as_ref().filter(|_| key == "store");
-    match stores.is_some_and(|stores| stores.0.iter().any(|store| store.uri.has_login())) {
+    let settings = &configuration.settings;
+    let has_login = match key {
+        "store" => settings.store.as_ref().is_some_and(|stores| stores.0.iter().any(|store| store.uri.has_login())),
+        "redis" => settings.redis.as_ref().is_some_and(RedisUrl::has_login),
+        _ => false,
+    };
+    match has_login {
         true => format!("{origin}; user and password not shown"),
         false => origin.to_string(),
     }

@@ -13,21 +13,28 @@ use handfast_http::counters::{BotPolicy, RESERVED_ID};
 
 use super::data_arguments::{ExportArguments, ImportArguments, RebuildArguments, TrimArguments};
 use crate::configuration::Span;
-use crate::flags::OpenFlags;
+use crate::flags::CountersStoreFlags;
 
 /// The commands on view counters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CountersArguments {
     /// Count views and return totals over HTTP
-    #[command(after_help = "Examples:\n  \
+    #[command(after_help = "One instance needs a directory (--data). Several instances share Redis and a store.\n\n\
+        Examples:\n  \
         handfast counters serve --data /srv/views\n  \
+        handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
         handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse --limit-per-client 600/1m")]
     Serve(Box<ServeCountersArguments>),
     /// Check that the total of each item is its base and the sum of its days
-    #[command(after_help = "Exit code 3 if an item differs.\n\n\
-        Example:\n  handfast counters verify --data /srv/views")]
+    #[command(
+        after_help = "Exit code 3 if an item differs. With --store it may run beside the service; with --redis it \
+        also counts what waits in the queue.\n\n\
+        Examples:\n  \
+        handfast counters verify --data /srv/views\n  \
+        handfast counters verify --store mongodb://127.0.0.1:27017"
+    )]
     Verify {
         /// Check only the items of this kind
         #[arg(long, value_name = "KIND")]
@@ -36,14 +43,16 @@ pub(crate) enum CountersArguments {
         counters: Box<CountersFlags>,
     },
     /// Set each total that differs to its base and the sum of its days
-    #[command(after_help = "Examples:\n  \
+    #[command(after_help = "With --store, only --dry-run: instances have totals in Redis, which would not change.\n\n\
+        Examples:\n  \
         handfast counters rebuild --dry-run --data /srv/views\n  \
         handfast counters rebuild --data /srv/views")]
     Rebuild(Box<RebuildArguments>),
     /// List the items of a kind with the most saved views
     #[command(after_help = "Examples:\n  \
         handfast counters top ads --data /srv/views\n  \
-        handfast counters top ads --day 2026-11-30 --limit 100 --data /srv/views")]
+        handfast counters top ads --day 2026-11-30 --limit 100 --data /srv/views\n  \
+        handfast counters top ads --store mongodb://127.0.0.1:27017")]
     Top {
         /// Kind of the items
         kind: Parsed<Kind>,
@@ -59,7 +68,8 @@ pub(crate) enum CountersArguments {
     /// Show the total and the days of an item
     #[command(after_help = "Examples:\n  \
         handfast counters show ads/4711 --data /srv/views\n  \
-        handfast counters show ads/4711 --from 2026-01-01 --to 2026-12-31 --data /srv/views --json")]
+        handfast counters show ads/4711 --from 2026-01-01 --to 2026-12-31 --data /srv/views --json\n  \
+        handfast counters show ads/4711 \\\n    --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017")]
     Show {
         /// Kind and id of the item
         #[arg(value_name = "KIND/ID")]
@@ -85,13 +95,15 @@ pub(crate) enum CountersArguments {
     /// Write the saved totals and days as lines that import reads
     #[command(after_help = "Examples:\n  \
         handfast counters export --data /srv/views > views.jsonl\n  \
-        handfast counters export --kind ads --output ads.csv --data /srv/views")]
+        handfast counters export --kind ads --output ads.csv --data /srv/views\n  \
+        handfast counters export --output all.jsonl --store mongodb://127.0.0.1:27017")]
     Export(Box<ExportArguments>),
     /// Remove the daily figures of old months; the totals stay
     #[command(after_help = "The views of a removed month stay in the total of their item, as views without a day.\n\n\
         Examples:\n  \
         handfast counters trim --before 2026-01-01 --dry-run --data /srv/views\n  \
-        handfast counters trim --before 2026-01-01 --data /srv/views")]
+        handfast counters trim --before 2026-01-01 --data /srv/views\n  \
+        handfast counters trim --before 2026-01-01 --store mongodb://127.0.0.1:27017")]
     Trim(Box<TrimArguments>),
 }
 
@@ -105,7 +117,7 @@ pub(crate) struct CountersFlags {
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(crate) time_zone: Parsed<TimeZone>,
     #[command(flatten)]
-    pub(crate) open: OpenFlags,
+    pub(crate) open: CountersStoreFlags,
 }
 
 /// `handfast counters serve`.
@@ -138,13 +150,16 @@ pub(crate) struct ServeCountersArguments {
     /// Interval at which views are saved from the queue
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(crate) flush_interval: Span,
-    /// Maximum number of requests whose views wait in the queue; further ones are refused
+    /// Maximum number of requests whose views wait in the queue, with --redis in the queue of each kind; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) queue_events: u32,
     /// Number of days for which daily figures are kept at least; then those of whole months are removed, and the totals
     /// stay [default: for ever]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) keep_days: Option<u32>,
+    /// Time after which another instance saves the views that an instance has taken from the queue and has not saved (with --redis)
+    #[arg(long, value_name = "TIME", default_value = "15m", hide_short_help = true)]
+    pub(crate) take_over_after: Span,
     #[command(flatten)]
     pub(crate) counters: CountersFlags,
 }

@@ -64,7 +64,7 @@ pub(super) async fn run(opened: &OpenedCounters, arguments: &ExportArguments, co
         super::report::ensure_items(opened, kind).await?;
     }
     let waiting = waiting(opened, kind).await?;
-    if waiting > 0 {
+    if let Some(waiting @ 1..) = waiting {
         let requests = counted(waiting, "requests");
         console
             .remark(&format!("not in the export: the views of {requests} in the queue, which `counters serve` saves"));

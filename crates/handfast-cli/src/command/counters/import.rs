@@ -10,17 +10,16 @@
 //! Standard input cannot be read twice: it needs a name, and its lines are checked batch by batch.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use handfast_counters::{
-    CountersOptions, EmbeddedBufferOptions, Import, ImportName, ImportSaved, LineState, TOTAL_MAX,
-};
+use handfast_counters::{CountersOptions, Import, ImportName, ImportSaved, LineState, TOTAL_MAX};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::OpenedCounters;
 use super::data_arguments::ImportArguments;
 use super::input::{Checked, Chunk, Input, InputLine};
+use super::opened_counters::ensure_directory;
 use crate::command::pattern::first_findings;
-use crate::configuration::Settings;
+use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::listing::counted;
@@ -40,7 +39,8 @@ struct Added {
     before: u64,
 }
 
-pub(super) async fn run(settings: &Settings, arguments: &ImportArguments, console: Console) -> Result<Exit> {
+pub(super) async fn run(configuration: &Configuration, arguments: &ImportArguments, console: Console) -> Result<Exit> {
+    ensure_directory(configuration, "import")?;
     let input = Input::new(&arguments.file, arguments.format)?;
     let given = arguments.name.as_ref().map(|name| name.0.clone());
     if input.length.is_none() && given.is_none() && !arguments.dry_run {
@@ -63,8 +63,9 @@ pub(super) async fn run(settings: &Settings, arguments: &ImportArguments, consol
     if let Some(checked) = &checked {
         checked.ensure_right(&input)?;
     }
-    let (options, buffer) = (CountersOptions::default(), EmbeddedBufferOptions::default());
-    let opened = OpenedCounters::open(settings, &arguments.counters.database, options, buffer).await?;
+    let options = CountersOptions::default();
+    // The queue is emptied, and nothing is added to it.
+    let opened = OpenedCounters::open(configuration, &arguments.counters.database, options, u32::MAX).await?;
     let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
     opened.close().await?;
     result

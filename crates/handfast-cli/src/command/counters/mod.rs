@@ -17,16 +17,17 @@ mod tokens;
 use anyhow::Result;
 
 use self::arguments::{CountersArguments, CountersFlags, Parsed};
-use self::opened_counters::OpenedCounters;
+use self::opened_counters::{OpenedCounters, ensure_directory};
+use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::setup::{block_on, prepare, until_stopped};
+use crate::setup::{block_on, prepare_counters, until_stopped};
 
 pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
     match arguments {
         CountersArguments::Serve(arguments) => {
-            let (settings, console) = prepare(&arguments.counters.open)?;
-            block_on(serve::run(&settings, arguments, console))
+            let (configuration, console) = prepare_counters(&arguments.counters.open)?;
+            block_on(serve::run(&configuration, arguments, console))
         }
         CountersArguments::Verify { counters, kind } => with_counters(counters, async |opened, console| {
             report::verify(opened, kind.as_ref().map(|kind| &kind.0), console).await
@@ -39,16 +40,22 @@ pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
             report::show(opened, &item.0, day(from), day(to), console).await
         }),
         CountersArguments::Import(arguments) => {
-            let (settings, console) = prepare(&arguments.counters.open)?;
-            block_on(until_stopped(import::run(&settings, arguments, console)))
+            let (configuration, console) = prepare_counters(&arguments.counters.open)?;
+            block_on(until_stopped(import::run(&configuration, arguments, console)))
         }
         CountersArguments::Export(arguments) => {
             with_counters(&arguments.counters, async |opened, console| export::run(opened, arguments, console).await)
         }
-        CountersArguments::Rebuild(arguments) => with_counters(&arguments.counters, async |opened, console| {
-            let kind = arguments.kind.as_ref().map(|kind| &kind.0);
-            repair::rebuild(opened, kind, arguments.dry_run, console).await
-        }),
+        CountersArguments::Rebuild(arguments) => {
+            let (configuration, console) = prepare_counters(&arguments.counters.open)?;
+            if !arguments.dry_run {
+                ensure_directory(&configuration, "rebuild")?;
+            }
+            with_opened(&configuration, &arguments.counters, console, async |opened, console| {
+                let kind = arguments.kind.as_ref().map(|kind| &kind.0);
+                repair::rebuild(opened, kind, arguments.dry_run, console).await
+            })
+        }
         CountersArguments::Trim(arguments) => with_counters(&arguments.counters, async |opened, console| {
             repair::trim(opened, arguments.before.0, arguments.dry_run, console).await
         }),
@@ -60,9 +67,19 @@ fn with_counters(
     flags: &CountersFlags,
     work: impl AsyncFnOnce(&OpenedCounters, Console) -> Result<Exit>,
 ) -> Result<Exit> {
-    let (settings, console) = prepare(&flags.open)?;
+    let (configuration, console) = prepare_counters(&flags.open)?;
+    with_opened(&configuration, flags, console, work)
+}
+
+/// Does the same with a configuration that was loaded.
+fn with_opened(
+    configuration: &Configuration,
+    flags: &CountersFlags,
+    console: Console,
+    work: impl AsyncFnOnce(&OpenedCounters, Console) -> Result<Exit>,
+) -> Result<Exit> {
     block_on(until_stopped(async {
-        let opened = OpenedCounters::open_existing(&settings, flags).await?;
+        let opened = OpenedCounters::open_existing(configuration, flags).await?;
         let result = work(&opened, console).await;
         opened.close().await?;
         result

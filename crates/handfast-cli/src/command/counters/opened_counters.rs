@@ -1,70 +1,219 @@
-//! The counters of a data directory.
+//! The counters of a data directory, or of servers.
+//!
+//! | form | cache and queue | documents |
+//! | --- | --- | --- |
+//! | `--data DIR` | in the process, the queue durable in the directory | in the directory, which one process uses at a time |
+//! | `--redis URL --store URL` | in Redis | on servers, in transactions that Handfast makes; any number of processes |
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
-use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Storage};
+use anyhow::{Context as _, Result, ensure};
+use bson::rawdoc;
+use handfast_counters::{
+    Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, MemoryBuffer, RedisBuffer,
+    RedisBufferOptions, Storage,
+};
 use handfast_embedded::{EmbeddedStore, Error as Embedded};
-use handfast_store::Sources;
+use handfast_store::{Sources, StoreExt as _};
 use handfast_txn::Database;
+use serde_json::{Value, json};
 
 use super::arguments::CountersFlags;
 use crate::advice::Advised;
-use crate::configuration::Settings;
-use crate::store::{Directory, ensure_there, namespace, open_directory};
+use crate::configuration::{Configuration, Mistake, RedisUrl};
+use crate::store::{Directory, Location, OpenedDatabase, ensure_there, namespace, open_directory};
+
+/// The collection in which the embedded form has its queue.
+const EMBEDDED_QUEUE: &str = "queue";
+
+/// The form of the counters that the settings name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// A data directory.
+    Directory,
+    /// Servers, with the queue in Redis.
+    Redis(RedisUrl),
+    /// Servers. The queue is not known: enough for what works on saved views.
+    Saved,
+}
 
 /// Counters, and the store that they are in.
 pub(super) struct OpenedCounters {
     pub(super) counters: Counters,
-    store: EmbeddedStore,
+    /// Whether the queue is known. Without it, counters have the saved views alone.
+    pub(super) has_queue: bool,
+    redis: Option<RedisUrl>,
+    store: Store,
+}
+
+/// The store that counters are in.
+enum Store {
+    Directory(EmbeddedStore),
+    Servers(Box<OpenedDatabase>),
+}
+
+impl Form {
+    fn of(configuration: &Configuration) -> Result<Self, Mistake> {
+        // Refuses settings that contradict each other.
+        Location::of(configuration)?;
+        let settings = &configuration.settings;
+        match (&settings.redis, &settings.store) {
+            (None, None) => Ok(Form::Directory),
+            (Some(url), Some(_)) => Ok(Form::Redis(url.clone())),
+            (None, Some(_)) => Ok(Form::Saved),
+            (Some(_), None) => {
+                let why = "it needs `store`, the server with the documents that all instances share; a data directory has one \
+                           process, which needs no Redis";
+                Err(configuration.mistake("redis", why))
+            }
+        }
+    }
+}
+
+/// Fails unless the settings name a data directory, for a command that changes saved totals. Instances over a Redis have totals there, too, which
+/// the command would not change.
+pub(super) fn ensure_directory(configuration: &Configuration, command: &str) -> Result<(), Mistake> {
+    match Form::of(configuration)? {
+        Form::Directory => Ok(()),
+        Form::Redis(_) | Form::Saved => {
+            let why = format!(
+                "`counters {command}` changes saved totals, and not those that instances have in Redis: it works on a data directory \
+                 (--data), which can be copied into the store before the first instance starts"
+            );
+            Err(configuration.mistake("store", why))
+        }
+    }
 }
 
 impl OpenedCounters {
-    /// Opens the counters of a data directory. What is missing is created.
+    /// Opens counters to serve them. What is missing is created.
     pub(super) async fn open(
-        settings: &Settings,
+        configuration: &Configuration,
         database: &str,
         options: CountersOptions,
-        buffer: EmbeddedBufferOptions,
+        queue_events_max: u32,
     ) -> Result<Self> {
+        let form = Form::of(configuration)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
-        let store = open_directory(settings, sources.clone()).await.map_err(advise)?;
-        match counters(&store, database, sources, options, buffer).await {
-            Ok(counters) => Ok(OpenedCounters { counters, store }),
-            Err(error) => {
-                store.close().await?;
-                Err(error)
+        match form {
+            Form::Saved => {
+                let why =
+                    "it needs `redis`, where the instances have their queue; a single instance needs neither: --data";
+                Err(configuration.mistake("store", why).into())
+            }
+            Form::Redis(url) => {
+                let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
+                ensure_no_embedded_queue(&opened.database, database).await?;
+                Self::on_servers(opened, database, options, sources, Some((url, queue_events_max))).await
+            }
+            Form::Directory => {
+                let store = open_directory(&configuration.settings, sources.clone()).await.map_err(advise)?;
+                let queue_events_max = usize::try_from(queue_events_max).unwrap_or(usize::MAX);
+                let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
+                match counters(&store, database, sources, options, buffer).await {
+                    Ok(counters) => Ok(Self::in_directory(counters, store)),
+                    Err(error) => {
+                        store.close().await?;
+                        Err(error)
+                    }
+                }
             }
         }
     }
 
     /// Opens counters that exist.
-    pub(super) async fn open_existing(settings: &Settings, flags: &CountersFlags) -> Result<Self> {
+    pub(super) async fn open_existing(configuration: &Configuration, flags: &CountersFlags) -> Result<Self> {
         let totals = namespace(&flags.database, "totals", "--database")?;
-        let directory = Directory::of(settings);
-        directory.ensure_exists()?;
+        let options = CountersOptions { time_zone: flags.time_zone.0.clone(), ..CountersOptions::default() };
+        let form = Form::of(configuration)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
-        let store = directory.open_existing(sources.clone()).await.map_err(advise)?;
-        let opened = async {
-            ensure_there(&store, &totals, "--database").await?;
-            let time_zone = flags.time_zone.0.clone();
-            let options = CountersOptions { time_zone, ..CountersOptions::default() };
-            counters(&store, &flags.database, sources, options, EmbeddedBufferOptions::default()).await
-        };
-        match opened.await {
-            Ok(counters) => Ok(OpenedCounters { counters, store }),
-            Err(error) => {
-                store.close().await?;
-                Err(error)
+        let url = match form {
+            Form::Directory => {
+                let directory = Directory::of(&configuration.settings);
+                let store = directory.open_existing(sources.clone()).await.map_err(advise)?;
+                let opened = async {
+                    ensure_there(&store, &totals, "--database").await?;
+                    counters(&store, &flags.database, sources, options, EmbeddedBufferOptions::default()).await
+                };
+                return match opened.await {
+                    Ok(counters) => Ok(Self::in_directory(counters, store)),
+                    Err(error) => {
+                        store.close().await?;
+                        Err(error)
+                    }
+                };
             }
-        }
+            Form::Redis(url) => Some((url, u32::MAX)),
+            Form::Saved => None,
+        };
+        let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
+        ensure_there(&opened.database, &totals, "--database").await?;
+        Self::on_servers(opened, &flags.database, options, sources, url).await
+    }
+
+    fn in_directory(counters: Counters, store: EmbeddedStore) -> Self {
+        OpenedCounters { counters, has_queue: true, redis: None, store: Store::Directory(store) }
+    }
+
+    /// Opens counters on servers. `queue` is the Redis with the queue, and the number of events that it holds for each kind.
+    async fn on_servers(
+        opened: OpenedDatabase,
+        database: &str,
+        options: CountersOptions,
+        sources: Sources,
+        queue: Option<(RedisUrl, u32)>,
+    ) -> Result<Self> {
+        let storage = Storage::open(opened.database.clone(), database).await?;
+        let (buffer, redis): (Arc<dyn Buffer>, _) = match queue {
+            None => (Arc::new(MemoryBuffer::new(sources.clone(), 0)), None),
+            Some((url, queue_events_max)) => {
+                let of_redis =
+                    RedisBufferOptions { queue_events_max: queue_events_max.into(), ..RedisBufferOptions::default() };
+                let buffer = RedisBuffer::connect(url.secret(), storage.clone(), sources.clone(), of_redis).await?;
+                (Arc::new(buffer), Some(url))
+            }
+        };
+        let counters = Counters::new(buffer, storage, sources, options);
+        Ok(OpenedCounters { counters, has_queue: redis.is_some(), redis, store: Store::Servers(Box::new(opened)) })
+    }
+
+    /// Returns the form and the locations of queue and documents, for people.
+    pub(super) fn location_text(&self, directory: &str) -> String {
+        let Store::Servers(opened) = &self.store else { return format!("queue and data in {directory}") };
+        let queue = self.redis.as_ref().map_or_else(String::new, |url| format!("queue in {url}, "));
+        format!("{queue}{} with transactions made by Handfast", opened.location_text())
+    }
+
+    /// Returns the form and the locations of queue and documents, as fields for programs.
+    pub(super) fn location_fields(&self, directory: &str) -> Vec<(&'static str, Value)> {
+        let Store::Servers(opened) = &self.store else {
+            return vec![("form", json!("embedded")), ("data", json!(directory))];
+        };
+        let redis = self.redis.as_ref().map(|url| ("redis", json!(url.to_string())));
+        [("form", json!("redis"))].into_iter().chain(redis).chain(opened.location_fields()).collect()
     }
 
     /// Returns once nothing runs in the background any more.
     pub(super) async fn close(self) -> Result<()> {
         drop(self.counters);
-        Ok(self.store.close().await?)
+        match self.store {
+            Store::Directory(store) => Ok(store.close().await?),
+            Store::Servers(opened) => opened.close().await,
+        }
     }
+}
+
+/// Fails if the database came from a data directory whose queue was not saved. Redis gives its events larger numbers, so those of the
+/// directory would be taken for saved ones.
+async fn ensure_no_embedded_queue(database: &Database, name: &str) -> Result<()> {
+    let queue = namespace(name, EMBEDDED_QUEUE, "--database")?;
+    let is_empty = database.find_one(&queue, rawdoc! {}).await?.is_none();
+    ensure!(
+        is_empty,
+        "--database: {name} has views in the queue of `counters serve --data` that are not saved: start that service and stop it, \
+         which saves them, and copy the data again"
+    );
+    Ok(())
 }
 
 /// Adds advice to the error of a directory that another process uses, which is a service of counters in all likelihood.

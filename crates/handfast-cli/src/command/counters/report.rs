@@ -33,7 +33,7 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         }];
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
-        if waiting > 0 {
+        if let Some(waiting @ 1..) = waiting {
             let requests = counted(waiting, "requests");
             lines.push(format!("not checked: the views of {requests} in the queue, which `counters serve` saves"));
         }
@@ -49,15 +49,18 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
     Ok(if found.differences.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-/// Returns the number of requests in the queues of a kind, or of all, whose views are not saved.
-pub(super) async fn waiting(opened: &OpenedCounters, kind: Option<&Kind>) -> Result<u64> {
+/// Returns the number of requests in the queues of a kind, or of all, whose views are not saved; `None` if the queue is not known.
+pub(super) async fn waiting(opened: &OpenedCounters, kind: Option<&Kind>) -> Result<Option<u64>> {
+    if !opened.has_queue {
+        return Ok(None);
+    }
     let mut waiting = 0;
     for of_queue in opened.counters.buffer().kinds().await? {
         if kind.is_none_or(|kind| *kind == of_queue) {
             waiting += opened.counters.buffer().depth(&of_queue).await?.pending;
         }
     }
-    Ok(waiting)
+    Ok(Some(waiting))
 }
 
 /// Fails if there is no saved item of a kind; it may be misspelt.
@@ -65,8 +68,8 @@ pub(super) async fn ensure_items(opened: &OpenedCounters, kind: Option<&Kind>) -
     let Some(kind) = kind else { return Ok(()) };
     let kinds = opened.counters.storage().item_kinds().await?;
     let waiting = match waiting(opened, Some(kind)).await? {
-        0 => String::new(),
-        waiting => format!("; {} of it in the queue", counted(waiting, "requests")),
+        None | Some(0) => String::new(),
+        Some(waiting) => format!("; {} of it in the queue", counted(waiting, "requests")),
     };
     let names: Vec<String> = kinds.iter().map(Kind::to_string).collect();
     ensure!(kinds.contains(kind), "there is no saved item of the kind '{kind}'{waiting}; {}", listed(&names));
@@ -112,30 +115,39 @@ pub(super) async fn show(
     };
     let from = from.unwrap_or_else(|| to.saturating_sub((DAYS - 1).days()));
     let ids = std::slice::from_ref(&item.id);
-    let total = counters.totals(&item.kind, ids).await?.first().map_or(0, |total| total.views);
+    // Before the total, which has all saved views in it: the service may run beside.
     let saved = counters.storage().totals(&item.kind, ids).await?.first().copied().unwrap_or(0);
     let base = counters.storage().base(item).await?;
+    let total = counters.totals(&item.kind, ids).await?.into_iter().next();
+    let total = total.filter(|_| opened.has_queue);
     let days = counters.daily(item, from, to).await?;
     let mut listing = Listing::new(&["day", "views"]);
     for day in days.iter().filter(|day| day.views > 0) {
         listing.push([day.day.to_string(), day.views.to_string()], Value::Null);
     }
     let text = || {
-        let waiting = match total == saved {
-            true => String::new(),
-            false => format!(", {saved} of them saved; the others wait in the queue"),
-        };
         let base = match base {
             0 => String::new(),
             base => format!(", {base} of them without a day"),
         };
-        format!("{item} has {}{base}{waiting}\n{}", counted(total, "views"), listing.table())
+        let views = match total {
+            None => format!("{} saved{base}", counted(saved, "views")),
+            Some(total) => {
+                let least = if total.partial { "at least " } else { "" };
+                let waiting = match total.views == saved {
+                    true => String::new(),
+                    false => format!(", {saved} of them saved; the others wait in the queue"),
+                };
+                format!("{least}{}{base}{waiting}", counted(total.views, "views"))
+            }
+        };
+        format!("{item} has {views}\n{}", listing.table())
     };
     let days = days.iter().map(|day| json!({ "day": day.day.to_string(), "views": day.views }));
     let json = json!({
         "kind": item.kind.as_str(),
         "id": item.id.as_str(),
-        "total": total,
+        "total": total.map(|total| total.views),
         "saved": saved,
         "base": base,
         "days": days.collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use handfast_counters::{CountersOptions, EmbeddedBufferOptions};
+use handfast_counters::CountersOptions;
 use handfast_http::ConnectionOptions;
 use handfast_http::counters::serve_all;
 use serde_json::json;
@@ -15,12 +15,16 @@ use super::OpenedCounters;
 use super::arguments::ServeCountersArguments;
 use super::listen::listen;
 use super::service_options::service_options;
-use crate::configuration::Settings;
+use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::shutdown::{STOPPING, Shutdown};
 
-pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments, console: Console) -> Result<Exit> {
+pub(super) async fn run(
+    configuration: &Configuration,
+    arguments: &ServeCountersArguments,
+    console: Console,
+) -> Result<Exit> {
     let tell = move || {
         // A closed output must not keep the service from stopping.
         let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
@@ -36,14 +40,13 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     let options = CountersOptions {
         time_zone: counters.time_zone.0.clone(),
         flush_interval: arguments.flush_interval.0,
+        idle: arguments.take_over_after.0,
         keep_days: arguments.keep_days,
         ..CountersOptions::default()
     };
-    let queue_events_max = usize::try_from(arguments.queue_events).unwrap_or(usize::MAX);
-    let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
-    let opened = OpenedCounters::open(settings, &counters.database, options, buffer).await?;
+    let opened = OpenedCounters::open(configuration, &counters.database, options, arguments.queue_events).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
-    announce(settings, arguments, &addresses, console)?;
+    announce(configuration, arguments, &opened, &addresses, console)?;
 
     let stop = CancellationToken::new();
     let serving = serve_all(listeners, opened.counters.clone(), service, ConnectionOptions::default(), stop.clone());
@@ -60,30 +63,34 @@ pub(super) async fn run(settings: &Settings, arguments: &ServeCountersArguments,
     Ok(Exit::Good)
 }
 
-/// Reports the addresses, the location of the data, and the time zone.
+/// Reports the addresses, the form with the locations of queue and data, and the time zone.
 fn announce(
-    settings: &Settings,
+    configuration: &Configuration,
     arguments: &ServeCountersArguments,
+    opened: &OpenedCounters,
     addresses: &[SocketAddr],
     console: Console,
 ) -> Result<()> {
-    let data = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
+    let data = &configuration.settings.data;
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.clone()).to_string_lossy().into_owned();
     let time_zone = arguments.counters.time_zone.0.iana_name().unwrap_or("UTC");
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let version = env!("CARGO_PKG_VERSION");
     let text = || {
         format!(
-            "handfast {version} counts views, and listens on {}, data in {}, days in {time_zone}",
+            "handfast {version} counts views, and listens on {}, {}, days in {time_zone}",
             addresses.join(" and "),
-            data.display()
+            opened.location_text(&data)
         )
     };
-    let json = json!({
+    let mut json = json!({
         "event": "listening",
         "version": version,
         "addresses": addresses,
-        "data": data.to_string_lossy(),
         "time_zone": time_zone,
     });
+    for (key, value) in opened.location_fields(&data) {
+        json[key] = value;
+    }
     Ok(console.report(text, &json)?)
 }

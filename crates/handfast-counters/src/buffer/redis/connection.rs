@@ -10,12 +10,11 @@ use handfast_store::Applied;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, PushKind, RedisError,
-    ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, ProtocolVersion, PushKind, RedisError, ServerErrorKind, Value,
 };
 
 use super::health::{RedisHealth, Settings};
-use super::{RedisBufferOptions, Script};
+use super::{RedisBufferOptions, RedisScripts, url};
 use crate::{Error, Result};
 
 /// The maximum number of requests that wait to be sent; further ones wait to be queued.
@@ -24,7 +23,8 @@ const WAITING_REQUESTS_MAX: usize = 4_096;
 /// A server of Redis, whether it can be reached or not.
 pub(super) struct Connection {
     client: Client,
-    script: Script,
+    pub(super) count: Script,
+    pub(super) steps: Script,
     options: RedisBufferOptions,
     live: RwLock<Option<Live>>,
     /// Held while a connection is made; the error of the last attempt.
@@ -32,6 +32,12 @@ pub(super) struct Connection {
     /// The number of attempts that have ended.
     attempts: AtomicU64,
     health: RwLock<RedisHealth>,
+}
+
+/// A script that each connection has loaded.
+pub(super) struct Script {
+    text: String,
+    hash: String,
 }
 
 /// A connection to one run of the server.
@@ -48,16 +54,16 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Invalid`].
-    pub(super) fn new(url: &str, script: Script, options: RedisBufferOptions) -> Result<Self> {
-        // The URL may hold a password: it is not repeated.
-        let invalid = |error: RedisError| Error::invalid(format!("the URL of Redis is invalid: {error}"));
-        let info = url.into_connection_info().map_err(invalid)?;
+    pub(super) fn new(url: &str, scripts: &RedisScripts, options: RedisBufferOptions) -> Result<Self> {
+        let info = url::parse(url)?;
         // RESP3 tells at once that a connection was lost.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
         Ok(Connection {
-            client: Client::open(info).map_err(invalid)?,
-            script,
+            client: Client::open(info)
+                .map_err(|error| Error::invalid(format!("the URL of Redis is invalid: {error}")))?,
+            count: Script::new(&scripts.count),
+            steps: Script::new(&scripts.steps),
             options,
             live: RwLock::default(),
             attempt: tokio::sync::Mutex::default(),
@@ -124,7 +130,8 @@ impl Connection {
         self.keep(settings.health());
         let missing = || RedisError::from((ErrorKind::UnexpectedReturnType, "INFO server has no run_id"));
         let run = settings.run.ok_or_else(missing)?;
-        self.script.load(&mut connection).await?;
+        self.count.load(&mut connection).await?;
+        self.steps.load(&mut connection).await?;
         Ok(Live { connection, run: run.into(), is_closed })
     }
 
@@ -162,22 +169,54 @@ impl Connection {
         command.query_async(&mut live.connection).await.map_err(|error| live.failed(&error, Applied::No))
     }
 
-    /// Runs the script on this connection.
+    /// Sends commands that change nothing, and returns their answers.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`], which says that nothing was applied.
+    pub(super) async fn read(&self, live: &Live, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
+        let mut connection = live.connection.clone();
+        pipeline.query_async(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))
+    }
+
+    /// Runs a script on this connection.
     ///
     /// # Errors
     /// [`Error::Buffer`]: `lost` is whether a request without an answer may have been applied.
-    pub(super) async fn run(&self, live: &Live, state: &str, arguments: &[&[u8]], lost: Applied) -> Result<Value> {
+    pub(super) async fn run(
+        &self,
+        live: &Live,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        lost: Applied,
+    ) -> Result<Value> {
         let mut connection = live.connection.clone();
-        let command = self.script.command(state, arguments);
+        let command = script.command(keys, arguments);
         let answer: Result<Value, RedisError> = command.query_async(&mut connection).await;
         // The script cache is lost by SCRIPT FLUSH.
         if let Err(error) = &answer
             && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         {
-            self.script.load(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))?;
+            script.load(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))?;
             return command.query_async(&mut connection).await.map_err(|error| live.failed(&error, lost));
         }
         answer.map_err(|error| live.failed(&error, lost))
+    }
+}
+
+impl Script {
+    fn new(text: &str) -> Self {
+        Script { text: text.to_owned(), hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    async fn load(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        redis::cmd("SCRIPT").arg("LOAD").arg(&self.text).exec_async(connection).await
+    }
+
+    fn command(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.hash).arg(keys.len()).arg(keys).arg(arguments);
+        command
     }
 }
 

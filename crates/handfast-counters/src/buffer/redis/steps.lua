@@ -1,10 +1,11 @@
--- The steps of the buffer, as the functions of buffer/state.rs have them. Redis runs a script as one atomic step.
+-- The steps of the buffer, as the functions of buffer/state.rs have them, but those that count views (count.lua) and the one that reads totals, which
+-- needs no script (redis.rs). Redis runs a script as one atomic step.
 --
 -- All keys of a kind begin with hf:{KIND}: and are in one slot of a cluster:
---   state           hash: run, next (number of the next event), epoch, events (their number in the queue and in batches),
---                   generation, floor (see begin)
---   item:ID         hash, the entry: s (stored total, if known), p (pending views), u (unacknowledged events), d (number of the last
---                   deletion), g (the generation in which s was right)
+--   state           hash: run, next (number of the next event), epoch, claimed (the number of events in batches), generation, floor
+--                   (see begin)
+--   item:ID         hash, the entry: s (stored total, if known), p (pending views), f (number of the first event that p may have), o (open
+--                   deletions: those that are not acknowledged, if there are any), g (the generation in which s was right)
 --   pending         list of events, the oldest on the right: "NUMBER|ID|VIEWS|DAY" or "NUMBER|ID|D"
 --   batch:NUMBER    list of events, the oldest on the left
 --   batches         hash: number of a batch -> its owner
@@ -13,7 +14,8 @@
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
 --
--- Only idempotency keys, marks and entries without unacknowledged events expire. All else has no expiry, so that a policy volatile-* evicts none of it.
+-- Only idempotency keys, marks, and entries without pending views and open deletions expire. All else has no expiry, so that a policy volatile-*
+-- evicts none of it.
 --
 -- Numbers: Lua has doubles, and writes them with 14 digits. Sequence numbers (microseconds since 1970 and more, below 2^53) are exact as
 -- doubles and are written by int(). Stored totals and epochs may be larger: they stay text, and only HINCRBY adds to them.
@@ -29,9 +31,9 @@ local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
 local function int(number) return string.format('%.0f', number) end
 
-local state = redis.call('HMGET', KEYS[1], 'run', 'next', 'epoch', 'events', 'generation', 'floor')
+local state = redis.call('HMGET', KEYS[1], 'run', 'next', 'epoch', 'claimed', 'generation', 'floor')
 local run, generation = state[1], state[5]
-local next_number, epoch, events_count = tonumber(state[2] or '0'), state[3] or '0', tonumber(state[4] or '0')
+local next_number, epoch, claimed = tonumber(state[2] or '0'), state[3] or '0', tonumber(state[4] or '0')
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -40,11 +42,10 @@ end
 
 local function number_of(event) return tonumber(string.match(event, '^%d+')) end
 
--- Returns an entry as {s, p, u, d, g}, or nil. An entry of an earlier generation without unacknowledged events counts as none: the stored
--- total is all of it.
+-- Returns an entry as {s, p, f, o, g}, or nil. An entry of an earlier generation that nothing needs counts as none: the stored total is all of it.
 local function entry_of(id)
-  local entry = redis.call('HMGET', key('item:' .. id), 's', 'p', 'u', 'd', 'g')
-  if not entry[3] or (entry[3] == '0' and entry[5] ~= generation) then return nil end
+  local entry = redis.call('HMGET', key('item:' .. id), 's', 'p', 'f', 'o', 'g')
+  if not entry[2] or (entry[2] == '0' and not entry[4] and entry[5] ~= generation) then return nil end
   return entry
 end
 
@@ -52,41 +53,6 @@ local function is_partial(entry) return not entry[1] or entry[5] ~= generation e
 
 -- Returns the two parts of the total, which the client adds, and whether it is partial.
 local function counted(stored, pending, partial) return { 'counted', stored or '', pending, partial and 1 or 0 } end
-
-local function is_full(events_max) return events_count >= tonumber(events_max) end
-
--- Appends an event.
-local function push(id, change)
-  redis.call('LPUSH', key('pending'), int(next_number) .. '|' .. id .. '|' .. change)
-  redis.call('HSET', KEYS[1], 'next', int(next_number + 1), 'events', int(events_count + 1))
-end
-
-local function push_views(id, entry, views, day)
-  push(id, views .. '|' .. day)
-  local pending, item = int(tonumber(entry[2]) + tonumber(views)), key('item:' .. id)
-  redis.call('HSET', item, 'p', pending, 'u', int(tonumber(entry[3]) + 1))
-  if entry[3] == '0' then redis.call('PERSIST', item) end
-  return counted(entry[1], pending, is_partial(entry))
-end
-
-local function remember(id, name, lifetime_ms)
-  if name ~= '' then redis.call('SET', key('key:' .. id .. '/' .. name), '1', 'PX', lifetime_ms) end
-end
-
-local function is_remembered(id, name)
-  return name ~= '' and redis.call('EXISTS', key('key:' .. id .. '/' .. name)) == 1
-end
-
-local function set_mark(mark, window_ms)
-  if mark ~= '' then redis.call('SET', key('visitor:' .. mark), '1', 'PX', window_ms) end
-end
-
-local function has_mark(mark) return mark ~= '' and redis.call('EXISTS', key('visitor:' .. mark)) == 1 end
-
-local function repeated(answer)
-  answer[1] = 'repeated'
-  return answer
-end
 
 local steps = {}
 
@@ -101,62 +67,13 @@ function steps.begin(least, first_epoch)
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local first = int(math.max(clock, tonumber(least), next_number))
-  local count = redis.call('LLEN', key('pending'))
+  local count = 0
   for _, number in ipairs(redis.call('ZRANGE', key('since'), 0, -1)) do
     count = count + redis.call('LLEN', key('batch:' .. number))
   end
-  redis.call('HSET', KEYS[1], 'run', ARGV[2], 'next', first, 'epoch', first_epoch, 'events', int(count),
+  redis.call('HSET', KEYS[1], 'run', ARGV[2], 'next', first, 'epoch', first_epoch, 'claimed', int(count),
     'generation', first_epoch, 'floor', first)
   return { 'begun' }
-end
-
--- id, views, day, idempotency key, its lifetime in ms, limit of events, mark of the visitor, its lifetime in ms
-function steps.increment_if_exists(id, views, day, name, lifetime_ms, events_max, mark, window_ms)
-  local entry = entry_of(id)
-  if not entry then return { 'absent' } end
-  if is_remembered(id, name) then return counted(entry[1], entry[2], is_partial(entry)) end
-  if has_mark(mark) then return repeated(counted(entry[1], entry[2], is_partial(entry))) end
-  if is_full(events_max) then return { 'full' } end
-  local answer = push_views(id, entry, views, day)
-  remember(id, name, lifetime_ms)
-  set_mark(mark, window_ms)
-  return answer
-end
-
--- as above, then the stored total ('' if unknown) and the epoch that was read before it
-function steps.upsert(id, views, day, name, lifetime_ms, events_max, mark, window_ms, stored, fence)
-  local entry = entry_of(id)
-  if not entry and stored ~= '' and fence ~= epoch then return { 'outdated' } end
-  local function known()
-    if entry then return counted(entry[1], entry[2], is_partial(entry)) end
-    return counted(stored, '0', stored == '')
-  end
-  if is_remembered(id, name) then return known() end
-  if has_mark(mark) then return repeated(known()) end
-  if is_full(events_max) then return { 'full' } end
-  if not entry then
-    local item = key('item:' .. id)
-    redis.call('DEL', item)
-    redis.call('HSET', item, 'g', generation)
-    if stored ~= '' then redis.call('HSET', item, 's', stored) end
-    entry = { stored ~= '' and stored, '0', '0', false, generation }
-  end
-  local answer = push_views(id, entry, views, day)
-  remember(id, name, lifetime_ms)
-  set_mark(mark, window_ms)
-  return answer
-end
-
--- Returns the epoch, then for each id the two parts of its total, and whether it is partial; '' as the second part of one without an entry.
-function steps.read(...)
-  local answer = { 'totals', epoch }
-  for _, id in ipairs({ ... }) do
-    local entry = entry_of(id)
-    answer[#answer + 1] = entry and entry[1] or ''
-    answer[#answer + 1] = entry and entry[2] or ''
-    answer[#answer + 1] = entry and is_partial(entry) and 1 or 0
-  end
-  return answer
 end
 
 -- id, stored total, epoch, lifetime of an unused entry in ms
@@ -166,7 +83,7 @@ function steps.fill(id, stored, fence, cache_ms)
   local item = key('item:' .. id)
   if not entry then
     redis.call('DEL', item)
-    redis.call('HSET', item, 's', stored, 'p', '0', 'u', '0', 'g', generation)
+    redis.call('HSET', item, 's', stored, 'p', '0', 'f', int(next_number), 'g', generation)
     redis.call('PEXPIRE', item, cache_ms)
     return counted(stored, '0', false)
   end
@@ -179,12 +96,12 @@ end
 
 -- id, limit of events
 function steps.delete(id, events_max)
-  if is_full(events_max) then return { 'full' } end
-  local entry = entry_of(id)
+  if redis.call('LLEN', key('pending')) + claimed >= tonumber(events_max) then return { 'full' } end
   local item = key('item:' .. id)
-  push(id, 'D')
-  local unacknowledged = int(tonumber(entry and entry[3] or '0') + 1)
-  redis.call('HSET', item, 's', '0', 'p', '0', 'u', unacknowledged, 'd', int(next_number), 'g', generation)
+  redis.call('LPUSH', key('pending'), int(next_number) .. '|' .. id .. '|D')
+  redis.call('HINCRBY', KEYS[1], 'next', 1)
+  redis.call('HSET', item, 's', '0', 'p', '0', 'f', int(next_number + 1), 'g', generation)
+  redis.call('HINCRBY', item, 'o', 1)
   redis.call('PERSIST', item)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   return { 'deleted' }
@@ -211,6 +128,7 @@ function steps.claim(owner, events_max)
   redis.call('ZADD', key('since'), int(now_ms()), number)
   redis.call('HSET', key('batches'), number, owner)
   redis.call('HSET', key('owners'), owner, number)
+  redis.call('HINCRBY', KEYS[1], 'claimed', int(count))
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   redis.call('LTRIM', key('pending'), 0, -(count + 1))
   table.insert(events, 1, 'batch')
@@ -244,33 +162,35 @@ function steps.acknowledge(number, first, cache_ms)
   redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))
   redis.call('HDEL', key('batches'), number)
   redis.call('ZREM', key('since'), number)
-  redis.call('HSET', KEYS[1], 'events', int(events_count - #events))
+  redis.call('HINCRBY', KEYS[1], 'claimed', int(-#events))
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   local of_items = {}
   for _, event in ipairs(events) do
     local id, change = string.match(event, '^%d+|([^|]+)|([^|]+)')
     local of_item = of_items[id] or {}
     of_items[id] = of_item
-    of_item[#of_item + 1] = { number_of(event), tonumber(change) or 0 }
+    of_item[#of_item + 1] = { number_of(event), tonumber(change) }
   end
   for id, of_item in pairs(of_items) do
     local item = key('item:' .. id)
-    local entry = redis.call('HMGET', item, 's', 'p', 'u', 'd', 'g')
-    if entry[3] then
-      local deleted, views = tonumber(entry[4] or '0'), 0
+    local entry = redis.call('HMGET', item, 's', 'p', 'f', 'o', 'g')
+    if entry[2] then
+      local first, views, open = tonumber(entry[3]), 0, tonumber(entry[4] or '0')
       for _, event in ipairs(of_item) do
-        if event[1] > deleted then views = views + event[2] end
+        if not event[2] then
+          open = open - 1
+        elseif event[1] >= first then
+          views = views + event[2]
+        end
       end
-      local left = tonumber(entry[3]) - #of_item
-      if left == 0 and is_partial(entry) then
+      local left = tonumber(entry[2]) - views
+      if left == 0 and open == 0 and is_partial(entry) then
         redis.call('DEL', item)
       else
-        redis.call('HSET', item, 'p', int(tonumber(entry[2]) - views), 'u', int(left))
+        redis.call('HSET', item, 'p', int(left), 'o', int(open))
+        if open == 0 then redis.call('HDEL', item, 'o') end
         if entry[1] then redis.call('HINCRBY', item, 's', int(views)) end
-        if left == 0 then
-          redis.call('HDEL', item, 'd')
-          redis.call('PEXPIRE', item, cache_ms)
-        end
+        if left == 0 and open == 0 then redis.call('PEXPIRE', item, cache_ms) end
       end
     end
   end
@@ -292,7 +212,6 @@ end
 local name = ARGV[1]
 if run ~= ARGV[2] and name ~= 'begin' then
   -- A kind that nobody has written to is not begun by a reader.
-  local writes = name == 'increment_if_exists' or name == 'upsert' or name == 'delete'
-  if run or writes or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
+  if run or name == 'delete' or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
 end
 return steps[name](unpack(ARGV, 3))
