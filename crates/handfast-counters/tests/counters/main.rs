@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod clocks;
+mod costs;
 mod crash;
 mod faulty_buffer;
 mod instances;
