@@ -135,7 +135,7 @@ impl Storage {
         let changes = Changes::new(batch, |id| {
             stored.get(&key(&total_id(kind, id))).map_or(Ok(0), |document| number(document, "deleted"))
         })?;
-        self.change_totals(transaction, kind, &changes).await?;
+        self.change_totals(transaction, kind, &changes, &stored).await?;
         self.change_days(transaction, kind, &changes).await?;
         Ok(Saved::Now)
     }
@@ -155,17 +155,30 @@ impl Storage {
         bound.values().chain(&above).map(|document| saved_range(document)).collect()
     }
 
-    async fn change_totals(&self, transaction: &Transaction, kind: &Kind, changes: &Changes) -> Result<()> {
-        let mut statements = Vec::new();
+    /// Changes the totals of a batch; `stored` are those that are there, by their `_id`s.
+    async fn change_totals(
+        &self,
+        transaction: &Transaction,
+        kind: &Kind,
+        changes: &Changes,
+        stored: &HashMap<Vec<u8>, RawDocumentBuf>,
+    ) -> Result<()> {
+        let (mut inserted, mut statements) = (Vec::new(), Vec::new());
         for (id, TotalChange { added, deleted }) in &changes.totals {
+            let id = total_id(kind, id);
             let change = match deleted {
                 Some(deleted) => rawdoc! { "total": int(*added), "deleted": int(*deleted) },
-                None => rawdoc! { "$inc": { "total": int(*added) } },
+                None if stored.contains_key(&key(&id)) => rawdoc! { "$inc": { "total": int(*added) } },
+                // An upsert would read it twice.
+                None => {
+                    inserted.push(rawdoc! { "_id": id, "total": int(*added) });
+                    continue;
+                }
             };
-            let filter = rawdoc! { "_id": total_id(kind, id) };
-            let statement = UpdateStatement::one(filter, UpdateSpec::Document(change));
+            let statement = UpdateStatement::one(rawdoc! { "_id": id }, UpdateSpec::Document(change));
             statements.push(UpdateStatement { upsert: true, ..statement });
         }
+        self.insert(transaction, &self.totals, inserted).await?;
         self.update(transaction, &self.totals, statements).await
     }
 

@@ -19,7 +19,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A request whose parameters are those that its route knows.
 pub(crate) struct Call {
-    path: Vec<(String, String)>,
+    path: RawPathParams,
     query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
     /// The address of the client, if the program says it.
@@ -38,7 +38,6 @@ impl Call {
     ) -> Result<Self, Problem> {
         let path = RawPathParams::from_request_parts(&mut parts, &()).await;
         let path = path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))?;
-        let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = query(&parts.uri, known)?;
         let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
         Ok(Call { path, query, headers: parts.headers, address, body })
@@ -46,7 +45,7 @@ impl Call {
 
     /// Returns a parameter of the path; empty if the route has none of this name.
     pub(crate) fn path(&self, name: &str) -> &str {
-        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
     /// Returns a parameter of the query.
@@ -91,6 +90,9 @@ impl Call {
 
 /// Reads the parameters of a query. A misspelt one is refused, because it would change the meaning of the request without a word.
 fn query(uri: &Uri, known: impl Iterator<Item = &'static str>) -> Result<Vec<(String, String)>, Problem> {
+    if uri.query().is_none() {
+        return Ok(Vec::new());
+    }
     let known: Vec<&str> = known.collect();
     let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|error| Problem::invalid(format!("the query cannot be read: {error}")))?;

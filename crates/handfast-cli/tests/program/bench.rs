@@ -132,6 +132,29 @@ fn a_bench_of_hot_accounts_alone_is_refused() -> Result<()> {
 }
 
 #[test]
+fn counters_are_measured_beside_a_constant_and_their_operations_are_counted() -> Result<()> {
+    let scratch = Scratch::new("bench-counters")?;
+    let (cases, code) = run(&scratch, &["counters", "--clients", "2"])?;
+    assert_eq!(code, Some(0), "{cases:?}");
+    for (case, name) in cases.iter().zip(["read a total, HTTP", "count a view, HTTP"]) {
+        assert_eq!((&case["case"], &case["baseline"]), (&name.into(), &"constant route".into()), "{case}");
+        assert!(case["rate"].as_f64() > Some(0.0) && case["baseline_rate"].as_f64() > Some(0.0), "{case}");
+        assert_eq!(case["promised"], Value::Null, "of another number of connections: {case}");
+    }
+    let counted = |name: &str| {
+        let mut found = cases.iter().filter(|case| case["case"] == name);
+        found.next().with_context(|| format!("{name} in {cases:?}"))
+    };
+    assert_eq!(counted("store operations of a view")?["kept"], true, "{cases:?}");
+    assert_eq!(counted("store operations of a flush of 10000 views")?["kept"], true, "{cases:?}");
+    assert!(counted("300000 reads and 9000 writes a minute, p99")?["value"].as_f64() > Some(0.0), "{cases:?}");
+    assert!(cases.iter().all(|case| !case["case"].as_str().unwrap_or_default().contains("Redis")), "{cases:?}");
+    let output = handfast(&scratch, &["bench", "counters", "--redis", "redis://127.0.0.1:1"]).output()?;
+    assert_one_line(&output, 1, "--redis: cannot connect");
+    Ok(())
+}
+
+#[test]
 fn patterns_are_measured_beside_the_same_writes() -> Result<()> {
     let scratch = Scratch::new("bench-patterns")?;
     let (cases, code) = run(&scratch, &["patterns", "--clients", "1"])?;

@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::rawdoc;
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
     Applied, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources, StoreExt as _,
 };
@@ -39,6 +39,8 @@ use writer::{Request, Work, Writer};
 
 /// The maximum number of requests that wait for the writer; further ones wait to be queued.
 const WAITING_REQUESTS_MAX: usize = 4_096;
+/// The maximum number of keys or groups that one request moves or removes: a request of some hundred kilobytes.
+const REMOVED_MAX: usize = 1_000;
 /// The time between two looks for unused items.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -200,7 +202,7 @@ impl Shared {
         }
         let all = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(self.queue.clone(), rawdoc! {}) };
         let mut saved = HashMap::new();
-        let mut finished = Vec::new();
+        let mut finished: HashMap<Kind, Vec<Group>> = HashMap::new();
         for document in self.store.find_all(all).await? {
             let (kind, mut group, events) = Group::read(&document)?;
             if !saved.contains_key(&kind) {
@@ -214,7 +216,7 @@ impl Shared {
                 state.keys.insert(key.clone(), now + self.options.key_time);
             }
             if open.is_empty() {
-                finished.push((kind, group));
+                finished.entry(kind).or_default().push(group);
                 continue;
             }
             let ids: Vec<ItemId> = open.iter().map(|event| event.id.clone()).collect();
@@ -230,18 +232,19 @@ impl Shared {
             state.keys.insert(key.to_owned(), now + self.options.key_time);
         }
         *self.write() = state;
-        for (kind, group) in finished {
-            self.remove(&kind, &group).await?;
+        for (kind, groups) in finished {
+            self.remove(&kind, &groups).await?;
         }
         Ok(())
     }
 
-    /// Removes a group whose events were all saved; its keys are kept.
-    async fn remove(&self, kind: &Kind, group: &Group) -> Result<()> {
-        if !group.keys.is_empty() {
-            let at = self.sources.clock.now();
-            let documents = group.keys.iter().map(|key| rawdoc! { "_id": key.as_str(), "at": at }).collect();
-            let insert = Insert { ordered: false, ..Insert::new(self.keys.clone(), documents) };
+    /// Removes groups whose events were all saved; their keys are kept.
+    async fn remove(&self, kind: &Kind, groups: &[Group]) -> Result<()> {
+        let (at, keys) = (self.sources.clock.now(), groups.iter().flat_map(|group| &group.keys));
+        let keys: Vec<RawDocumentBuf> = keys.map(|key| rawdoc! { "_id": key.as_str(), "at": at }).collect();
+        // All keys first: a group that is gone must not take its keys with it.
+        for keys in keys.chunks(REMOVED_MAX) {
+            let insert = Insert { ordered: false, ..Insert::new(self.keys.clone(), keys.to_vec()) };
             let outcome = self.store.insert(insert).await?;
             // What is there already was put there before a crash.
             let duplicate = handfast_mql::Code::DuplicateKey;
@@ -249,7 +252,10 @@ impl Shared {
                 return Err(refused.error.into());
             }
         }
-        self.store.delete_one(&self.queue, rawdoc! { "_id": Group::id(kind, group.first) }).await?;
+        for groups in groups.chunks(REMOVED_MAX) {
+            let ids: RawArrayBuf = groups.iter().map(|group| RawBson::Document(Group::id(kind, group.first))).collect();
+            self.store.delete_many(&self.queue, rawdoc! { "_id": { "$in": ids } }).await?;
+        }
         Ok(())
     }
 }
@@ -328,9 +334,7 @@ impl Buffer for EmbeddedBuffer {
         // From the collection first: what is left there while its batch is forgotten would be counted again after a restart.
         let _one_at_a_time = self.shared.acknowledging.lock().await;
         let finished = self.shared.read().finished_groups(kind, batch);
-        for group in &finished {
-            self.shared.remove(kind, group).await?;
-        }
+        self.shared.remove(kind, &finished).await?;
         self.shared.write().acknowledge(kind, batch);
         Ok(())
     }

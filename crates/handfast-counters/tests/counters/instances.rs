@@ -133,17 +133,6 @@ fn reader(counters: Counters, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     })
 }
 
-/// Makes all batches an hour older.
-async fn age(server: &RedisServer) {
-    let mut client = server.client().await;
-    let batches: Vec<String> =
-        redis::cmd("ZRANGE").arg("hf:{ads}:since").arg(0).arg(-1).query_async(&mut client).await.expect("batches");
-    for batch in batches {
-        let hour = -i64::try_from(IDLE.as_millis()).expect("a time");
-        redis::cmd("ZINCRBY").arg("hf:{ads}:since").arg(hour).arg(batch).exec_async(&mut client).await.expect("set");
-    }
-}
-
 async fn check(counters: &Counters, requests: usize) {
     save_all(counters).await;
     let mut views = 0;
@@ -193,7 +182,7 @@ async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_
     assert_eq!(answered.lock().expect("the answers").len(), 3 * REQUESTS);
     let waiting = first.buffer().depth(&ads()).await.expect("a depth").batches;
     assert!(waiting >= 2, "the batches of the dead wait: {waiting}");
-    age(&server).await;
+    server.move_batches(-i64::try_from(IDLE.as_millis()).expect("a time")).await;
     third.flush().await.expect("saved");
     check(&first, 3 * REQUESTS).await;
     stop.store(true, Ordering::SeqCst);

@@ -5,6 +5,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
+mod campaign;
+mod clocks;
+mod costs;
 mod crash;
 mod data_crash;
 mod faulty_buffer;

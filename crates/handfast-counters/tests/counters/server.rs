@@ -104,6 +104,17 @@ impl RedisServer {
         sent.exec_async(&mut self.client().await).await.expect("carried out");
     }
 
+    /// Adds milliseconds to the times at which the batches of ads were claimed.
+    pub(crate) async fn move_batches(&self, millis: i64) {
+        const SINCE: &str = "hf:{ads}:since";
+        let mut client = self.client().await;
+        let range = redis::cmd("ZRANGE").arg(SINCE).arg(0).arg(-1).query_async(&mut client).await;
+        let batches: Vec<String> = range.expect("batches");
+        for batch in batches {
+            redis::cmd("ZINCRBY").arg(SINCE).arg(millis).arg(batch).exec_async(&mut client).await.expect("set");
+        }
+    }
+
     /// Kills the server with SIGKILL.
     pub(crate) fn kill(&self) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -22,6 +22,7 @@ on_both_forms! {
     requests_at_once_with_one_key_are_counted_once,
     concurrent_views_are_all_counted_while_they_are_saved,
     a_deleted_item_begins_at_zero,
+    a_key_that_was_used_before_a_deletion_stays_used,
     a_restart_reads_the_queue_back,
     a_full_queue_refuses_views_and_takes_them_again,
 }
@@ -121,6 +122,19 @@ async fn a_deleted_item_begins_at_zero(world: World) {
     let restarted = world.healthy(2).await;
     assert_eq!(total(&restarted, "7").await, whole(0));
     assert_eq!(restarted.top(&ads(), 10, None).await.expect("a list"), []);
+}
+
+async fn a_key_that_was_used_before_a_deletion_stays_used(world: World) {
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, key("a")).await.expect("counted");
+    counters.delete(&ad("7")).await.expect("deleted");
+    assert_eq!(counters.view(ad("7"), 5, key("a")).await.expect("answered"), whole(0), "it was counted, and deleted");
+    assert_eq!(counters.view(ad("7"), 2, key("b")).await.expect("counted"), whole(2));
+    save_all(&counters).await;
+    assert_eq!(counters.view(ad("7"), 5, key("a")).await.expect("answered"), whole(2), "also when it is saved");
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    assert_eq!(restarted.view(ad("7"), 5, key("a")).await.expect("answered"), whole(2), "also after a restart");
 }
 
 async fn a_restart_reads_the_queue_back(world: World) {

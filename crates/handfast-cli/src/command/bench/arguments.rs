@@ -30,6 +30,10 @@ pub(crate) enum BenchArguments {
     /// The building blocks against the same writes without them, with the store operations of each
     #[command(after_help = "Example:\n  handfast bench patterns --documents 10000 --directory /srv")]
     Patterns(BenchFlags),
+    /// View counters over HTTP against a route that answers a constant; with --redis, their cache against bare commands
+    #[command(after_help = "Examples:\n  handfast bench counters --directory /srv\n  \
+        handfast bench counters --redis redis://127.0.0.1:6379")]
+    Counters(CountersFlags),
     /// The program as a process: its start, and its memory, idle and after loading
     #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
     Process(ProcessFlags),
@@ -70,6 +74,16 @@ pub(crate) struct TransferFlags {
     /// Declare that no other process writes to that server; required where its updates are not atomic (FerretDB 1)
     #[arg(long, requires = "store")]
     pub(crate) sole_writer: bool,
+    #[command(flatten)]
+    pub(crate) bench: BenchFlags,
+}
+
+/// The flags of the measurement of view counters.
+#[derive(Args, Debug)]
+pub(crate) struct CountersFlags {
+    /// Measure the cache and the queue in this Redis, too (redis://HOST:PORT); keys of the kind handfast-bench are removed before and after
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
     #[command(flatten)]
     pub(crate) bench: BenchFlags,
 }

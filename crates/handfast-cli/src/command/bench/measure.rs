@@ -53,9 +53,14 @@ impl Series {
         rates.get(rates.len() / 2).copied().unwrap_or(0.0)
     }
 
+    /// Returns the operations of all rounds.
+    pub(crate) fn operations(&self) -> u64 {
+        self.rounds.iter().map(|round| round.operations).sum()
+    }
+
     /// Returns the processor time of one operation over all rounds; zero without an operation.
     pub(crate) fn processor(&self) -> Duration {
-        let operations: u64 = self.rounds.iter().map(|round| round.operations).sum();
+        let operations = self.operations();
         let spent: Duration = self.rounds.iter().map(|round| round.processor).sum();
         spent.div_f64((operations as f64).max(1.0))
     }
@@ -133,12 +138,12 @@ where
 }
 
 /// Returns the processor time that this process has used so far.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     // It is never negative.
     rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 
-fn new_histogram() -> Result<Histogram<u64>> {
+pub(super) fn new_histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_max(nanoseconds(LATENCY_MAX), LATENCY_DIGITS)?)
 }
 

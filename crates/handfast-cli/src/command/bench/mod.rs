@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod bare;
 mod client;
+mod counters;
 mod measure;
 mod patterns;
 mod process;
@@ -24,7 +25,7 @@ use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources};
 use handfast_txn::Database;
 use indicatif::ProgressBar;
 
-use self::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
+use self::arguments::{BenchArguments, BenchFlags, CountersFlags, ProcessFlags, SubjectFlags, TransferFlags};
 use self::report::Promised;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -39,6 +40,7 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
         BenchArguments::Transactions(flags) => compare(flags, Subject::Transactions).await,
         BenchArguments::Transfers(flags) => run_transfers(flags).await,
         BenchArguments::Patterns(flags) => run_patterns(flags).await,
+        BenchArguments::Counters(flags) => run_counters(flags).await,
         BenchArguments::Process(flags) => run_process(flags).await,
     }
 }
@@ -48,6 +50,9 @@ const TRANSFER_CLIENTS_MAX: u16 = 64;
 
 /// The default number of clients of patterns.
 const PATTERN_CLIENTS_MAX: u16 = 32;
+
+/// The default number of connections to view counters, which their promises are for.
+const COUNTERS_CLIENTS: u16 = 64;
 
 /// The subject of a comparison with a baseline.
 #[derive(Clone, Copy)]
@@ -218,6 +223,29 @@ async fn run_patterns(flags: &BenchFlags) -> Result<Exit> {
     bar.finish_and_clear();
     console.report(|| report::table(&comparisons), &comparisons)?;
     Ok(exit(&comparisons, flags.subject.strict))
+}
+
+async fn run_counters(flags: &CountersFlags) -> Result<Exit> {
+    let CountersFlags { redis, bench: flags } = flags;
+    check_seconds(flags)?;
+    let Workspace { console, scratch, sources, bar } = Workspace::make(&flags.subject)?;
+    let progress = |step: &str| next(&bar, step);
+    let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
+    let embedded = Directory { path: scratch.path.join("store"), options }.open(sources.clone()).await?;
+    let clients = flags.clients.unwrap_or(COUNTERS_CLIENTS);
+    let plan = counters::Plan {
+        connections: usize::from(clients),
+        items: flags.documents,
+        seconds: flags.seconds,
+        rounds: usize::from(flags.rounds),
+        promises: Promises { apply: clients == COUNTERS_CLIENTS, demanded: flags.demand },
+    };
+    let figures = counters::run(&plan, &embedded, redis.as_deref(), &sources, &progress).await?;
+    embedded.close().await?;
+    bar.finish_and_clear();
+    let all = figures.all();
+    console.report(|| figures.tables(), &all)?;
+    Ok(exit(&all, flags.subject.strict))
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {

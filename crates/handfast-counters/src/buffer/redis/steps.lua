@@ -136,12 +136,16 @@ function steps.claim(owner, events_max)
 end
 
 -- owner, milliseconds
+--
+-- A time that is further ahead than a batch may be idle is of a clock that was wrong, or of another master: its batch is taken over, too.
 function steps.take_over(owner, idle_ms)
   if redis.call('HEXISTS', key('owners'), owner) == 1 then return { 'none' } end
-  local now = now_ms()
+  local now, idle = now_ms(), tonumber(idle_ms)
   local number
-  for _, idle in ipairs(redis.call('ZRANGEBYSCORE', key('since'), '-inf', int(now - tonumber(idle_ms)))) do
-    if not number or tonumber(idle) < tonumber(number) then number = idle end
+  for _, range in ipairs({ { '-inf', int(now - idle) }, { '(' .. int(now + idle), '+inf' } }) do
+    for _, old in ipairs(redis.call('ZRANGEBYSCORE', key('since'), range[1], range[2])) do
+      if not number or tonumber(old) < tonumber(number) then number = old end
+    end
   end
   if not number then return { 'none' } end
   redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))

@@ -1,0 +1,167 @@
+//! The HTTP service of a data directory, and a route that answers a constant, over the same loop of connections.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::routing::{get, post};
+use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Item, Storage};
+use handfast_embedded::EmbeddedStore;
+use handfast_http::counters::{ServiceOptions, serve};
+use handfast_http::{ConnectionOptions, serve_connections};
+use handfast_store::Sources;
+use handfast_txn::Database;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::super::measure::{Round, in_turns, round};
+use super::super::report::Comparison;
+use super::super::store::scattered;
+use super::Plan;
+use super::http_client::{HttpClient, read_request, write_request};
+
+/// The tasks that load the items.
+const LOADING_TASKS: u64 = 64;
+/// What the constant route answers: as much as the service answers for a total.
+const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
+
+/// A service, and the constant route beside it.
+pub(super) struct Service {
+    embedded: EmbeddedStore,
+    sources: Sources,
+    counters: Counters,
+    pub(super) address: SocketAddr,
+    constant: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<handfast_counters::Result<handfast_counters::Flushed>>,
+    answering: JoinHandle<()>,
+}
+
+/// A request of a benchmark.
+#[derive(Clone, Copy)]
+enum Request {
+    Read,
+    Write,
+}
+
+impl Request {
+    fn text(self, id: u64) -> Vec<u8> {
+        match self {
+            Request::Read => read_request(id),
+            Request::Write => write_request(id),
+        }
+    }
+}
+
+impl Service {
+    /// Starts both, and counts a view of each item.
+    pub(super) async fn start(embedded: EmbeddedStore, sources: Sources, plan: &Plan) -> Result<Self> {
+        let counters = counters(&embedded, &sources).await?;
+        load(&counters, plan.items).await?;
+        let (listener, stop) = (loopback().await?, CancellationToken::new());
+        let address = listener.local_addr()?;
+        let (service, connections) = (ServiceOptions::default(), ConnectionOptions::default());
+        let serving = tokio::spawn(serve(listener, counters.clone(), service, connections, stop.clone()));
+        let listener = loopback().await?;
+        let constant = listener.local_addr()?;
+        let answering = tokio::spawn(serve_connections(listener, constant_router(), connections, stop.clone()));
+        Ok(Service { embedded, sources, counters, address, constant, stop, serving, answering })
+    }
+
+    /// Compares reads and writes with the constant route.
+    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<Vec<Comparison>> {
+        progress("totals over HTTP");
+        let reads = self.turns(plan, Request::Read).await?;
+        let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
+        progress("views over HTTP");
+        let before = self.embedded.costs();
+        let turns = self.turns(plan, Request::Write).await?;
+        let after = self.embedded.costs();
+        let views = turns.subject.operations().max(1) as f64;
+        let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
+        let writes = Comparison::new("count a view, HTTP", "constant route", &turns, plan.promises.ratio(0.4));
+        let connections = plan.connections;
+        Ok(vec![
+            reads.with_note(format!("{connections} connections, {} items", plan.items)),
+            writes.with_note(format!(
+                "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included",
+                operations as f64 / views,
+                syncs as f64 / views
+            )),
+        ])
+    }
+
+    async fn turns(&self, plan: &Plan, request: Request) -> Result<super::super::measure::Turns> {
+        let baseline = async |_| self.measured(plan, self.constant, request).await;
+        in_turns(plan.rounds, baseline, async |_| self.measured(plan, self.address, request).await).await
+    }
+
+    async fn measured(&self, plan: &Plan, address: SocketAddr, request: Request) -> Result<Round> {
+        let mut clients = Vec::with_capacity(plan.connections);
+        for _ in 0..plan.connections {
+            clients.push(Mutex::new(HttpClient::connect(address).await?));
+        }
+        let (clients, items) = (Arc::new(clients), plan.items);
+        let duration = Duration::from_secs_f64(plan.seconds);
+        round(Arc::clone(&self.sources.clock), plan.connections, duration, move |task, step| {
+            let clients = Arc::clone(&clients);
+            async move {
+                let client = clients.get(task).context("a task without a connection")?;
+                client.lock().await.send(&request.text(scattered(task, step, items))).await.map(drop)
+            }
+        })
+        .await
+    }
+
+    /// Stops the service, and fails if a total is not the sum of its days, which would make every figure worthless.
+    pub(super) async fn stop(self) -> Result<()> {
+        self.stop.cancel();
+        self.serving.await??;
+        self.answering.await?;
+        let differences = self.counters.storage().verify(None, |_| ()).await?.differences;
+        ensure!(differences.is_empty(), "the totals of {} items are not the sums of their days", differences.len());
+        Ok(())
+    }
+}
+
+async fn counters(embedded: &EmbeddedStore, sources: &Sources) -> Result<Counters> {
+    let storage = Storage::open(Database::local(embedded.clone(), sources.clone()), "counters").await?;
+    let options = EmbeddedBufferOptions::default();
+    let buffer =
+        EmbeddedBuffer::open(Arc::new(embedded.clone()), "counters", &storage, sources.clone(), options).await?;
+    Ok(Counters::new(Arc::new(buffer), storage, sources.clone(), CountersOptions::default()))
+}
+
+/// Counts a view of each item, and saves them.
+async fn load(counters: &Counters, items: u64) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for task in 0..LOADING_TASKS {
+        let counters = counters.clone();
+        tasks.spawn(async move {
+            for id in (task..items).step_by(usize::try_from(LOADING_TASKS)?) {
+                counters.view(Item::new("bench", &id.to_string())?, 1, None).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(loaded) = tasks.join_next().await {
+        loaded??;
+    }
+    counters.flush().await?;
+    Ok(())
+}
+
+async fn loopback() -> Result<TcpListener> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?)
+}
+
+/// Routes with the paths and headers of the service, without anything behind them.
+fn constant_router() -> Router {
+    let answer = || async { ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], CONSTANT) };
+    Router::new().route("/v1/{kind}/{id}", get(answer)).route("/v1/{kind}/{id}/views", post(answer))
+}
