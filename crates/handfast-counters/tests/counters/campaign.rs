@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_counters::{
-    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisBufferOptions, Result, Storage, Total,
+    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisBufferOptions, RedisScripts, Result, Storage, Total,
 };
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, DocumentStore, MemoryStore, Sources};
@@ -194,7 +194,7 @@ impl Requests {
 #[derive(Clone)]
 struct Site {
     server: Arc<RedisServer>,
-    script: Arc<str>,
+    scripts: Arc<RedisScripts>,
     store: Arc<Faulty<MemoryStore>>,
     ledger: Arc<Ledger>,
 }
@@ -208,8 +208,9 @@ impl Site {
         let patient = Duration::from_secs(60);
         let options =
             RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
-        let (url, script) = (self.server.url(), &self.script);
-        let buffer = RedisBuffer::connect_with_script(&url, script, storage.clone(), sources.clone(), options).await?;
+        let (url, scripts) = (self.server.url(), &self.scripts);
+        let buffer =
+            RedisBuffer::connect_with_scripts(&url, scripts, storage.clone(), sources.clone(), options).await?;
         let options = CountersOptions { batch_events: 500, idle, ..CountersOptions::default() };
         Ok(Counters::new(Arc::new(buffer), storage, sources, options))
     }
@@ -365,11 +366,11 @@ fn plan() -> Plan {
 }
 
 /// The long run with these steps of the buffer. Returns how many whole totals were read.
-async fn run(server: RedisServer, script: String, views: u64) -> u64 {
+async fn run(server: RedisServer, scripts: RedisScripts, views: u64) -> u64 {
     let store = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
     let site = Site {
         server: Arc::new(server),
-        script: script.into(),
+        scripts: scripts.into(),
         store: Arc::new(Faulty::new(store, plan())),
         ledger: Arc::new(Ledger::new(views)),
     };
@@ -395,7 +396,7 @@ async fn run(server: RedisServer, script: String, views: u64) -> u64 {
 async fn ext_redis_a_long_run_counts_what_was_answered_once() {
     let views = std::env::var("HANDFAST_VIEWS").ok().and_then(|views| views.parse().ok()).unwrap_or(20_000);
     if let Some(server) = RedisServer::start_with("always").await {
-        assert!(run(server, RedisBuffer::script().to_owned(), views).await > 0, "nothing was read");
+        assert!(run(server, RedisScripts::default(), views).await > 0, "nothing was read");
     }
 }
 
@@ -404,19 +405,20 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
     let mutants = [
         (
             "keys are forgotten",
-            "redis.call('EXISTS', key('key:' .. id .. '/' .. name)) == 1",
-            "false",
+            "KEYS[4], '1', 'PX', ARGV[5], 'NX')",
+            "KEYS[4], '1', 'PX', ARGV[5])",
             "views, and must have",
         ),
         ("acknowledged views leave the total", "redis.call('HINCRBY', item, 's', int(views))", "", "item "),
     ];
     for (name, right, wrong, failure) in mutants {
-        let script = RedisBuffer::script().replacen(right, wrong, 1);
-        assert_ne!(script, RedisBuffer::script(), "{name}");
+        let RedisScripts { count, steps } = RedisScripts::default();
+        let scripts = RedisScripts { count: count.replacen(right, wrong, 1), steps: steps.replacen(right, wrong, 1) };
+        assert_ne!(scripts, RedisScripts::default(), "{name}");
         let mut caught = None;
         for _ in 0..MUTANT_RUNS_MAX {
             let Some(server) = RedisServer::start_with("always").await else { return };
-            caught = tokio::spawn(run(server, script.clone(), 2_000)).await.err();
+            caught = tokio::spawn(run(server, scripts.clone(), 2_000)).await.err();
             if caught.is_some() {
                 break;
             }

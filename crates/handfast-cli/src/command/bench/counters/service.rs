@@ -69,7 +69,7 @@ impl Service {
         let serving = tokio::spawn(serve(listener, counters.clone(), service, connections, stop.clone()));
         let listener = loopback().await?;
         let constant = listener.local_addr()?;
-        let answering = tokio::spawn(serve_connections(listener, constant_router(), connections, stop.clone()));
+        let answering = tokio::spawn(serve_connections(vec![listener], constant_router(), connections, stop.clone()));
         Ok(Service { embedded, sources, counters, address, constant, stop, serving, answering })
     }
 
