@@ -88,7 +88,7 @@ const WITHOUT_DATES: [&str; 5] = ["verify", "rebuild", "top", "import", "export"
 /// Settings of servers, which `counters import` refuses.
 const SERVERS: [&str; 6] = ["store", "route", "store-timeout", "snapshot-lease", "sole-writer", "redis"];
 /// Flags that `-h` of the commands of `counters` does not show; `--help` does.
-const RARE: [&str; 3] = ["database", "config", "quiet"];
+const RARE: [&str; 6] = ["database", "config", "quiet", "allow-origin", "client-address-header", "queue-events"];
 
 /// Leaves these flags out of the short help of a command.
 fn rarely(command: clap::Command, flags: &[&str]) -> clap::Command {

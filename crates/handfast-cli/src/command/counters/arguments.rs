@@ -25,7 +25,7 @@ pub(crate) enum CountersArguments {
         handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
-        handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse --limit-per-client 600/1m")]
+        handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse")]
     Serve(Box<ServeCountersArguments>),
     /// Check that the total of each item is its base and the sum of its days
     #[command(

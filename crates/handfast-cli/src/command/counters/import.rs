@@ -40,7 +40,11 @@ struct Added {
 }
 
 pub(super) async fn run(configuration: &Configuration, arguments: &ImportArguments, console: Console) -> Result<Exit> {
-    ensure_directory(configuration, "import")?;
+    ensure_directory(
+        configuration,
+        "import",
+        "import into one, and copy it into the store before the first instance starts",
+    )?;
     let input = Input::new(&arguments.file, arguments.format)?;
     let given = arguments.name.as_ref().map(|name| name.0.clone());
     if input.length.is_none() && given.is_none() && !arguments.dry_run {

@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
         CountersArguments::Rebuild(arguments) => {
             let (configuration, console) = prepare_counters(&arguments.counters.open)?;
             if !arguments.dry_run {
-                ensure_directory(&configuration, "rebuild")?;
+                ensure_directory(&configuration, "rebuild", "--dry-run shows what would change")?;
             }
             with_opened(&configuration, &arguments.counters, console, async |opened, console| {
                 let kind = arguments.kind.as_ref().map(|kind| &kind.0);

@@ -71,14 +71,14 @@ impl Form {
 }
 
 /// Fails unless the settings name a data directory, for a command that changes saved totals. Instances over a Redis have totals there, too, which
-/// the command would not change.
-pub(super) fn ensure_directory(configuration: &Configuration, command: &str) -> Result<(), Mistake> {
+/// the command would not change. `instead` says what to do.
+pub(super) fn ensure_directory(configuration: &Configuration, command: &str, instead: &str) -> Result<(), Mistake> {
     match Form::of(configuration)? {
         Form::Directory => Ok(()),
         Form::Redis(_) | Form::Saved => {
             let why = format!(
-                "`counters {command}` changes saved totals, and not those that instances have in Redis: it works on a data directory \
-                 (--data), which can be copied into the store before the first instance starts"
+                "`counters {command}` changes saved totals, and not those that instances have in Redis, so it works on a data \
+                 directory (--data) alone; {instead}"
             );
             Err(configuration.mistake("store", why))
         }
