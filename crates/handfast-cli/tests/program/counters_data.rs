@@ -96,6 +96,34 @@ fn a_file_is_added_once_and_a_grown_one_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// An editor adds an empty line: it is the same file.
+#[test]
+fn empty_lines_are_no_other_file() -> Result<()> {
+    let scratch = Scratch::new("counters-import-empty-lines")?;
+    write(&scratch, "a.csv", "kind,id,total\nads,7,5\nads,8,6\n")?;
+    let first = imported(&scratch, &["a.csv"])?;
+    let name = first["name"].as_str().context("a name")?;
+    let expected = "kind,id,total,day,views\nads,7,5,,\nads,8,6,,\n";
+    assert_eq!(exported(&scratch, "csv")?, expected);
+    write(&scratch, "a.csv", "kind,id,total\n\nads,7,5\nads,8,6\n")?;
+    let text = format!("a.csv begins with the lines that the import {name} has added, up to line 4: --name {name} adds");
+    assert_one_line(&run(&scratch, &["import", "a.csv"])?, 1, &text);
+    let again = imported(&scratch, &["a.csv", "--name", name])?;
+    assert_eq!(again, json!({ "name": name, "lines": 0, "views": 0, "before": 2 }));
+    assert_eq!(exported(&scratch, "csv")?, expected);
+    // The reverse: the file with the empty line is the first one, and grows when the line is gone.
+    write(&scratch, "b.csv", "kind,id,total\n\nads,9,5\n")?;
+    let first = imported(&scratch, &["b.csv"])?;
+    let name = first["name"].as_str().context("a name")?;
+    write(&scratch, "b.csv", "kind,id,total\nads,9,5\nads,9,1\n")?;
+    let text = format!("b.csv begins with the lines that the import {name} has added, up to line 2: --name {name} adds");
+    assert_one_line(&run(&scratch, &["import", "b.csv"])?, 1, &text);
+    let grown = imported(&scratch, &["b.csv", "--name", name])?;
+    assert_eq!(grown, json!({ "name": name, "lines": 1, "views": 1, "before": 1 }));
+    assert_eq!(exported(&scratch, "csv")?, format!("{expected}ads,9,6,,\n"));
+    Ok(())
+}
+
 #[test]
 fn wrong_lines_are_named_before_anything_is_added() -> Result<()> {
     let scratch = Scratch::new("counters-import-wrong")?;
@@ -196,7 +224,7 @@ fn an_import_that_is_killed_goes_on_and_adds_each_line_once() -> Result<()> {
     // A stream with other lines, and one that ends too early.
     let shorter = finish(LINES - 1)?;
     assert_one_line(&shorter, 1, "standard input has other lines than those that the import february has added");
-    assert_one_line(&shorter, 1, "it ends before line 25001");
+    assert_one_line(&shorter, 1, "it ends before all 25001 lines that were added");
     Ok(())
 }
 
