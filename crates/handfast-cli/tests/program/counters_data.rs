@@ -106,7 +106,8 @@ fn empty_lines_are_no_other_file() -> Result<()> {
     let expected = "kind,id,total,day,views\nads,7,5,,\nads,8,6,,\n";
     assert_eq!(exported(&scratch, "csv")?, expected);
     write(&scratch, "a.csv", "kind,id,total\n\nads,7,5\nads,8,6\n")?;
-    let text = format!("a.csv begins with the lines that the import {name} has added, up to line 4: --name {name} adds");
+    let text =
+        format!("a.csv begins with the lines that the import {name} has added, up to line 4: --name {name} adds");
     assert_one_line(&run(&scratch, &["import", "a.csv"])?, 1, &text);
     let again = imported(&scratch, &["a.csv", "--name", name])?;
     assert_eq!(again, json!({ "name": name, "lines": 0, "views": 0, "before": 2 }));

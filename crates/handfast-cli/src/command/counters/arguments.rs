@@ -81,6 +81,8 @@ pub(crate) enum CountersArguments {
         #[arg(long, value_name = "DAY")]
         to: Option<Parsed<Date>>,
         #[command(flatten)]
+        days: TimeZoneFlag,
+        #[command(flatten)]
         counters: Box<CountersFlags>,
     },
     /// Add the totals and days of a file, each line once, even if the command is killed and repeated
@@ -113,11 +115,16 @@ pub(crate) struct CountersFlags {
     /// Database of the counters
     #[arg(long, value_name = "NAME", default_value = "counters")]
     pub(crate) database: String,
+    #[command(flatten)]
+    pub(crate) open: CountersStoreFlags,
+}
+
+/// The time zone of a command that asks which day it is.
+#[derive(Args, Debug)]
+pub(crate) struct TimeZoneFlag {
     /// Time zone in which days begin and end, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(crate) time_zone: Parsed<TimeZone>,
-    #[command(flatten)]
-    pub(crate) open: CountersStoreFlags,
 }
 
 /// `handfast counters serve`.
@@ -160,6 +167,8 @@ pub(crate) struct ServeCountersArguments {
     /// Time after which another instance saves the views that an instance has taken from the queue and has not saved (with --redis)
     #[arg(long, value_name = "TIME", default_value = "15m", hide_short_help = true)]
     pub(crate) take_over_after: Span,
+    #[command(flatten)]
+    pub(crate) days: TimeZoneFlag,
     #[command(flatten)]
     pub(crate) counters: CountersFlags,
 }
