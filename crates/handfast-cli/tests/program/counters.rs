@@ -212,7 +212,7 @@ fn all_addresses_of_a_name_are_listened_on() -> Result<()> {
     let serve =
         Serve::start(&mut handfast(&scratch, &["counters", "serve", "--data", "data", "--listen", "localhost:0"]))?;
     let (_, rest) = serve.start.split_once("listens on ").context("no address")?;
-    let (addresses, _) = rest.split_once(", data").context("no end")?;
+    let (addresses, _) = rest.split_once(", queue").context("no end")?;
     let addresses: Vec<&str> = addresses.split(" and ").collect();
     let ports: Vec<&str> = addresses.iter().filter_map(|address| Some(address.rsplit_once(':')?.1)).collect();
     ensure!(ports.iter().all(|port| *port == ports[0]), "{addresses:?}");

@@ -25,7 +25,7 @@ pub(crate) enum CountersArguments {
         handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
-        handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse --limit-per-client 600/1m")]
+        handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse")]
     Serve(Box<ServeCountersArguments>),
     /// Check that the total of each item is its base and the sum of its days
     #[command(
@@ -152,13 +152,13 @@ pub(crate) struct ServeCountersArguments {
     #[arg(long, value_name = "N/TIME")]
     pub(crate) limit_per_client: Option<Parsed<ClientLimit>>,
     /// Header in which the proxy in front names the client's address as the last one, such as X-Forwarded-For
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) client_address_header: Option<String>,
     /// Interval at which views are saved from the queue
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(long, value_name = "TIME", default_value = "2s", hide_short_help = true)]
     pub(crate) flush_interval: Span,
     /// Maximum number of requests whose views wait in the queue, with --redis in the queue of each kind; further ones are refused
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) queue_events: u32,
     /// Number of days for which daily figures are kept at least; then those of whole months are removed, and the totals
     /// stay [default: for ever]
