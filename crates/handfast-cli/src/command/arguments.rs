@@ -57,10 +57,6 @@ pub(crate) fn definition() -> clap::Command {
             "serve" => without(command, &["redis"]),
             name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
             "counters" => command.mut_subcommands(|command| {
-                let command = match WITHOUT_DATES.contains(&command.get_name()) {
-                    true => without(command, &["time-zone"]),
-                    false => command,
-                };
                 let command = match command.get_name() {
                     "import" => without(command, &SERVERS),
                     _ => command,
@@ -83,8 +79,6 @@ const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sor
 /// Commands of `jobs` that do not ask whether a worker is silent.
 const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
 
-/// Commands of `counters` that do not ask which day it is.
-const WITHOUT_DATES: [&str; 5] = ["verify", "rebuild", "top", "import", "export"];
 /// Settings of servers, which `counters import` refuses.
 const SERVERS: [&str; 6] = ["store", "route", "store-timeout", "snapshot-lease", "sole-writer", "redis"];
 /// Flags that `-h` of the commands of `counters` does not show; `--help` does.

@@ -132,7 +132,7 @@ fn a_total_that_differs_from_its_days_is_found() -> Result<()> {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let differences = json!([{ "kind": "ads", "id": "7", "total": 2, "base": 0, "days": 1 }]);
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!(report, json!({ "items": 1, "views": 2, "waiting": 0, "differences": differences }));
+    assert_eq!(report, json!({ "items": 1, "views": 2, "waiting": 0, "differences": differences, "damaged": [] }));
     let other = run(&scratch, &["verify", "--kind", "news"])?;
     assert_one_line(&other, 1, "there is no saved item of the kind 'news'; there is ads");
     assert_one_line(&run(&scratch, &["top", "news"])?, 1, "there is no saved item of the kind 'news'; there is ads");
@@ -322,7 +322,8 @@ fn check(scratch: &Scratch, sent: &Sent) -> Result<()> {
     stopped(serve)?;
     let report: Value = serde_json::from_str(&stdout(&run(scratch, &["verify", "--json"])?)?)?;
     let items = expected.len() + 1;
-    let expected = json!({ "items": items, "views": all + keys.len() as u64, "waiting": 0, "differences": [] });
+    let expected =
+        json!({ "items": items, "views": all + keys.len() as u64, "waiting": 0, "differences": [], "damaged": [] });
     ensure!(report == expected, "{report}, and not {expected}");
     Ok(())
 }

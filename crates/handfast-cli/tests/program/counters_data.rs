@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use bson::rawdoc;
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::EmbeddedStore;
 use handfast_store::{Namespace, Sources, StoreExt as _};
 use serde_json::{Value, json};
@@ -96,6 +96,36 @@ fn a_file_is_added_once_and_a_grown_one_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// An editor adds an empty line: it is the same file.
+#[test]
+fn empty_lines_are_no_other_file() -> Result<()> {
+    let scratch = Scratch::new("counters-import-empty-lines")?;
+    write(&scratch, "a.csv", "kind,id,total\nads,7,5\nads,8,6\n")?;
+    let first = imported(&scratch, &["a.csv"])?;
+    let name = first["name"].as_str().context("a name")?;
+    let expected = "kind,id,total,day,views\nads,7,5,,\nads,8,6,,\n";
+    assert_eq!(exported(&scratch, "csv")?, expected);
+    write(&scratch, "a.csv", "kind,id,total\n\nads,7,5\nads,8,6\n")?;
+    let text =
+        format!("a.csv begins with the lines that the import {name} has added, up to line 4: --name {name} adds");
+    assert_one_line(&run(&scratch, &["import", "a.csv"])?, 1, &text);
+    let again = imported(&scratch, &["a.csv", "--name", name])?;
+    assert_eq!(again, json!({ "name": name, "lines": 0, "views": 0, "before": 2 }));
+    assert_eq!(exported(&scratch, "csv")?, expected);
+    // The reverse: the file with the empty line is the first one, and grows when the line is gone.
+    write(&scratch, "b.csv", "kind,id,total\n\nads,9,5\n")?;
+    let first = imported(&scratch, &["b.csv"])?;
+    let name = first["name"].as_str().context("a name")?;
+    write(&scratch, "b.csv", "kind,id,total\nads,9,5\nads,9,1\n")?;
+    let text =
+        format!("b.csv begins with the lines that the import {name} has added, up to line 2: --name {name} adds");
+    assert_one_line(&run(&scratch, &["import", "b.csv"])?, 1, &text);
+    let grown = imported(&scratch, &["b.csv", "--name", name])?;
+    assert_eq!(grown, json!({ "name": name, "lines": 1, "views": 1, "before": 1 }));
+    assert_eq!(exported(&scratch, "csv")?, format!("{expected}ads,9,6,,\n"));
+    Ok(())
+}
+
 #[test]
 fn wrong_lines_are_named_before_anything_is_added() -> Result<()> {
     let scratch = Scratch::new("counters-import-wrong")?;
@@ -118,6 +148,12 @@ fn wrong_lines_are_named_before_anything_is_added() -> Result<()> {
     };
     usage(&["import", "-", "--format", "csv"], 2, "--name is missing")?;
     usage(&["import", "views"], 2, "--format csv or --format jsonl is missing")?;
+    // These ask for no day.
+    for command in [&["import", "views.csv"][..], &["export"], &["rebuild"], &["verify"], &["top", "ads"]] {
+        let refused = run(&scratch, &[command, &["--time-zone", "Asia/Tokyo"]].concat())?;
+        let text = String::from_utf8_lossy(&refused.stderr);
+        ensure!(refused.status.code() == Some(2) && text.contains("unexpected argument '--time-zone'"), "{text}");
+    }
     usage(&["import", "none.csv"], 1, "cannot read none.csv")?;
     let named = run(&scratch, &["import", "views.csv", "--name", "a b"])?;
     let text = String::from_utf8_lossy(&named.stderr);
@@ -196,16 +232,16 @@ fn an_import_that_is_killed_goes_on_and_adds_each_line_once() -> Result<()> {
     // A stream with other lines, and one that ends too early.
     let shorter = finish(LINES - 1)?;
     assert_one_line(&shorter, 1, "standard input has other lines than those that the import february has added");
-    assert_one_line(&shorter, 1, "it ends before line 25001");
+    assert_one_line(&shorter, 1, "it ends before all 25001 lines that were added");
     Ok(())
 }
 
-/// Changes the totals of a directory behind its back.
-fn break_totals(scratch: &Scratch) -> Result<()> {
+/// Changes the total of an item in a directory behind its back.
+fn break_total(scratch: &Scratch, id: &str, change: RawDocumentBuf) -> Result<()> {
     let change = async {
         let store = EmbeddedStore::open(&scratch.path("data"), Sources::system()?, Default::default()).await?;
         let totals = Namespace::new("counters", "totals")?;
-        store.update_one(&totals, rawdoc! { "_id.id": "7" }, rawdoc! { "$inc": { "total": 1_i64 } }).await?;
+        store.update_one(&totals, rawdoc! { "_id.id": id }, change).await?;
         anyhow::Ok(store.close().await?)
     };
     tokio::runtime::Runtime::new()?.block_on(change)
@@ -216,9 +252,10 @@ fn totals_are_rebuilt_and_old_days_removed() -> Result<()> {
     let scratch = Scratch::new("counters-repair")?;
     write(&scratch, "views.jsonl", JSONL)?;
     imported(&scratch, &["views.jsonl"])?;
-    break_totals(&scratch)?;
+    let more = || rawdoc! { "$inc": { "total": 1_i64 } };
+    break_total(&scratch, "7", more())?;
     let changes = json!([{ "kind": "ads", "id": "7", "before": 1_226, "after": 1_225, "base": 1_200, "days": 25 }]);
-    let report = |dry_run: bool| json!({ "items": 2, "dry_run": dry_run, "changes": changes });
+    let report = |dry_run: bool| json!({ "items": 2, "dry_run": dry_run, "changes": changes, "damaged": [] });
     let dry: Value = serde_json::from_str(&stdout(&run(&scratch, &["rebuild", "--dry-run", "--json"])?)?)?;
     assert_eq!(dry, report(true));
     assert_eq!(run(&scratch, &["verify"])?.status.code(), Some(3));
@@ -227,6 +264,27 @@ fn totals_are_rebuilt_and_old_days_removed() -> Result<()> {
     let text = "2 items checked: each total is its base and the sum of its days\n";
     assert_eq!(stdout(&run(&scratch, &["rebuild"])?)?, text);
     assert_one_line(&run(&scratch, &["rebuild", "--kind", "typo"])?, 1, "there is no saved item of the kind 'typo'");
+
+    // An item that cannot be read is left, and the others are repaired.
+    break_total(&scratch, "7", rawdoc! { "$set": { "total": "many" } })?;
+    break_total(&scratch, "8", more())?;
+    let commands = [
+        (&["verify"][..], "2 items with 4 views checked: 1 total is not its base"),
+        (&["rebuild", "--dry-run"], "2 items checked: 1 total would be changed\n  news/8: 4 -> 3"),
+        (&["rebuild"], "2 items checked: 1 total was changed\n  news/8: 4 -> 3"),
+        (&["rebuild"], "2 items checked: no total was changed\n"),
+        (&["rebuild", "--dry-run"], "2 items checked: no total would be changed\n"),
+    ];
+    for (command, text) in commands {
+        let output = run(&scratch, command)?;
+        let found = String::from_utf8(output.stdout)?;
+        ensure!(output.status.code() == Some(3) && found.starts_with(text) && output.stderr.is_empty(), "{found}");
+        ensure!(
+            found.contains("\n1 item cannot be read") && found.contains("\n  ads/7: field \"total\" of "),
+            "{found}"
+        );
+    }
+    break_total(&scratch, "7", rawdoc! { "$set": { "total": 1_225_i64 } })?;
 
     let dry = stdout(&run(&scratch, &["trim", "--before", "2026-10-31", "--dry-run"])?)?;
     let text = "1 month of items before 2026-10-01 with 5 views would become a part of the totals without days\n";

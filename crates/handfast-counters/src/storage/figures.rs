@@ -17,9 +17,9 @@ impl Figures {
     /// no figures.
     ///
     /// # Errors
-    /// [`Error::Store`]; [`Error::Damaged`] for views on a day that the calendar does not have.
+    /// [`Error::Store`]; [`Error::Damaged`] for documents that cannot be read, and for views on a day that the calendar does not have.
     pub async fn next(&mut self) -> Result<Option<Vec<Figure>>> {
-        self.walk.next().await?.map(|figures| of_item(&figures)).transpose()
+        self.walk.next().await?.map(|figures| of_item(&figures?)).transpose()
     }
 }
 

@@ -2,25 +2,27 @@
 //!
 //! # The idea
 //! An import has a name and is a sequence of lines. It adds them in batches, each in one transaction, which also records the *position* under the
-//! name of the import: the number of the last line, and a hash of all lines up to it.
+//! name of the import: the number of lines, and a hash of them.
 //!
 //! | collection | document |
 //! | --- | --- |
-//! | `imports` | `{_id: name, line, hash, figures, views, at}` |
+//! | `imports` | `{_id: name, lines, hash, figures, views, at}` |
 //!
 //! ```text
 //!   line 1: ads,7,..   ─┐
-//!   line 2: ads,8,..   ─┴─ batch, and {_id: "may", line: 2, hash: H(1, 2)}
+//!   line 2: ads,8,..   ─┴─ batch, and {_id: "may", lines: 2, hash: H(1, 2)}
 //!   line 3: ads,7,..   ─┐
 //!   - killed -          │
-//!   begin("may")        │  line 2, H(1, 2)
+//!   begin("may")        │  2 lines, H(1, 2)
 //!   line 1, line 2      │  known, and the hash is H(1, 2): it is the same file
-//!   line 3, line 4     ─┴─ batch, and {_id: "may", line: 4, hash: H(1, .., 4)}
+//!   line 3, line 4     ─┴─ batch, and {_id: "may", lines: 4, hash: H(1, .., 4)}
 //! ```
 //!
 //! A batch goes on from the recorded position alone. So of two processes with the same import, or of one and its own late request, each batch is
 //! added by one. A file whose first lines are others than those that were added has another hash and is refused. A file that has grown goes on
 //! where it was.
+//!
+//! Empty lines are none: they are neither counted nor hashed, so a file stays the same file when an editor adds one.
 
 use std::collections::BTreeMap;
 
@@ -63,9 +65,9 @@ pub struct ImportName(Box<str>);
 /// The end of the lines that an import has added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportPosition {
-    /// The number of the last line, from 1.
-    pub line: u64,
-    /// The SHA-256 hash of all lines up to it, as [`LinesHash`] computes it.
+    /// The number of the lines. Empty ones are not counted, so this is not the number of a line in its file.
+    pub lines: u64,
+    /// The SHA-256 hash of them, as [`LinesHash`] computes it.
     pub hash: [u8; 32],
 }
 
@@ -82,9 +84,12 @@ pub struct ImportRecord {
     pub views: u64,
 }
 
-/// A hash of the lines of a file, which does not depend on line ends and empty lines.
+/// The number and the hash of the lines of a file. They depend neither on line ends nor on empty lines, which are not added.
 #[derive(Clone, Debug, Default)]
-pub struct LinesHash(Sha256);
+pub struct LinesHash {
+    lines: u64,
+    hash: Sha256,
+}
 
 /// Whether a line of an import was added before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,17 +124,18 @@ pub struct Import {
     recorded: Option<ImportPosition>,
     /// The number of figures and the sum of their views that are recorded.
     sums: (u64, u64),
-    hash: LinesHash,
-    line: u64,
+    /// The lines that were read.
+    read: LinesHash,
     figures: Vec<Figure>,
 }
 
 /// A comparison of a file with the imports of before: whether one of them has added the lines that it begins with.
 #[derive(Debug, Default)]
 pub struct EarlierImports {
-    /// The imports by the number of their last line.
-    by_line: BTreeMap<u64, Vec<ImportRecord>>,
-    hash: LinesHash,
+    /// The imports by the number of their lines.
+    by_lines: BTreeMap<u64, Vec<ImportRecord>>,
+    /// The lines that were read.
+    read: LinesHash,
 }
 
 /// The result of a batch in its transaction.
@@ -162,15 +168,16 @@ impl ImportName {
 }
 
 impl LinesHash {
-    /// Adds a line, without its end.
+    /// Adds a line that is not empty, without its end.
     pub fn add(&mut self, line: &str) {
-        self.0.update(line.as_bytes());
-        self.0.update(b"\n");
+        self.hash.update(line.as_bytes());
+        self.hash.update(b"\n");
+        self.lines += 1;
     }
 
-    /// Returns the hash of the lines so far.
-    pub fn value(&self) -> [u8; 32] {
-        self.0.clone().finalize().into()
+    /// Returns the position behind the lines so far.
+    pub fn position(&self) -> ImportPosition {
+        ImportPosition { lines: self.lines, hash: self.hash.clone().finalize().into() }
     }
 }
 
@@ -187,20 +194,17 @@ impl Import {
 
     /// Returns whether all lines were read that had been added before.
     pub fn has_caught_up(&self) -> bool {
-        self.recorded.is_none_or(|recorded| self.line >= recorded.line)
+        self.recorded.is_none_or(|recorded| self.read.lines >= recorded.lines)
     }
 
-    /// Reads the next line, which has a larger number than the one before.
-    pub fn read(&mut self, line: u64, text: &str) -> LineState {
+    /// Reads the next line of the file that is not empty.
+    pub fn read(&mut self, text: &str) -> LineState {
         let caught_up = self.has_caught_up();
-        self.hash.add(text);
-        self.line = line;
+        self.read.add(text);
         match self.recorded {
-            Some(recorded) if !caught_up => match line == recorded.line {
-                true if self.hash.value() != recorded.hash => LineState::Changed,
-                // The last one that was added is gone.
-                false if line > recorded.line => LineState::Changed,
-                _ => LineState::Known,
+            Some(recorded) if !caught_up => match self.has_caught_up() && self.read.position() != recorded {
+                true => LineState::Changed,
+                false => LineState::Known,
             },
             _ => LineState::New,
         }
@@ -227,7 +231,7 @@ impl Import {
                 format!("{} figures are more than {IMPORT_FIGURES_MAX}, the limit of a batch", self.figures.len());
             return Err(Error::invalid(text));
         }
-        let end = ImportPosition { line: self.line, hash: self.hash.value() };
+        let end = self.read.position();
         if !self.has_caught_up() || self.recorded == Some(end) {
             return Ok(ImportSaved::Added);
         }
@@ -282,7 +286,7 @@ impl Import {
         }
         let (figures, views) = self.sums_after();
         let record = rawdoc! {
-            "line": int(end.line),
+            "lines": int(end.lines),
             "hash": hex(&end.hash),
             "figures": int(figures),
             "views": int(views),
@@ -294,17 +298,17 @@ impl Import {
 }
 
 impl EarlierImports {
-    /// Returns whether there are imports whose end was not passed yet.
-    pub fn any_beyond(&self, line: u64) -> bool {
-        self.by_line.range(line + 1..).next().is_some()
+    /// Returns whether there are imports with more lines than were read.
+    pub fn any_beyond(&self) -> bool {
+        self.by_lines.range(self.read.lines + 1..).next().is_some()
     }
 
-    /// Reads the next line of the file; returns the import that has added it and all lines before it, and no others.
-    pub fn read(&mut self, line: u64, text: &str) -> Option<&ImportRecord> {
-        self.hash.add(text);
-        let ended = self.by_line.get(&line)?;
-        let hash = self.hash.value();
-        ended.iter().find(|record| record.position.hash == hash)
+    /// Reads the next line of the file that is not empty; returns the import that has added it and all lines before it, and no others.
+    pub fn read(&mut self, text: &str) -> Option<&ImportRecord> {
+        self.read.add(text);
+        let ended = self.by_lines.get(&self.read.lines)?;
+        let position = self.read.position();
+        ended.iter().find(|record| record.position == position)
     }
 }
 
@@ -315,8 +319,8 @@ impl Storage {
         let record = found.as_deref().map(record_of).transpose()?;
         let recorded = record.as_ref().map(|record| record.position);
         let sums = record.map_or((0, 0), |record| (record.figures, record.views));
-        let (storage, hash) = (self.clone(), LinesHash::default());
-        Ok(Import { storage, name, recorded, sums, hash, line: 0, figures: Vec::new() })
+        let (storage, read) = (self.clone(), LinesHash::default());
+        Ok(Import { storage, name, recorded, sums, read, figures: Vec::new() })
     }
 
     /// Returns the imports that were begun, to compare a file with them.
@@ -326,7 +330,7 @@ impl Storage {
         let mut imports = EarlierImports::default();
         for document in self.database.find_all(newest).await? {
             let record = record_of(&document)?;
-            imports.by_line.entry(record.position.line).or_default().push(record);
+            imports.by_lines.entry(record.position.lines).or_default().push(record);
         }
         Ok(imports)
     }
@@ -381,7 +385,7 @@ impl Storage {
 fn position_of(document: &RawDocument) -> Result<ImportPosition> {
     let hash = document.get_str("hash").map_err(unreadable)?;
     let damaged = || Error::damaged(format!("field \"hash\" of {document:?} is not a SHA-256 hash"));
-    Ok(ImportPosition { line: number(document, "line")?, hash: unhex(hash).ok_or_else(damaged)? })
+    Ok(ImportPosition { lines: number(document, "lines")?, hash: unhex(hash).ok_or_else(damaged)? })
 }
 
 fn record_of(document: &RawDocument) -> Result<ImportRecord> {
@@ -426,7 +430,7 @@ mod tests {
     fn a_hash_is_read_as_it_was_written() {
         let mut hash = LinesHash::default();
         hash.add("ads,7,5");
-        let value = hash.value();
+        let value = hash.position().hash;
         assert_eq!(unhex(&hex(&value)), Some(value));
         for bad in ["", "0f", &"g".repeat(64), &"+0".repeat(32), &"0".repeat(65)] {
             assert_eq!(unhex(bad), None, "{bad}");
@@ -436,6 +440,6 @@ mod tests {
         one.add("ab");
         two.add("a");
         two.add("b");
-        assert_ne!(one.value(), two.value());
+        assert_ne!(one.position().hash, two.position().hash);
     }
 }

@@ -7,19 +7,21 @@ use bson::rawdoc;
 use handfast_store::{Find, StoreExt as _};
 use handfast_txn::Transaction;
 
-use super::walk::{ItemFigures, MonthFigures};
-use super::{Storage, int, months_of, number, total_id};
-use crate::{Item, Kind, Result};
+use super::walk::ItemFigures;
+use super::{Storage, int, months_of, total_id};
+use crate::{Error, Item, Kind, Result};
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// The number of items that were checked.
+    /// The number of items, those that cannot be read among them.
     pub items: u64,
-    /// The sum of their totals.
+    /// The sum of the totals of those that can be read.
     pub views: u64,
     /// The items whose figures disagree.
     pub differences: Vec<Difference>,
+    /// What is wrong with each item that cannot be read.
+    pub damaged: Vec<String>,
 }
 
 /// An item whose total is not its base and the sum of its days.
@@ -55,41 +57,52 @@ impl ItemFigures {
 
 impl Storage {
     /// Compares the total of each item, or of each item of a kind, with its base and the sum of its days. `progress` is called with the
-    /// number of items so far.
+    /// number of items so far. An item that cannot be read does not end it.
     pub async fn verify(&self, kind: Option<&Kind>, mut progress: impl FnMut(u64)) -> Result<Verification> {
         let mut walk = self.walk(kind).await?;
         let mut result = Verification::default();
         while let Some(figures) = walk.next().await? {
-            result.differences.extend(figures.difference()?);
             result.items += 1;
-            result.views = result.views.saturating_add(figures.total);
+            let found = figures.and_then(|figures| Ok((figures.total, figures.difference()?)));
+            match unless_damaged(found)? {
+                Ok((total, difference)) => {
+                    result.views = result.views.saturating_add(total);
+                    result.differences.extend(difference);
+                }
+                Err(what) => result.damaged.push(what),
+            }
             progress(result.items);
         }
         Ok(result)
     }
 
     /// Sets each total that differs to its base and the sum of its days, in a transaction for each item, and returns the number of items.
-    /// `progress` is called with the number of items so far, and `rebuilt` with the figures of each item that had another total before.
+    /// `progress` is called with the number of items so far, and `rebuilt` with the figures of each item that had another total before, or with
+    /// what is wrong with an item that cannot be read, which is left as it is.
     ///
     /// Totals in the caches of services that run are not changed.
     pub async fn rebuild(
         &self,
         kind: Option<&Kind>,
         mut progress: impl FnMut(u64),
-        mut rebuilt: impl FnMut(Difference),
+        mut rebuilt: impl FnMut(Result<Difference, String>),
     ) -> Result<u64> {
         let mut walk = self.walk(kind).await?;
         let mut items = 0;
         while let Some(figures) = walk.next().await? {
-            if figures.difference()?.is_some() {
-                let item = &figures.item;
-                let changed = self
-                    .database
-                    .transaction(|transaction| async move { self.rebuild_in(&transaction, item).await })
-                    .await?;
-                if let Some(difference) = changed {
-                    rebuilt(difference);
+            let wrong = figures.and_then(|figures| Ok(figures.difference()?.map(|wrong| wrong.item)));
+            let changed = match wrong {
+                Ok(Some(item)) => {
+                    let item = &item;
+                    self.database
+                        .transaction(|transaction| async move { self.rebuild_in(&transaction, item).await })
+                        .await
                 }
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            if let Some(changed) = unless_damaged(changed)?.transpose() {
+                rebuilt(changed);
             }
             items += 1;
             progress(items);
@@ -100,19 +113,23 @@ impl Storage {
     /// Sets the total of an item, unless it is right, as another transaction may have made it.
     async fn rebuild_in(&self, transaction: &Transaction, item: &Item) -> Result<Option<Difference>> {
         let Item { kind, id } = item;
-        let mut figures = ItemFigures { item: item.clone(), total: 0, base: 0, months: Vec::new() };
         let by_id = rawdoc! { "_id": total_id(kind, id) };
-        if let Some(document) = transaction.find_one(&self.totals, by_id.clone()).await? {
-            (figures.total, figures.base) = (number(&document, "total")?, number(&document, "base")?);
-        }
-        for document in transaction.find_all(Find::new(self.days.clone(), months_of(kind, id))).await? {
-            figures.months.push(MonthFigures::read(&document)?);
-        }
-        let difference = figures.difference()?;
+        let total = transaction.find_one(&self.totals, by_id.clone()).await?;
+        let months = transaction.find_all(Find::new(self.days.clone(), months_of(kind, id))).await?;
+        let difference = ItemFigures::read(item.clone(), total.as_deref(), &months)?.difference()?;
         if let Some(difference) = &difference {
             let change = rawdoc! { "$set": { "total": int(difference.right_total()) } };
             transaction.upsert_one(&self.totals, by_id, change).await?;
         }
         Ok(difference)
+    }
+}
+
+/// Returns what is wrong with a damaged item apart from other errors, which end a walk.
+fn unless_damaged<T>(result: Result<T>) -> Result<Result<T, String>> {
+    match result {
+        Ok(found) => Ok(Ok(found)),
+        Err(Error::Damaged { what }) => Ok(Err(what)),
+        Err(error) => Err(error),
     }
 }

@@ -19,7 +19,7 @@ const SNAPSHOT_LIFETIME: Duration = Duration::from_secs(3_600);
 /// The documents of a page.
 const PAGE_DOCUMENTS: usize = 1_000;
 
-/// The documents of a cursor, one after the other, with the item of each.
+/// The documents of a cursor, one after the other, with the item of each. One whose item cannot be read is left out and told.
 struct Documents {
     cursor: Box<dyn Cursor>,
     page: std::vec::IntoIter<RawDocumentBuf>,
@@ -33,12 +33,14 @@ impl Documents {
         Ok(Documents { cursor, page: Vec::new().into_iter(), exhausted: false })
     }
 
-    async fn next(&mut self) -> Result<Option<(Item, RawDocumentBuf)>> {
+    async fn next(&mut self, damaged: &mut Vec<Error>) -> Result<Option<(Item, RawDocumentBuf)>> {
         loop {
             if let Some(document) = self.page.next() {
-                let id = document.get_document("_id").map_err(unreadable)?;
-                let part = |name| id.get_str(name).map_err(unreadable);
-                return Ok(Some((Item::new(part("kind")?, part("id")?)?, document)));
+                match item_of(&document) {
+                    Ok(item) => return Ok(Some((item, document))),
+                    Err(error) => damaged.push(Error::damaged(format!("the item of {document:?}: {error}"))),
+                }
+                continue;
             }
             if self.exhausted {
                 return Ok(None);
@@ -48,6 +50,12 @@ impl Documents {
             (self.page, self.exhausted) = (page.documents.into_iter(), page.exhausted);
         }
     }
+}
+
+fn item_of(document: &RawDocument) -> Result<Item> {
+    let id = document.get_document("_id").map_err(unreadable)?;
+    let part = |name| id.get_str(name).map_err(unreadable);
+    Item::new(part("kind")?, part("id")?)
 }
 
 /// The days of an item in one month.
@@ -77,6 +85,20 @@ impl MonthFigures {
 }
 
 impl ItemFigures {
+    /// Reads the document of the total, if there is one, and those of the days.
+    pub(super) fn read(item: Item, total: Option<&RawDocument>, months: &[RawDocumentBuf]) -> Result<Self> {
+        let count = |field| total.map_or(Ok(0), |document| number(document, field));
+        let figures = || -> Result<_> {
+            let months = months.iter().map(|document| MonthFigures::read(document)).collect::<Result<_>>()?;
+            Ok((count("total")?, count("base")?, months))
+        };
+        match figures() {
+            Ok((total, base, months)) => Ok(ItemFigures { item, total, base, months }),
+            Err(Error::Damaged { what }) => Err(Error::damaged(format!("{item}: {what}"))),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the sum of the days.
     pub(super) fn days(&self) -> Result<u64> {
         sum(self.months.iter().flat_map(|month| month.days))
@@ -102,27 +124,33 @@ pub(super) struct Walk {
     days: Documents,
     total: Option<(Item, RawDocumentBuf)>,
     month: Option<(Item, RawDocumentBuf)>,
+    /// What is wrong with documents whose items cannot be read, and was not returned yet.
+    damaged: Vec<Error>,
     /// The cursors read from it.
     _snapshot: Transaction,
 }
 
 impl Walk {
-    pub(super) async fn next(&mut self) -> Result<Option<ItemFigures>> {
+    /// Returns the figures of the next item, or why they cannot be read; the walk goes on behind it.
+    pub(super) async fn next(&mut self) -> Result<Option<Result<ItemFigures>>> {
+        if let Some(error) = self.damaged.pop() {
+            return Ok(Some(Err(error)));
+        }
         let item = match (&self.total, &self.month) {
             (None, None) => return Ok(None),
             (Some((item, _)), None) | (None, Some((item, _))) => item.clone(),
             (Some((of_total, _)), Some((of_month, _))) => of_total.min(of_month).clone(),
         };
-        let mut figures = ItemFigures { item, total: 0, base: 0, months: Vec::new() };
-        if let Some((_, document)) = self.total.take_if(|(of_total, _)| *of_total == figures.item) {
-            (figures.total, figures.base) = (number(&document, "total")?, number(&document, "base")?);
-            self.total = self.totals.next().await?;
+        let of_total = self.total.take_if(|(of_total, _)| *of_total == item);
+        if of_total.is_some() {
+            self.total = self.totals.next(&mut self.damaged).await?;
         }
-        while let Some((_, document)) = self.month.take_if(|(of_month, _)| *of_month == figures.item) {
-            figures.months.push(MonthFigures::read(&document)?);
-            self.month = self.days.next().await?;
+        let mut of_months = Vec::new();
+        while let Some((_, document)) = self.month.take_if(|(of_month, _)| *of_month == item) {
+            of_months.push(document);
+            self.month = self.days.next(&mut self.damaged).await?;
         }
-        Ok(Some(figures))
+        Ok(Some(ItemFigures::read(item, of_total.as_ref().map(|(_, document)| &**document), &of_months)))
     }
 }
 
@@ -140,7 +168,8 @@ impl Storage {
         };
         let mut totals = Documents::open(&snapshot, &self.totals, filter()).await?;
         let mut days = Documents::open(&snapshot, &self.days, filter()).await?;
-        let (total, month) = (totals.next().await?, days.next().await?);
-        Ok(Walk { totals, days, total, month, _snapshot: snapshot })
+        let mut damaged = Vec::new();
+        let (total, month) = (totals.next(&mut damaged).await?, days.next(&mut damaged).await?);
+        Ok(Walk { totals, days, total, month, damaged, _snapshot: snapshot })
     }
 }

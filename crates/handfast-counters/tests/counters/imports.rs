@@ -35,7 +35,7 @@ pub(crate) async fn begin(counters: &Counters, name: &str) -> Result<Import> {
 pub(crate) async fn add(counters: &Counters, name: &str, lines: &[Line]) -> Result<ImportSaved> {
     let mut import = begin(counters, name).await?;
     for (index, (id, day, views)) in lines.iter().enumerate() {
-        match import.read(index as u64 + 1, &format!("{id},{day:?},{views}")) {
+        match import.read(&format!("{id},{day:?},{views}")) {
             LineState::New => import.add(Figure { item: ad(id), day: *day, views: *views }),
             LineState::Known => {}
             LineState::Changed => panic!("line {} has changed", index + 1),
@@ -104,23 +104,22 @@ async fn a_file_with_other_lines_is_refused() {
     let counters = World::embedded().healthy(1).await;
     let lines = ["one", "two", "three"];
     let mut import = begin(&counters, "may").await.expect("an import");
-    for (index, line) in lines.iter().enumerate() {
-        assert_eq!(import.read(index as u64 + 1, line), LineState::New);
+    for line in lines {
+        assert_eq!(import.read(line), LineState::New);
     }
     import.save().await.expect("saved");
     assert!(import.has_caught_up());
-    let check = async |lines: &[(u64, &str)], expected: &[LineState]| {
+    let check = async |lines: &[&str], expected: &[LineState]| {
         let mut import = begin(&counters, "may").await.expect("an import");
-        let states: Vec<_> = lines.iter().map(|(line, text)| import.read(*line, text)).collect();
+        let states: Vec<_> = lines.iter().map(|line| import.read(line)).collect();
         assert_eq!(states, expected, "{lines:?}");
         import.has_caught_up()
     };
     let (known, new, changed) = (LineState::Known, LineState::New, LineState::Changed);
-    assert!(check(&[(1, "one"), (2, "two"), (3, "three"), (4, "four")], &[known, known, known, new]).await);
-    assert!(check(&[(1, "one"), (2, "TWO"), (3, "three")], &[known, known, changed]).await);
-    assert!(check(&[(1, "two"), (2, "one"), (3, "three")], &[known, known, changed]).await);
-    assert!(check(&[(1, "one"), (2, "two"), (4, "three")], &[known, known, changed]).await);
-    assert!(!check(&[(1, "one"), (2, "two")], &[known, known]).await, "a shorter file");
+    assert!(check(&["one", "two", "three", "four"], &[known, known, known, new]).await);
+    assert!(check(&["one", "TWO", "three"], &[known, known, changed]).await);
+    assert!(check(&["two", "one", "three"], &[known, known, changed]).await);
+    assert!(!check(&["one", "two"], &[known, known]).await, "a shorter file");
 }
 
 #[tokio::test]
@@ -131,15 +130,15 @@ async fn a_file_that_begins_with_an_earlier_import_is_recognised() {
         let mut earlier = counters.storage().earlier_imports().await.expect("imports");
         let mut found = None;
         for (index, (id, day, views)) in lines.iter().enumerate() {
-            assert_eq!(earlier.any_beyond(index as u64), index < file().len());
-            found = found.or(earlier.read(index as u64 + 1, &format!("{id},{day:?},{views}")).cloned());
+            assert_eq!(earlier.any_beyond(), index < file().len());
+            found = found.or(earlier.read(&format!("{id},{day:?},{views}")).cloned());
         }
         found
     };
     let mut longer = file();
     longer.push(("b", None, 1));
     let found = beginning(&longer).await.expect("the import");
-    assert_eq!((found.name.as_str(), found.position.line, found.figures, found.views), ("may", 7, 7, 1_432));
+    assert_eq!((found.name.as_str(), found.position.lines, found.figures, found.views), ("may", 7, 7, 1_432));
     longer[2].2 += 1;
     assert_eq!(beginning(&longer).await, None);
 }
@@ -161,8 +160,8 @@ async fn a_total_above_the_largest_one_is_refused_with_its_batch() {
 async fn a_batch_has_a_limit() {
     let counters = World::embedded().healthy(1).await;
     let mut import = begin(&counters, "may").await.expect("an import");
-    for line in 1..=IMPORT_FIGURES_MAX as u64 + 1 {
-        import.read(line, "");
+    for _ in 0..=IMPORT_FIGURES_MAX {
+        import.read("line");
         import.add(Figure { item: ad("a"), day: None, views: 1 });
     }
     let refused = import.save().await.expect_err("too many").to_string();
@@ -176,16 +175,16 @@ async fn of_two_processes_with_one_import_each_line_is_added_by_one() {
     let mut first = begin(&one, "may").await.expect("an import");
     let mut second = begin(&two, "may").await.expect("an import");
     for import in [&mut first, &mut second] {
-        import.read(1, "one");
+        import.read("one");
         import.add(Figure { item: ad("a"), day: None, views: 1 });
     }
     assert_eq!(first.save().await.expect("saved"), ImportSaved::Added);
     assert_eq!(second.save().await.expect("saved"), ImportSaved::Added, "the same batch was added");
-    second.read(2, "two");
+    second.read("two");
     second.add(Figure { item: ad("a"), day: None, views: 10 });
     assert_eq!(second.save().await.expect("saved"), ImportSaved::Added);
-    for (line, text) in [(2, "two"), (3, "three")] {
-        first.read(line, text);
+    for line in ["two", "three"] {
+        first.read(line);
         first.add(Figure { item: ad("a"), day: None, views: 10 });
     }
     assert_eq!(first.save().await.expect("an answer"), ImportSaved::Elsewhere);

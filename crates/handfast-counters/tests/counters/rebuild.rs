@@ -18,7 +18,10 @@ pub(crate) async fn rebuild(
     kind: Option<&Kind>,
 ) -> handfast_counters::Result<(u64, Vec<Difference>)> {
     let mut rebuilt = Vec::new();
-    let items = counters.storage().rebuild(kind, |_| (), |difference| rebuilt.push(difference)).await?;
+    let items = counters
+        .storage()
+        .rebuild(kind, |_| (), |difference| rebuilt.push(difference.expect("an item that can be read")))
+        .await?;
     Ok((items, rebuilt))
 }
 
@@ -44,6 +47,42 @@ async fn only_totals_that_differ_are_set() {
     assert_eq!(rebuild(&counters, Some(&ads())).await.expect("rebuilt"), (2, vec![wrong]));
     assert_eq!(stored(&counters).await, [1_125, 307]);
     save_all(&counters).await;
+}
+
+#[tokio::test]
+async fn items_that_cannot_be_read_are_named_and_the_others_repaired() {
+    let world = World::embedded();
+    let counters = world.healthy(1).await;
+    add(&counters, "may", &file()).await.expect("saved");
+    add(&counters, "june", &[("0", None, 1), ("c", Some(date(2026, 10, 1)), 2)]).await.expect("saved");
+    let [totals, days] = ["totals", "days"].map(|name| Namespace::new("counters", name).expect("a name"));
+    let set = |value: &str| rawdoc! { "$set": { "total": value } };
+    world.store.update_one(&totals, rawdoc! { "_id.id": "0" }, set("1")).await.expect("changed");
+    world.store.update_one(&days, rawdoc! { "_id.id": "a" }, rawdoc! { "$set": { "days": 5 } }).await.expect("changed");
+    world.store.insert_one(&totals, rawdoc! { "_id": { "kind": "ads", "id": "b b" } }).await.expect("inserted");
+    break_total(&world, "b", 9).await;
+    break_total(&world, "c", -1).await;
+    let named = |damaged: &[String]| {
+        let mut named =
+            damaged.iter().map(|what| what.split(':').next().expect("a part").to_owned()).collect::<Vec<_>>();
+        named.sort();
+        assert!(named[0] == "ads/0" && named[1] == "ads/a" && named[2].starts_with("the item of "), "{damaged:?}");
+        assert_eq!(named.len(), 3);
+    };
+    let found = counters.storage().verify(None, |_| ()).await.expect("checked");
+    assert_eq!((found.items, found.differences.len()), (5, 2));
+    named(&found.damaged);
+    let (mut rebuilt, mut damaged) = (Vec::new(), Vec::new());
+    let repaired = |change: Result<Difference, String>| match change {
+        Ok(difference) => rebuilt.push(difference),
+        Err(what) => damaged.push(what),
+    };
+    assert_eq!(counters.storage().rebuild(None, |_| (), repaired).await.expect("rebuilt"), 5);
+    assert_eq!(rebuilt, found.differences);
+    named(&damaged);
+    let repaired = counters.storage().totals(&ads(), &[ad("b").id, ad("c").id]).await.expect("totals");
+    assert_eq!(repaired, [307, 2]);
+    assert_eq!(counters.storage().verify(None, |_| ()).await.expect("checked").differences, []);
 }
 
 #[tokio::test]

@@ -195,4 +195,5 @@ pub(crate) async fn save_all(counters: &Counters) {
     while counters.flush().await.expect("saved").batches > 0 {}
     let verification = counters.storage().verify(None, |_| ()).await.expect("checked");
     assert_eq!(verification.differences, []);
+    assert!(verification.damaged.is_empty(), "{verification:?}");
 }

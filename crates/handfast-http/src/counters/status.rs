@@ -18,9 +18,20 @@ const SUMMARY_TIME: Duration = Duration::from_secs(10);
 /// Sums read all items of a kind. They are shown again for so many times the time that they took, which bounds the work to a tenth of the store's time.
 const SUMMARY_COST: u32 = 10;
 
-/// The sums that were read last, by kind. One is read at a time, however many ask.
+/// What was read last from the store. One is read at a time, however many ask.
 #[derive(Default)]
-pub(super) struct Summaries(Mutex<HashMap<Kind, CachedSummary>>);
+pub(super) struct Summaries {
+    /// The sums by kind.
+    sums: Mutex<HashMap<Kind, CachedSummary>>,
+    kinds: Mutex<CachedKinds>,
+}
+
+/// The kinds that have saved items: also those without a view, as their figures were imported.
+#[derive(Default)]
+struct CachedKinds {
+    kinds: Vec<Kind>,
+    until: Option<Duration>,
+}
 
 struct CachedSummary {
     summary: KindSummary,
@@ -85,6 +96,14 @@ pub(super) async fn status(
             });
         }
     }
+    // A store that does not answer is one of the parts, and is not waited for again.
+    let store_answers = parts.iter().all(|part| part.part != "store");
+    for kind in service.summaries.kinds(service, store_answers).await {
+        if queues.iter().all(|queue| queue.kind != kind.as_str()) {
+            queues.push(QueueReply { kind: kind.to_string(), requests: 0, batches: 0, oldest_seconds: None });
+        }
+    }
+    queues.sort_by(|one, other| one.kind.cmp(&other.kind));
     let kind = match kind {
         Some(kind) if queues.iter().any(|queue| queue.kind == kind.as_str()) => {
             service.summaries.of(service, &kind).await?
@@ -106,11 +125,27 @@ pub(super) async fn status(
 }
 
 impl Summaries {
-    /// Returns the sums of a kind that has a queue; `None` if the store does not answer and there are no earlier ones.
+    /// Returns the kinds that have saved items; those that were read before if the store does not answer.
+    async fn kinds(&self, service: &Service, store_answers: bool) -> Vec<Kind> {
+        let (counters, clock) = (&service.counters, &service.counters.sources().clock);
+        let mut kept = self.kinds.lock().await;
+        let begun = clock.elapsed();
+        if store_answers && kept.until.is_none_or(|until| until <= begun) {
+            match counters.storage().item_kinds().await {
+                Ok(kinds) => kept.kinds = kinds,
+                Err(error) => tracing::debug!(%error, "the kinds of saved items could not be read"),
+            }
+            let now = clock.elapsed();
+            kept.until = Some(now + SUMMARY_TIME.max(now.saturating_sub(begun) * SUMMARY_COST));
+        }
+        kept.kinds.clone()
+    }
+
+    /// Returns the sums of a kind that has a queue or saved items; `None` if the store does not answer and there are no earlier ones.
     async fn of(&self, service: &Service, kind: &Kind) -> Result<Option<KindReply>, Error> {
         let (counters, clock) = (&service.counters, &service.counters.sources().clock);
         let today = counters.today()?;
-        let mut kept = self.0.lock().await;
+        let mut kept = self.sums.lock().await;
         let begun = clock.elapsed();
         if kept.get(kind).is_none_or(|kept| kept.today != today || kept.until <= begun) {
             let from = today.saturating_sub((REPORT_DAYS - 1).days());

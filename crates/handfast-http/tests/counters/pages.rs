@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use handfast_counters::{Figure, ImportName, ImportSaved, Item};
 use handfast_http::ProblemKind;
 use handfast_store::decorator::{Address, Fault, Operation, Plan};
 use serde_json::json;
@@ -59,6 +60,24 @@ async fn the_state_is_that_of_the_instance_and_of_a_kind() {
     assert_eq!((days.len(), &days[29]), (30, &json!({ "day": "2026-11-30", "views": 2 })));
     assert_eq!(client.ask("GET /status?kind=none").await.json()["kind"], json!(null));
     client.ask("GET /status?kind=None").await.problem(ProblemKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn imported_kinds_are_in_the_state() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let mut import = counters.storage().begin_import(ImportName::new("may").expect("a name")).await.expect("an import");
+    import.read("films,7,5");
+    import.add(Figure { item: Item::new("films", "7").expect("an item"), day: None, views: 5 });
+    assert_eq!(import.save().await.expect("saved"), ImportSaved::Added);
+    let client = Client::new(&counters).await;
+    client.ask("POST /v1/ads/7/views").await;
+    client.ask("POST /v1/news/7/views").await;
+    let state = client.ask("GET /status?kind=films").await.json();
+    let queues = state["queues"].as_array().expect("queues");
+    assert_eq!(queues.iter().map(|queue| &queue["kind"]).collect::<Vec<_>>(), ["ads", "films", "news"]);
+    assert_eq!(queues[1], json!({ "kind": "films", "requests": 0, "batches": 0, "oldest_seconds": null }));
+    assert_eq!(json!([state["kind"]["kind"], state["kind"]["views"]]), json!(["films", 5]));
 }
 
 #[tokio::test]

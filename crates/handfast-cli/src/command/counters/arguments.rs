@@ -81,6 +81,8 @@ pub(crate) enum CountersArguments {
         #[arg(long, value_name = "DAY")]
         to: Option<Parsed<Date>>,
         #[command(flatten)]
+        days: TimeZoneFlag,
+        #[command(flatten)]
         counters: Box<CountersFlags>,
     },
     /// Add the totals and days of a file, each line once, even if the command is killed and repeated
@@ -113,11 +115,16 @@ pub(crate) struct CountersFlags {
     /// Database of the counters
     #[arg(long, value_name = "NAME", default_value = "counters")]
     pub(crate) database: String,
+    #[command(flatten)]
+    pub(crate) open: CountersStoreFlags,
+}
+
+/// The time zone of a command that asks which day it is.
+#[derive(Args, Debug)]
+pub(crate) struct TimeZoneFlag {
     /// Time zone in which days begin and end, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(crate) time_zone: Parsed<TimeZone>,
-    #[command(flatten)]
-    pub(crate) open: CountersStoreFlags,
 }
 
 /// `handfast counters serve`.
@@ -145,13 +152,13 @@ pub(crate) struct ServeCountersArguments {
     #[arg(long, value_name = "N/TIME")]
     pub(crate) limit_per_client: Option<Parsed<ClientLimit>>,
     /// Header in which the proxy in front names the client's address as the last one, such as X-Forwarded-For
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) client_address_header: Option<String>,
     /// Interval at which views are saved from the queue
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(long, value_name = "TIME", default_value = "2s", hide_short_help = true)]
     pub(crate) flush_interval: Span,
     /// Maximum number of requests whose views wait in the queue, with --redis in the queue of each kind; further ones are refused
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) queue_events: u32,
     /// Number of days for which daily figures are kept at least; then those of whole months are removed, and the totals
     /// stay [default: for ever]
@@ -160,6 +167,8 @@ pub(crate) struct ServeCountersArguments {
     /// Time after which another instance saves the views that an instance has taken from the queue and has not saved (with --redis)
     #[arg(long, value_name = "TIME", default_value = "15m", hide_short_help = true)]
     pub(crate) take_over_after: Span,
+    #[command(flatten)]
+    pub(crate) days: TimeZoneFlag,
     #[command(flatten)]
     pub(crate) counters: CountersFlags,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{Error, ImportName, Kind};
 
-use super::arguments::{CountersFlags, Parsed};
+use super::arguments::{CountersFlags, Parsed, TimeZoneFlag};
 use super::figures::FigureFormat;
 
 /// `handfast counters import`.
@@ -21,7 +21,7 @@ pub(crate) struct ImportArguments {
     /// Name of the import, under which each line is added once; - needs one [default: sha256: and the hash of the file]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<Parsed<ImportName>>,
-    /// Check all lines, and change nothing
+    /// Check the lines, not the stored totals, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -66,6 +66,8 @@ pub(crate) struct TrimArguments {
     /// Count what would be removed, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) days: TimeZoneFlag,
     #[command(flatten)]
     pub(crate) counters: CountersFlags,
 }

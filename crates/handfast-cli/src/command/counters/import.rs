@@ -133,12 +133,13 @@ async fn add(
 
 /// Refuses a file that begins with all lines that another import has added.
 async fn ensure_new(input: &Input, earlier: handfast_counters::EarlierImports) -> Result<()> {
-    if !earlier.any_beyond(0) {
+    if !earlier.any_beyond() {
         return Ok(());
     }
     let reader = input.clone();
-    let Some(record) = tokio::task::spawn_blocking(move || reader.added_by(earlier)).await?? else { return Ok(()) };
-    let (file, name, line) = (&input.name, record.name.as_str(), record.position.line);
+    let found = tokio::task::spawn_blocking(move || reader.added_by(earlier)).await??;
+    let Some((record, line)) = found else { return Ok(()) };
+    let (file, name) = (&input.name, record.name.as_str());
     bail!(
         "{file} begins with the lines that the import {name} has added, up to line {line}: --name {name} adds those behind \
          it, and another --name adds all of them again"
@@ -174,8 +175,8 @@ async fn add_lines(
     result?;
     let hash = reading.await??;
     if let Some(position) = import.position().filter(|_| !import.has_caught_up()) {
-        let line = position.line;
-        bail!("{}; it ends before line {line}, the last one that was added", changed(import, input));
+        let lines = position.lines;
+        bail!("{}; it ends before all {lines} lines that were added, empty ones not counted", changed(import, input));
     }
     batch.save(import, input, added).await?;
     let name = import.name().as_str();
@@ -195,7 +196,7 @@ impl Batch {
     /// Reads a line; if it is new, its figure becomes a part of the batch.
     fn read(&mut self, import: &mut Import, input: &Input, line: InputLine, added: &mut Added) -> Result<()> {
         let InputLine { number, text, figure } = line;
-        match import.read(number, &text) {
+        match import.read(&text) {
             LineState::Changed => bail!("{}", changed(import, input)),
             LineState::Known => added.before += u64::from(matches!(figure, Ok(Some(_)))),
             LineState::New => match figure {

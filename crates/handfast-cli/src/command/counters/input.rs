@@ -32,6 +32,7 @@ pub(super) struct Input {
 
 /// A line that was read.
 pub(super) struct InputLine {
+    /// The number in the file, for messages. Empty lines are counted.
     pub(super) number: u64,
     /// The text; of a line that is no text, its beginning.
     pub(super) text: String,
@@ -146,12 +147,12 @@ impl Input {
         Ok(Checked { hash, ..checked })
     }
 
-    /// Returns the import that has added the lines that the file begins with, if there is one.
-    pub(super) fn added_by(&self, mut earlier: EarlierImports) -> Result<Option<ImportRecord>> {
+    /// Returns the import that has added the lines that the file begins with, if there is one, and the number of the last of them.
+    pub(super) fn added_by(&self, mut earlier: EarlierImports) -> Result<Option<(ImportRecord, u64)>> {
         let mut found = None;
         self.each_line(|line, _| {
-            found = earlier.read(line.number, &line.text).cloned();
-            Ok(found.is_none() && earlier.any_beyond(line.number))
+            found = earlier.read(&line.text).map(|record| (record.clone(), line.number));
+            Ok(found.is_none() && earlier.any_beyond())
         })?;
         Ok(found)
     }

@@ -18,7 +18,7 @@ use handfast_store::{Sources, StoreExt as _};
 use handfast_txn::Database;
 use serde_json::{Value, json};
 
-use super::arguments::CountersFlags;
+use super::arguments::{CountersFlags, TimeZoneFlag};
 use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
 use crate::store::{Directory, Location, OpenedDatabase, ensure_there, namespace, open_directory};
@@ -121,10 +121,17 @@ impl OpenedCounters {
         }
     }
 
-    /// Opens counters that exist.
-    pub(super) async fn open_existing(configuration: &Configuration, flags: &CountersFlags) -> Result<Self> {
+    /// Opens counters that exist. A command that does not ask which day it is needs no time zone.
+    pub(super) async fn open_existing(
+        configuration: &Configuration,
+        flags: &CountersFlags,
+        days: Option<&TimeZoneFlag>,
+    ) -> Result<Self> {
         let totals = namespace(&flags.database, "totals", "--database")?;
-        let options = CountersOptions { time_zone: flags.time_zone.0.clone(), ..CountersOptions::default() };
+        let mut options = CountersOptions::default();
+        if let Some(days) = days {
+            options.time_zone = days.time_zone.0.clone();
+        }
         let form = Form::of(configuration)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
         let url = match form {

@@ -6,7 +6,7 @@ use handfast_counters::{Difference, Kind, Trimmed};
 use serde_json::{Value, json};
 
 use super::OpenedCounters;
-use super::report::ensure_items;
+use super::report::{damaged_lines, ensure_items};
 use crate::command::pattern::first_findings;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -21,31 +21,59 @@ pub(super) async fn rebuild(
 ) -> Result<Exit> {
     let bar = console.progress("rebuild", "items", 0);
     let storage = opened.counters.storage();
-    let (mut rebuilt, mut items) = (Vec::new(), 0);
+    let (mut changes, mut items) = (Changes::default(), 0);
     let mut progress = |count| {
         items = count;
         bar.set_position(count);
     };
     let result = match dry_run {
-        true => storage.verify(kind, &mut progress).await.map(|found| rebuilt = found.differences),
-        false => storage.rebuild(kind, &mut progress, |difference| rebuilt.push(difference)).await.map(drop),
+        true => storage.verify(kind, &mut progress).await.map(|found| {
+            changes = Changes { rebuilt: found.differences, damaged: found.damaged };
+        }),
+        false => storage.rebuild(kind, &mut progress, |change| changes.add(change)).await.map(drop),
     };
     bar.finish_and_clear();
     // What was changed before an error is reported, too.
-    if result.is_ok() || !rebuilt.is_empty() {
+    if result.is_ok() || !changes.is_empty() {
         if items == 0 {
             ensure_items(opened, kind).await?;
         }
-        report_rebuilt(items, &rebuilt, dry_run, console)?;
+        report_rebuilt(items, &changes, dry_run, console)?;
     }
-    result.context("not all totals were rebuilt: repeat the command")?;
-    Ok(Exit::Good)
+    match dry_run {
+        true => result?,
+        false => result.context("not all totals were rebuilt: repeat the command")?,
+    }
+    Ok(if changes.damaged.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-fn report_rebuilt(items: u64, rebuilt: &[Difference], dry_run: bool, console: Console) -> Result<()> {
+/// What a repair has done, or would do.
+#[derive(Default)]
+struct Changes {
+    rebuilt: Vec<Difference>,
+    /// What is wrong with items that cannot be read, and are left as they are.
+    damaged: Vec<String>,
+}
+
+impl Changes {
+    fn add(&mut self, change: Result<Difference, String>) {
+        match change {
+            Ok(difference) => self.rebuilt.push(difference),
+            Err(what) => self.damaged.push(what),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rebuilt.is_empty() && self.damaged.is_empty()
+    }
+}
+
+fn report_rebuilt(items: u64, changes: &Changes, dry_run: bool, console: Console) -> Result<()> {
+    let Changes { rebuilt, damaged } = changes;
     let text = || {
         let would = if dry_run { "would be" } else { "was" };
         let mut lines = vec![match rebuilt.len() {
+            0 if !damaged.is_empty() => format!("{} checked: no total {would} changed", counted(items, "items")),
             0 => format!("{} checked: each total is its base and the sum of its days", counted(items, "items")),
             1 => format!("{} checked: 1 total {would} changed", counted(items, "items")),
             more => {
@@ -58,6 +86,7 @@ fn report_rebuilt(items: u64, rebuilt: &[Difference], dry_run: bool, console: Co
             format!("{item}: {total} -> {} (base {base} and days {days})", difference.right_total())
         });
         lines.extend(first_findings(&findings.collect::<Vec<_>>(), rebuilt.len() as u64));
+        lines.extend(damaged_lines(damaged));
         lines.join("\n")
     };
     let changes = rebuilt.iter().map(|difference| {
@@ -65,7 +94,8 @@ fn report_rebuilt(items: u64, rebuilt: &[Difference], dry_run: bool, console: Co
         let (kind, id, after) = (item.kind.as_str(), item.id.as_str(), difference.right_total());
         json!({ "kind": kind, "id": id, "before": total, "after": after, "base": base, "days": days })
     });
-    let json = json!({ "items": items, "dry_run": dry_run, "changes": changes.collect::<Vec<Value>>() });
+    let changes: Vec<Value> = changes.collect();
+    let json = json!({ "items": items, "dry_run": dry_run, "changes": changes, "damaged": damaged });
     Ok(console.report(text, &json)?)
 }
 
@@ -86,7 +116,10 @@ pub(super) async fn trim(opened: &OpenedCounters, before: Date, dry_run: bool, c
         }
     };
     bar.finish_and_clear();
-    let Trimmed { months, views, .. } = trimmed.context("not all days were removed: repeat the command")?;
+    let Trimmed { months, views, .. } = match dry_run {
+        true => trimmed?,
+        false => trimmed.context("not all days were removed: repeat the command")?,
+    };
     let text = || {
         let first = before.first_of_month();
         let (months, views) = (counted(months, "months"), counted(views, "views"));

@@ -27,12 +27,16 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
     let text = || {
         let all = format!("{} with {} checked", counted(found.items, "items"), counted(found.views, "views"));
         let mut lines = vec![match found.differences.len() {
+            0 if !found.damaged.is_empty() => {
+                format!("{all}: each total that can be read is its base and the sum of its days")
+            }
             0 => format!("{all}: each total is its base and the sum of its days"),
             1 => format!("{all}: 1 total is not its base and the sum of its days"),
             more => format!("{all}: {more} totals are not their base and the sum of their days"),
         }];
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
+        lines.extend(damaged_lines(&found.damaged));
         if let Some(waiting @ 1..) = waiting {
             let requests = counted(waiting, "requests");
             lines.push(format!("not checked: the views of {requests} in the queue, which `counters serve` saves"));
@@ -44,9 +48,9 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         json!({ "kind": item.kind.as_str(), "id": item.id.as_str(), "total": total, "base": base, "days": days })
     });
     let differences: Vec<Value> = differences.collect();
-    let json = json!({ "items": found.items, "views": found.views, "waiting": waiting, "differences": differences });
+    let json = json!({ "items": found.items, "views": found.views, "waiting": waiting, "differences": differences, "damaged": found.damaged });
     console.report(text, &json)?;
-    Ok(if found.differences.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
+    Ok(if found.differences.is_empty() && found.damaged.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
 /// Returns the number of requests in the queues of a kind, or of all, whose views are not saved; `None` if the queue is not known.
@@ -74,6 +78,19 @@ pub(super) async fn ensure_items(opened: &OpenedCounters, kind: Option<&Kind>) -
     let names: Vec<String> = kinds.iter().map(Kind::to_string).collect();
     ensure!(kinds.contains(kind), "there is no saved item of the kind '{kind}'{waiting}; {}", listed(&names));
     Ok(())
+}
+
+/// Returns the lines about items that cannot be read.
+pub(super) fn damaged_lines(damaged: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !damaged.is_empty() {
+        lines.push(format!(
+            "{} cannot be read, as something else has changed them:",
+            counted(damaged.len() as u64, "items")
+        ));
+        lines.extend(first_findings(damaged, damaged.len() as u64));
+    }
+    lines
 }
 
 fn difference(found: &Difference) -> String {

@@ -36,15 +36,15 @@ pub(super) async fn run(
     }
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = listen(arguments).await?;
-    let counters = &arguments.counters;
     let options = CountersOptions {
-        time_zone: counters.time_zone.0.clone(),
+        time_zone: arguments.days.time_zone.0.clone(),
         flush_interval: arguments.flush_interval.0,
         idle: arguments.take_over_after.0,
         keep_days: arguments.keep_days,
         ..CountersOptions::default()
     };
-    let opened = OpenedCounters::open(configuration, &counters.database, options, arguments.queue_events).await?;
+    let opened =
+        OpenedCounters::open(configuration, &arguments.counters.database, options, arguments.queue_events).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
     announce(configuration, arguments, &opened, &addresses, console)?;
 
@@ -73,7 +73,7 @@ fn announce(
 ) -> Result<()> {
     let data = &configuration.settings.data;
     let data = std::path::absolute(data).unwrap_or_else(|_| data.clone()).to_string_lossy().into_owned();
-    let time_zone = arguments.counters.time_zone.0.iana_name().unwrap_or("UTC");
+    let time_zone = arguments.days.time_zone.0.iana_name().unwrap_or("UTC");
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let version = env!("CARGO_PKG_VERSION");
     let text = || {

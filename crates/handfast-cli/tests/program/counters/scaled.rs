@@ -113,7 +113,7 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
         }
         pause(POLL);
     };
-    assert_eq!(saved, json!({ "items": ITEMS, "views": all, "waiting": null, "differences": [] }));
+    assert_eq!(saved, json!({ "items": ITEMS, "views": all, "waiting": null, "differences": [], "damaged": [] }));
     for service in &processes {
         for item in 0..ITEMS {
             let total = ask(service, &format!("GET /v1/ads/{item}"), "")?;
@@ -129,7 +129,7 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     ensure!(top.ends_with(&format!("  {of_item}\n")), "{top}");
     let rebuilt: Value =
         serde_json::from_str(&stdout(&run_with(&scratch, &["rebuild", "--dry-run", "--json"], &servers[2..])?)?)?;
-    assert_eq!(rebuilt, json!({ "items": ITEMS, "dry_run": true, "changes": [] }));
+    assert_eq!(rebuilt, json!({ "items": ITEMS, "dry_run": true, "changes": [], "damaged": [] }));
     let exported = stdout(&run_with(&scratch, &["export", "--format", "csv"], &servers)?)?;
     let views = exported.lines().skip(1).map(|line| line.rsplit(',').next().unwrap_or_default().parse::<u64>());
     assert_eq!(views.sum::<Result<u64, _>>()?, all, "{exported}");
@@ -141,7 +141,7 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
         assert_eq!(service.wait()?.0, Some(0));
     }
     let report = stdout(&run_with(&scratch, &["verify", "--json"], &servers)?)?;
-    let expected = json!({ "items": ITEMS, "views": all, "waiting": 0, "differences": [] });
+    let expected = json!({ "items": ITEMS, "views": all, "waiting": 0, "differences": [], "damaged": [] });
     assert_eq!(serde_json::from_str::<Value>(&report)?, expected);
     Ok(())
 }
