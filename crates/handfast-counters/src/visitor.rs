@@ -5,7 +5,8 @@
 //!
 //! # The idea
 //! A buffer keeps a [mark](VisitorMark) for the window: HMAC-SHA-256, cut to 128 bits, of the item and the visitor, under a [salt](Salt) of 256 random
-//! bits. The salt is new on each day of the counters, in memory (or in Redis, which the instances share), and never in a document. Without it nobody can
+//! bits. The salt is new on each day of the counters, in memory (or in Redis, which the instances share), and never in a document. That of the
+//! day before is kept for a while, for the requests around midnight. Without it nobody can
 //! find out whose mark one is, by trying all addresses, say; and the marks of a visitor on two items have nothing in common.
 //!
 //! The mark is set in the atomic step that counts the view. So of two requests at once one is counted, and a view that was refused leaves no mark.
@@ -53,9 +54,10 @@ pub struct Visitor {
     pub window: Duration,
 }
 
-/// The salt of one day, which is forgotten on the next.
+/// The salts of the last two days that were asked for, the last one first. Around midnight, requests of both days are in progress at once, and a clock may
+/// be set back over it: neither may make a salt anew, or the marks under the old one would be forgotten.
 #[derive(Default)]
-pub(crate) struct DailySalt(Mutex<Option<(Date, Salt)>>);
+pub(crate) struct DailySalt(Mutex<[Option<(Date, Salt)>; 2]>);
 
 /// The marks that are kept, each until its window is over.
 pub(crate) struct Marks {
@@ -134,11 +136,16 @@ impl DailySalt {
     /// Returns the salt of a day; the first call of a day makes it.
     pub(crate) fn of(&self, day: Date) -> Result<Salt> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match *kept {
-            Some((of_day, salt)) if of_day == day => Ok(salt),
+        let [last, other] = *kept;
+        match (last, other) {
+            (Some((of_day, salt)), _) if of_day == day => Ok(salt),
+            (_, Some((of_day, salt))) if of_day == day => {
+                *kept = [other, last];
+                Ok(salt)
+            }
             _ => {
                 let salt = Salt::new()?;
-                *kept = Some((day, salt));
+                *kept = [Some((day, salt)), last];
                 Ok(salt)
             }
         }
@@ -211,10 +218,15 @@ mod tests {
     #[test]
     fn a_salt_is_of_one_day_and_is_read_as_it_was_written() {
         let daily = DailySalt::default();
-        let first = daily.of(date(2026, 11, 30)).expect("a salt");
-        assert!(daily.of(date(2026, 11, 30)).expect("a salt") == first);
-        let next = daily.of(date(2026, 12, 1)).expect("a salt");
-        assert!(next != first && daily.of(date(2026, 11, 30)).expect("a salt") != first, "it is forgotten");
+        let of = |month, day| daily.of(date(2026, month, day)).expect("a salt");
+        let (first, next) = (of(11, 30), of(12, 1));
+        assert!(first != next);
+        // Requests of both days at midnight, or a clock that is set back.
+        for _ in 0..2 {
+            assert!(of(11, 30) == first && of(12, 1) == next);
+        }
+        assert!(of(12, 2) != next && of(12, 1) == next);
+        assert!(of(11, 30) != first, "it is forgotten");
         assert!(Salt::read(&next.digits()) == Some(next));
         for wrong in ["", "é", &next.digits()[1..], &next.digits().replace(|_| true, "g")] {
             assert!(Salt::read(wrong).is_none(), "{wrong}");

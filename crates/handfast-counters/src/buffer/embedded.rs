@@ -305,7 +305,9 @@ impl Buffer for EmbeddedBuffer {
         let mut state = self.shared.write();
         state.trim(&self.shared.options, now);
         let full = state.kinds.values().map(KindState::entries).sum::<usize>() >= self.shared.options.cache_items_max;
-        Ok(if full { None } else { state.kind(&item.kind).fill(&item.id, stored, now) })
+        // A reader makes no kind: anybody can ask for any.
+        let of_kind = state.kinds.get_mut(&item.kind).filter(|_| !full);
+        Ok(of_kind.and_then(|of_kind| of_kind.fill(&item.id, stored, now)))
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {
@@ -321,12 +323,12 @@ impl Buffer for EmbeddedBuffer {
 
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
         let now = self.shared.now();
-        Ok(self.shared.write().kind(kind).claim(kind, owner, events_max, now))
+        Ok(self.shared.write().kinds.get_mut(kind).and_then(|of_kind| of_kind.claim(kind, owner, events_max, now)))
     }
 
     async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool> {
         let now = self.shared.now();
-        Ok(self.shared.write().kind(kind).take_over(owner, idle, now))
+        Ok(self.shared.write().kinds.get_mut(kind).is_some_and(|of_kind| of_kind.take_over(owner, idle, now)))
     }
 
     async fn acknowledge(&self, batch: &Batch) -> Result<()> {

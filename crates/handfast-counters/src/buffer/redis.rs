@@ -75,6 +75,8 @@ const SALT: &str = "hf:salt:";
 const SALT_SECONDS: u64 = 25 * 3_600;
 /// How often a step is sent again because its kind had to be begun: Redis may lose everything in between, but hardly again.
 const STEP_ATTEMPTS: usize = 3;
+/// The fence of a kind that is not begun.
+const NOT_BEGUN: Fence = Fence(0);
 /// The largest number with which a kind begins: beyond, the numbers of Lua are not exact.
 const NUMBER_MAX: SequenceNumber = 1 << 52;
 
@@ -290,7 +292,7 @@ impl RedisBuffer {
                 let mut exists = redis::cmd("EXISTS");
                 exists.arg(keys.key("pending")).arg(keys.key("since"));
                 return match self.connection.send(&exists).await? {
-                    Value::Int(0) => Ok(Some(Reading { totals: vec![None; ids.len()], fence: Fence(0) })),
+                    Value::Int(0) => Ok(Some(Reading { totals: vec![None; ids.len()], fence: NOT_BEGUN })),
                     _ => Ok(None),
                 };
             }
@@ -384,6 +386,10 @@ impl Buffer for RedisBuffer {
     }
 
     async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
+        // Nobody had written to the kind, and a reader does not begin it; the epoch of one that was begun since is never 0.
+        if stored.fence == NOT_BEGUN {
+            return Ok(None);
+        }
         let (total, fence) = (stored.total.to_string(), stored.fence.0.to_string());
         let arguments = [item.id.as_str(), &total, &fence, &millis(self.options.cache_time)];
         let answer = self.step(&item.kind, "fill", &arguments, Applied::Maybe).await?;
