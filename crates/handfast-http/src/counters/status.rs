@@ -1,13 +1,15 @@
 //! The state of the service at this moment, for its page.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Error, Kind, KindSummary};
+use handfast_counters::{Counters, Error, Kind, KindSummary};
 use serde::Serialize;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::Service;
 use super::replies::DayReply;
@@ -18,14 +20,25 @@ const SUMMARY_TIME: Duration = Duration::from_secs(10);
 /// Sums read all items of a kind. They are shown again for so many times the time that they took, which bounds the work to a tenth of the store's time.
 const SUMMARY_COST: u32 = 10;
 
-/// The sums that were read last, by kind. One is read at a time, however many ask.
-#[derive(Default)]
-pub(super) struct Summaries(Mutex<HashMap<Kind, CachedSummary>>);
+/// The time that a request waits for sums which are being read; it is answered with what there is.
+const SUMMARY_WAIT: Duration = Duration::from_secs(2);
 
-struct CachedSummary {
-    summary: KindSummary,
+/// The sums that were read last, by kind. Those of a kind are read by one task at a time, however many ask, and it ends when no request waits, too.
+#[derive(Default)]
+pub(super) struct Summaries(Arc<Mutex<HashMap<Kind, KeptSummary>>>);
+
+struct KeptSummary {
+    /// The last sums that could be read.
+    summary: Option<KindSummary>,
+    /// Why the last ones could not be read, if no other try may help.
+    damage: Option<Error>,
+    /// The last day of the reading that was begun last.
     today: Date,
+    /// The time before which no other reading begins, once this one has ended.
     until: Duration,
+    /// Closed when the reading ends.
+    ended: watch::Receiver<()>,
+    task: AbortHandle,
 }
 
 #[derive(Serialize)]
@@ -87,7 +100,7 @@ pub(super) async fn status(
     }
     let kind = match kind {
         Some(kind) if queues.iter().any(|queue| queue.kind == kind.as_str()) => {
-            service.summaries.of(service, &kind).await?
+            service.summaries.of(counters, &kind).await?
         }
         _ => None,
     };
@@ -106,30 +119,69 @@ pub(super) async fn status(
 }
 
 impl Summaries {
-    /// Returns the sums of a kind that has a queue; `None` if the store does not answer and there are no earlier ones.
-    async fn of(&self, service: &Service, kind: &Kind) -> Result<Option<KindReply>, Error> {
-        let (counters, clock) = (&service.counters, &service.counters.sources().clock);
-        let today = counters.today()?;
-        let mut kept = self.0.lock().await;
-        let begun = clock.elapsed();
-        if kept.get(kind).is_none_or(|kept| kept.today != today || kept.until <= begun) {
-            let from = today.saturating_sub((REPORT_DAYS - 1).days());
-            match counters.storage().summary(kind, from, today).await {
-                Ok(summary) => {
-                    let now = clock.elapsed();
-                    let until = now + SUMMARY_TIME.max(now.saturating_sub(begun) * SUMMARY_COST);
-                    kept.insert(kind.clone(), CachedSummary { summary, today, until });
-                }
-                Err(error @ Error::Damaged { .. }) => return Err(error),
-                // The store is one of the parts.
-                Err(error) => tracing::debug!(%kind, %error, "the sums of a kind could not be read"),
-            }
+    /// Returns the sums of a kind that has a queue; `None` if there are none yet, because the store is slow or does not answer.
+    async fn of(&self, counters: &Counters, kind: &Kind) -> Result<Option<KindReply>, Error> {
+        let mut ended = self.reading(counters, kind)?;
+        // Its end closes the channel. A slow one goes on, and a later request gets what it finds.
+        let _ = tokio::time::timeout(SUMMARY_WAIT, ended.changed()).await;
+        let by_kind = lock(&self.0);
+        let Some(kept) = by_kind.get(kind) else { return Ok(None) };
+        if let Some(damage) = &kept.damage {
+            return Err(damage.clone());
         }
-        Ok(kept.get(kind).map(|CachedSummary { summary, .. }| KindReply {
+        Ok(kept.summary.as_ref().map(|summary| KindReply {
             kind: kind.to_string(),
             views: summary.views,
             items: summary.items,
             days: summary.days.iter().map(|day| DayReply { day: day.day.to_string(), views: day.views }).collect(),
         }))
     }
+
+    /// Returns the end of the last reading of a kind's sums, after a new one was begun if it is time.
+    fn reading(&self, counters: &Counters, kind: &Kind) -> Result<watch::Receiver<()>, Error> {
+        let (today, begun) = (counters.today()?, counters.sources().clock.elapsed());
+        let mut by_kind = lock(&self.0);
+        let before = by_kind.remove(kind);
+        if let Some(kept) = &before
+            && (kept.ended.has_changed().is_ok() || (kept.today == today && begun < kept.until))
+        {
+            let ended = kept.ended.clone();
+            by_kind.extend(before.map(|kept| (kind.clone(), kept)));
+            return Ok(ended);
+        }
+        let (running, ended) = watch::channel(());
+        let (summaries, counters, of_kind) = (Arc::clone(&self.0), counters.clone(), kind.clone());
+        // A task, as the request may end before.
+        let task = tokio::spawn(async move {
+            let from = today.saturating_sub((REPORT_DAYS - 1).days());
+            let result = counters.storage().summary(&of_kind, from, today).await;
+            let now = counters.sources().clock.elapsed();
+            if let Some(kept) = lock(&summaries).get_mut(&of_kind) {
+                kept.until = now + SUMMARY_TIME.max(now.saturating_sub(begun) * SUMMARY_COST);
+                match result {
+                    Ok(summary) => (kept.summary, kept.damage) = (Some(summary), None),
+                    Err(error @ Error::Damaged { .. }) => kept.damage = Some(error),
+                    // The store is one of the parts. Earlier sums are shown until there are new ones.
+                    Err(error) => tracing::debug!(kind = %of_kind, %error, "the sums of a kind could not be read"),
+                }
+            }
+            drop(running);
+        });
+        let (summary, damage) = before.map_or((None, None), |kept| (kept.summary, kept.damage));
+        let task = task.abort_handle();
+        // If the task is aborted or fails, the next request begins another one.
+        let kept = KeptSummary { summary, damage, today, until: begun, ended: ended.clone(), task };
+        by_kind.insert(kind.clone(), kept);
+        Ok(ended)
+    }
+}
+
+impl Drop for Summaries {
+    fn drop(&mut self) {
+        lock(&self.0).values().for_each(|kept| kept.task.abort());
+    }
+}
+
+fn lock(summaries: &Mutex<HashMap<Kind, KeptSummary>>) -> MutexGuard<'_, HashMap<Kind, KeptSummary>> {
+    summaries.lock().unwrap_or_else(PoisonError::into_inner)
 }
