@@ -17,18 +17,21 @@ let waiting = 0;
 async function count(kind, id, view) {
   const headers = { "content-type": "application/json", "idempotency-key": randomUUID() };
   if (token) headers.authorization = `Bearer ${token}`;
+  let why = "";
   for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
     try {
       const answer = await fetch(`${counters}/v1/${kind}/${encodeURIComponent(id)}/views`, {
         method: "POST", headers, body: JSON.stringify(view), signal: AbortSignal.timeout(5000),
       });
       if (answer.ok) return;
-      if (answer.status !== 503 && answer.status !== 429) throw Object.assign(new Error(await answer.text()), { final: true });
+      why = await answer.text();
+      if (answer.status !== 503 && answer.status !== 429) break;
     } catch (error) {
-      if (error.final || attempt === ATTEMPTS) return console.warn(`a view of ${kind}/${id} was not counted: ${error.message}`);
+      why = error.message;
     }
-    await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
+    if (attempt < ATTEMPTS) await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
   }
+  console.warn(`a view of ${kind}/${id} was not counted: ${why}`);
 }
 
 // Counts a view of the item that a page shows, when the page was sent. `kind` is the kind of the items, and the parameter `id` of the route is the item.

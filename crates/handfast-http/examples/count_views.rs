@@ -19,7 +19,7 @@ use axum::routing::get;
 use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Item, Storage};
 use handfast_embedded::EmbeddedStore;
 use handfast_http::counters::{ServiceOptions, router};
-use handfast_http::{ConnectionOptions, serve_connections};
+use handfast_http::{AccessOptions, ConnectionOptions, TokenHash, serve_connections};
 use handfast_store::Sources;
 use handfast_txn::Database;
 use tokio::net::TcpListener;
@@ -56,8 +56,15 @@ async fn ad(PathOf(id): PathOf<u64>) -> Html<String> {
     Html(format!("<h1>Ad {id}</h1>"))
 }
 
-async fn open(directory: &Path) -> Result<(Counters, EmbeddedStore), Box<dyn Error>> {
-    let sources = Sources::system()?;
+/// Everybody may read the totals of the site, and only who has the token `COUNTERS_TOKEN` may count and delete over HTTP.
+fn access(sources: &Sources) -> AccessOptions {
+    // Without any token everybody could: so there is one that nobody knows.
+    let unknown = || sources.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = std::env::var("COUNTERS_TOKEN").ok().filter(|token| !token.is_empty()).unwrap_or_else(unknown);
+    AccessOptions { tokens: vec![TokenHash::of(&token)], public_reads: true, ..AccessOptions::default() }
+}
+
+async fn open(directory: &Path, sources: Sources) -> Result<(Counters, EmbeddedStore), Box<dyn Error>> {
     let store = EmbeddedStore::open(directory, sources.clone(), Default::default()).await?;
     let storage = Storage::open(Database::local(store.clone(), sources.clone()), "counters").await?;
     let options = EmbeddedBufferOptions::default();
@@ -71,11 +78,13 @@ pub(crate) async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn Error>> {
-    let (counters, store) = open(directory).await?;
+    let sources = Sources::system()?;
+    let service = ServiceOptions { access: access(&sources), ..ServiceOptions::default() };
+    let (counters, store) = open(directory, sources).await?;
     let views = Views { counters: counters.clone(), places: Arc::new(Semaphore::new(WAITING_MAX)) };
     let pages = Router::new().route("/ads/{id}", get(ad)).layer(from_fn_with_state(views.clone(), count_views));
     // The routes of the counters are beside the pages: /v1/ads/4711 is a total, and / their page.
-    let site = pages.merge(router(counters.clone(), ServiceOptions::default()));
+    let site = pages.merge(router(counters.clone(), service));
     let saving = CancellationToken::new();
     let serving = async {
         serve_connections(vec![listener], site, ConnectionOptions::default(), stop).await;

@@ -10,6 +10,7 @@
 //! bounds the memory: one that is forgotten begins anew.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,14 +52,44 @@ pub(crate) struct Limiter {
     clients_max: usize,
 }
 
-/// Returns the address of a client.
-pub(crate) fn address(extensions: &Extensions, headers: &HeaderMap, header: Option<&HeaderName>) -> Option<IpAddr> {
-    let named = header.and_then(|header| {
+/// Finds the addresses of clients.
+pub(crate) struct ClientAddresses {
+    /// The header in which a proxy names the client's address.
+    header: Option<HeaderName>,
+    /// Whether a warning has told that a request named no address.
+    warned: AtomicBool,
+}
+
+impl ClientAddresses {
+    pub(crate) fn new(header: Option<HeaderName>) -> Self {
+        ClientAddresses { header, warned: AtomicBool::new(false) }
+    }
+
+    /// Returns the address of a client.
+    pub(crate) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+        let named = self.header.as_ref().and_then(|header| self.named(headers, header));
+        let address = named.or_else(|| extensions.get::<PeerAddress>().map(|peer| peer.0));
+        address.map(|address| address.to_canonical())
+    }
+
+    /// Warns, the first time, if a request should name its client and does not: all clients behind a proxy would be one.
+    pub(crate) fn check(&self, headers: &HeaderMap) {
+        let Some(header) = &self.header else { return };
+        if self.named(headers, header).is_none() && !self.warned.swap(true, Ordering::Relaxed) {
+            let value = headers.get(header);
+            tracing::warn!(
+                %header,
+                ?value,
+                "a request has no address in the header that should name its client: the address of the connection counts, which behind a proxy is \
+                 the same for all. Let the proxy set the header, or name the one that it sets. This is said once"
+            );
+        }
+    }
+
+    fn named(&self, headers: &HeaderMap, header: &HeaderName) -> Option<IpAddr> {
         let last = headers.get_all(header).iter().next_back()?.to_str().ok()?;
         read(last.rsplit(',').next()?.trim())
-    });
-    let address = named.or_else(|| extensions.get::<PeerAddress>().map(|peer| peer.0));
-    address.map(|address| address.to_canonical())
+    }
 }
 
 /// Reads an address, with or without a port.
@@ -91,7 +122,8 @@ impl Limiter {
         let ClientLimit { requests, time } = self.limit;
         let mut used_until = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
         let before = used_until.get(&client).map_or(now, |until| now.max(*until));
-        let after = before.saturating_add(time / requests.max(1));
+        // A limit that is finer than the clock is still one.
+        let after = before.saturating_add((time / requests.max(1)).max(Duration::from_nanos(1)));
         let ahead = after.saturating_sub(now);
         if ahead > time {
             return Err(ahead.saturating_sub(time));
@@ -111,7 +143,7 @@ mod tests {
 
     use axum::http::{Extensions, HeaderMap, HeaderName};
 
-    use super::{Client, ClientLimit, Limiter, PeerAddress, address};
+    use super::{Client, ClientAddresses, ClientLimit, Limiter, PeerAddress};
     use crate::access::TokenHash;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -129,6 +161,7 @@ mod tests {
         let mut extensions = Extensions::new();
         extensions.insert(PeerAddress(ip("10.0.0.1")));
         let name = HeaderName::from_static("x-forwarded-for");
+        let (believed, not_believed) = (ClientAddresses::new(Some(name.clone())), ClientAddresses::new(None));
         for (header, expected) in [
             ("192.0.2.7", "192.0.2.7"),
             ("198.51.100.1, 192.0.2.7", "192.0.2.7"),
@@ -140,14 +173,41 @@ mod tests {
             ("", "10.0.0.1"),
         ] {
             let headers = HeaderMap::from_iter([(name.clone(), header.parse().expect("a header"))]);
-            assert_eq!(address(&extensions, &headers, Some(&name)), Some(ip(expected)), "{header}");
-            assert_eq!(address(&extensions, &headers, None), Some(ip("10.0.0.1")), "it is not believed: {header}");
+            assert_eq!(believed.address(&extensions, &headers), Some(ip(expected)), "{header}");
+            let address = not_believed.address(&extensions, &headers);
+            assert_eq!(address, Some(ip("10.0.0.1")), "it is not believed: {header}");
         }
         let mut headers = HeaderMap::new();
         headers.append(name.clone(), "198.51.100.1".parse().expect("a header"));
         headers.append(name.clone(), "192.0.2.7".parse().expect("a header"));
-        assert_eq!(address(&extensions, &headers, Some(&name)), Some(ip("192.0.2.7")));
-        assert_eq!(address(&Extensions::new(), &HeaderMap::new(), Some(&name)), None);
+        assert_eq!(believed.address(&extensions, &headers), Some(ip("192.0.2.7")));
+        assert_eq!(believed.address(&Extensions::new(), &HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_header_without_an_address_is_warned_about_once() {
+        use std::sync::atomic::Ordering;
+
+        let name = HeaderName::from_static("x-forwarded-for");
+        let with = |value: &str| HeaderMap::from_iter([(name.clone(), value.parse().expect("a header"))]);
+        for (headers, warned) in
+            [(with("192.0.2.7"), false), (with("for=192.0.2.7"), true), (HeaderMap::new(), true), (with(""), true)]
+        {
+            let addresses = ClientAddresses::new(Some(name.clone()));
+            addresses.check(&headers);
+            assert_eq!(addresses.warned.load(Ordering::Relaxed), warned, "{headers:?}");
+        }
+        let addresses = ClientAddresses::new(None);
+        addresses.check(&HeaderMap::new());
+        assert!(!addresses.warned.load(Ordering::Relaxed), "no header was named");
+    }
+
+    #[test]
+    fn a_limit_that_is_finer_than_the_clock_is_one() {
+        let limiter = Limiter::new(ClientLimit { requests: u32::MAX, time: Duration::from_nanos(2) });
+        let a = client("192.0.2.7");
+        assert_eq!((limiter.take(a, SECOND), limiter.take(a, SECOND)), (Ok(()), Ok(())));
+        assert!(limiter.take(a, SECOND).is_err());
     }
 
     #[test]

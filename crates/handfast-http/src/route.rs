@@ -16,7 +16,7 @@ use handfast_store::Clock;
 use tower_http::cors::CorsLayer;
 
 use crate::access::{AccessOptions, RouteAccess};
-use crate::client::{self, Client, Limiter};
+use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemKind};
 use crate::request::Call;
@@ -103,8 +103,7 @@ pub(crate) struct RouterOptions {
     pub(crate) limits: RequestLimits,
     /// The number of requests that each client may send.
     pub(crate) limiter: Option<Limiter>,
-    /// The header in which a proxy names the client's address.
-    pub(crate) client_address_header: Option<HeaderName>,
+    pub(crate) addresses: ClientAddresses,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<RequestMetrics>,
 }
@@ -216,11 +215,16 @@ async fn checked<S: Send + Sync>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let RouterOptions { access, limits, client_address_header, .. } = &shared.options;
-    access.check(route.access, &parts.headers)?;
-    let address = client::address(&parts.extensions, &parts.headers, client_address_header.as_ref());
+    let RouterOptions { access, limits, addresses, .. } = &shared.options;
+    let address = addresses.address(&parts.extensions, &parts.headers);
+    // Before the token is looked at: whoever tries tokens is limited by the address.
     if route.access != RouteAccess::Open {
         shared.options.take(&parts.headers, address)?;
+    }
+    access.check(route.access, &parts.headers)?;
+    // Others are also asked from beside the proxy, such as /metrics.
+    if route.access == RouteAccess::Write {
+        addresses.check(&parts.headers);
     }
     let body_bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
     let known = route.query.iter().map(|parameter| parameter.name);

@@ -156,6 +156,11 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     assert_one_line(&serve(&twice)?, 2, "--visitor-window: ads is there more than once");
     let header = ["--client-address-header", "X Forwarded"];
     assert_one_line(&serve(&header)?, 2, r#"--client-address-header: "X Forwarded" is no name of a header"#);
+    let header = ["--client-address-header", "forwarded"];
+    assert_one_line(&serve(&header)?, 2, "--client-address-header: forwarded cannot be read: let the proxy send");
+    let output = serve(&["--limit-per-client", "4000000000/1s"])?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2) && text.contains("which is no limit"), "{text}");
     ensure!(!scratch.path("handfast-data").exists(), "nothing was created");
     assert_one_line(&run(&scratch, &["verify"])?, 1, "cannot read the data directory data");
     stopped(Serve::start(&mut handfast(&scratch, &SERVE))?)?;

@@ -83,7 +83,7 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
     let (number, named, agent) = (body.number()?, body.visitor(&call)?, body.user_agent(&call)?);
     let view = View::new(item.clone(), number, service.counters.today()?)?;
     if service.bots == BotPolicy::Refuse && is_bot(agent) {
-        return not_counted(service, &item, total_of(service, &item).await?, NotCounted::Bot);
+        return not_counted(service, &view, total_of(service, &item).await?, NotCounted::Bot);
     }
     let visitor = match service.visitor_windows.get(&item.kind) {
         None => None,
@@ -108,19 +108,20 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
         Some(_) => "send it again with the same Idempotency-Key: it is counted once in all",
         None => "without an Idempotency-Key a second request may count it twice",
     };
-    let outcome = service.counters.count(&View { key, visitor, ..view }).await;
+    let view = View { key, visitor, ..view };
+    let outcome = service.counters.count(&view).await;
     match outcome.map_err(|error| written(error, advice))? {
         CountOutcome::Counted(total) => {
             service.views.counted(number);
             json_reply(&CountReply::new(&item, total, None))
         }
-        CountOutcome::Repeated(total) => not_counted(service, &item, total, NotCounted::Repeated),
+        CountOutcome::Repeated(total) => not_counted(service, &view, total, NotCounted::Repeated),
     }
 }
 
-fn not_counted(service: &Service, item: &Item, total: Total, reason: NotCounted) -> Result<Response> {
-    service.views.left_out(reason);
-    json_reply(&CountReply::new(item, total, Some(reason)))
+fn not_counted(service: &Service, view: &View, total: Total, reason: NotCounted) -> Result<Response> {
+    service.views.left_out(view.views, reason);
+    json_reply(&CountReply::new(&view.item, total, Some(reason)))
 }
 
 pub(super) async fn metrics(service: &Service) -> Result<Response> {

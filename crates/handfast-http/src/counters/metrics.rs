@@ -22,10 +22,10 @@ impl ViewMetrics {
         self.counted.fetch_add(views.into(), Ordering::Relaxed);
     }
 
-    pub(super) fn left_out(&self, reason: NotCounted) {
+    pub(super) fn left_out(&self, views: u32, reason: NotCounted) {
         for (known, count) in NotCounted::ALL.iter().zip(&self.left_out) {
             if *known == reason {
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(views.into(), Ordering::Relaxed);
             }
         }
     }

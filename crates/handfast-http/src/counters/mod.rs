@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessOptions;
-use crate::client::{ClientLimit, Limiter};
+use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
 use crate::metrics::RequestMetrics;
 use crate::openapi;
@@ -55,7 +55,8 @@ pub struct ServiceOptions {
     pub bots: BotPolicy,
     /// The number of requests that each client may send.
     pub client_limit: Option<ClientLimit>,
-    /// The header in which a proxy names the client's address, as the last one. Without a proxy that sets it, clients could choose their addresses.
+    /// The header in which a proxy names the client's address, as the last one. Without a proxy that sets it, clients could choose their addresses. A
+    /// request that counts without such an address is warned about once; `Forwarded`, whose addresses are within parameters, cannot be read.
     pub client_address_header: Option<HeaderName>,
 }
 
@@ -102,7 +103,7 @@ pub fn router(counters: Counters, options: ServiceOptions) -> Router {
         access: options.access,
         limits,
         limiter: options.client_limit.map(Limiter::new),
-        client_address_header: options.client_address_header,
+        addresses: ClientAddresses::new(options.client_address_header),
         clock: Arc::clone(&counters.sources().clock),
         metrics: Arc::clone(&requests),
     };

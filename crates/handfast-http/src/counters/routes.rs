@@ -211,7 +211,7 @@ pub(super) static ROUTES: [Route<Service>; 15] = [
         access: RouteAccess::Read,
         query: &[Parameter {
             name: "kind",
-            description: "The kind whose sums are in the answer, at most some seconds old",
+            description: "The kind whose sums are in the answer: none before they were read, and then at most ten seconds old, or ten times as old as reading them took",
             required: false,
             value: ParameterValue::Text { length_max: KIND_BYTES_MAX },
         }],

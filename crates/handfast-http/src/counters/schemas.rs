@@ -78,7 +78,7 @@ fn schemas() -> Value {
         ("days", list(day_views.clone())),
     ]);
     of_kind["type"] = json!(["object", "null"]);
-    of_kind["description"] = "The sums of the kind that was asked for, at most some seconds old".into();
+    of_kind["description"] = "The sums of the kind that was asked for, once they were read".into();
     let status = object(&[
         ("version", text()),
         ("buffer", text()),

@@ -145,6 +145,22 @@ async fn a_client_has_a_limit() {
 }
 
 #[tokio::test]
+async fn tokens_that_are_tried_are_limited_by_the_address() {
+    let world = World::new();
+    let client_limit = Some(ClientLimit { requests: 2, time: Duration::from_secs(60) });
+    let access = AccessOptions { tokens: vec![TokenHash::of("a")], ..Default::default() };
+    let options = ServiceOptions { client_limit, access, ..ServiceOptions::default() };
+    let client = Client::with(&world.healthy(1).await, options).await;
+    for (token, kind) in
+        [("b", ProblemKind::Unauthorized), ("c", ProblemKind::Unauthorized), ("d", ProblemKind::TooManyRequests)]
+    {
+        client.send(VIEWS, &[&format!("authorization: Bearer {token}")], "").await.problem(kind);
+    }
+    let known = client.send(VIEWS, &["authorization: Bearer a"], "").await;
+    assert_eq!(known.json(), counted(1), "whoever has a token is another client");
+}
+
+#[tokio::test]
 async fn of_requests_at_once_no_more_than_the_limit_get_through() {
     let world = World::new();
     let client_limit = Some(ClientLimit { requests: 5, time: Duration::from_secs(60) });

@@ -76,7 +76,7 @@ async fn metrics_are_what_was_done() {
     for _ in 0..3 {
         client.send("POST /v1/ads/7/views", &["visitor: a"], "").await;
     }
-    client.send("POST /v1/ads/7/views", &["user-agent: Googlebot/2.1"], "").await;
+    client.send("POST /v1/news/1/views", &[json, "user-agent: Googlebot/2.1"], r#"{"n": 5}"#).await;
     client.ask("GET /v1/ads/7").await;
     client.ask("GET /nowhere").await;
     world.clock.advance(Duration::from_secs(7));
@@ -84,7 +84,7 @@ async fn metrics_are_what_was_done() {
     waiting.check(&[
         ("views_total", 6.0),
         (r#"views_left_out_total{reason="repeated"}"#, 2.0),
-        (r#"views_left_out_total{reason="bot"}"#, 1.0),
+        (r#"views_left_out_total{reason="bot"}"#, 5.0),
         (r#"requests_total{route="countViews",status="2xx"}"#, 5.0),
         (r#"requests_total{route="countViews",status="4xx"}"#, 1.0),
         (r#"requests_total{route="countViews",status="5xx"}"#, 0.0),

@@ -91,3 +91,61 @@ async fn the_state_is_told_while_the_store_is_away() {
     assert_eq!(state["parts"], json!([{ "part": "store", "detail": "the store is unavailable" }]));
     totals.restart();
 }
+
+#[tokio::test(start_paused = true)]
+async fn sums_that_take_longer_than_a_request_are_shown_when_they_are_there() {
+    let world = World::new();
+    let totals = world.faulty(Plan::at_request(Address::first(Operation::Aggregate), Fault::FreezeBefore));
+    let counters = world.start(1, world.store.clone(), totals.clone()).await;
+    let client = Client::new(&counters).await;
+    client.ask("POST /v1/ads/7/views").await;
+    client.ask("POST /v1/news/1/views").await;
+    counters.flush().await.expect("saved");
+    let views = async |kind: &str| {
+        let answer = client.ask(&format!("GET /status?kind={kind}")).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        answer.json()["kind"]["views"].clone()
+    };
+    for _ in 0..3 {
+        assert_eq!(views("ads").await, json!(null), "the request does not wait for them");
+        // The second reading would not be frozen.
+        assert_eq!(totals.frozen(), 1);
+        world.clock.advance(Duration::from_secs(20));
+    }
+    assert_eq!(views("news").await, 1, "another kind does not wait");
+    totals.release();
+    assert_eq!(views("ads").await, 1);
+    client.ask("POST /v1/ads/7/views").await;
+    counters.flush().await.expect("saved");
+    world.clock.advance(Duration::from_secs(599));
+    assert_eq!(views("ads").await, 1, "a reading of a minute is followed by ten without any");
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(views("ads").await, 2);
+}
+
+#[tokio::test]
+async fn sums_that_could_not_be_read_are_not_read_at_once_again() {
+    let world = World::new();
+    let totals = world.faulty(Plan::at_request(Address::first(Operation::Aggregate), Fault::Refuse));
+    let counters = world.start(1, world.store.clone(), totals).await;
+    let client = Client::new(&counters).await;
+    client.ask("POST /v1/ads/7/views").await;
+    counters.flush().await.expect("saved");
+    let kind = async || client.ask("GET /status?kind=ads").await.json()["kind"].clone();
+    assert_eq!((kind().await, kind().await), (json!(null), json!(null)));
+    world.clock.advance(Duration::from_secs(10));
+    assert_eq!(kind().await["views"], 1);
+}
+
+#[tokio::test]
+async fn a_reader_makes_no_kind() {
+    let world = World::new();
+    let client = Client::new(&world.healthy(1).await).await;
+    client.ask("POST /v1/ads/7/views").await;
+    for path in ["/v1/none/7", "/v1/none?ids=1,2", "/v1/none/top", "/v1/none/7/daily", "/v1/none/7/badge.svg"] {
+        assert_eq!(client.ask(&format!("GET {path}")).await.status, StatusCode::OK, "{path}");
+    }
+    let queues = client.ask("GET /status").await.json()["queues"].clone();
+    let kinds: Vec<_> = queues.as_array().expect("queues").iter().map(|queue| queue["kind"].clone()).collect();
+    assert_eq!(kinds, ["ads"]);
+}

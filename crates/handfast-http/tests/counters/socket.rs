@@ -17,6 +17,9 @@ use crate::world::World;
 
 const VIEW: &str = "POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n";
 
+/// A time after which a test fails that would wait for ever: no test needs it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// A service on a socket.
 struct Running {
     address: SocketAddr,
@@ -120,9 +123,12 @@ async fn a_request_in_progress_is_answered_at_a_stop_and_its_view_saved() {
     let answer = send(&mut stream, head).await.expect("an answer");
     assert_eq!(answer, "HTTP/1.1 100 Continue\r\n\r\n", "the service waits for the body");
     running.stop.cancel();
-    while TcpStream::connect(running.address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    let closed = async {
+        while TcpStream::connect(running.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, closed).await.expect("no connection is taken any more");
     let answer = send(&mut stream, r#"{"n": 3}"#).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
     assert_eq!(read(&mut stream).await, None, "the connection ends");
@@ -192,7 +198,8 @@ async fn a_client_that_reads_nothing_loses_its_connection() {
     let (mut deaf, mut client) = (running.connect().await, running.connect().await);
     // Sooner or later no buffer between the two takes any more, and the service waits until it gives up.
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
-    while deaf.write_all(ask.as_bytes()).await.is_ok() {}
+    let cut = async { while deaf.write_all(ask.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(DEADLINE, cut).await.expect("the connection is cut");
     assert!(send(&mut client, VIEW).await.expect("an answer").contains(r#""total":1"#), "others are served");
     running.stopped().await;
 }

@@ -229,7 +229,15 @@ impl FromStr for Parsed<ClientLimit> {
         let (requests, time) = text.split_once('/').ok_or_else(wrong)?;
         let requests = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
         let time = time.parse::<Span>()?.0;
-        if time.is_zero() { Err(wrong()) } else { Ok(Parsed(ClientLimit { requests, time })) }
+        if time.is_zero() {
+            return Err(wrong());
+        }
+        match (time / requests).is_zero() {
+            true => {
+                Err(format!("{requests} requests in this time are more than one in a nanosecond, which is no limit"))
+            }
+            false => Ok(Parsed(ClientLimit { requests, time })),
+        }
     }
 }
 
@@ -309,7 +317,7 @@ mod tests {
         }
         let limit = Parsed(ClientLimit { requests: 600, time: Duration::from_secs(60) });
         assert_eq!("600/1m".parse(), Ok(limit));
-        for bad in ["", "600", "0/1m", "-1/1m", "600/0s", "600/m", "1.5/1m"] {
+        for bad in ["", "600", "0/1m", "-1/1m", "600/0s", "600/m", "1.5/1m", "4000000000/1s"] {
             assert!(bad.parse::<Parsed<ClientLimit>>().is_err(), "{bad}");
         }
     }

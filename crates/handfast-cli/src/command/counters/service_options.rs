@@ -20,6 +20,11 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
         }
     }
     let header = arguments.client_address_header.as_ref().map(|name| {
+        // Its addresses are within parameters: for=192.0.2.7.
+        if name.eq_ignore_ascii_case("Forwarded") {
+            let advice = "let the proxy send the address alone, such as in X-Forwarded-For, and name that header";
+            return Err(Usage(format!("--client-address-header: {name} cannot be read: {advice}")));
+        }
         name.parse().map_err(|_| Usage(format!("--client-address-header: {name:?} is no name of a header")))
     });
     Ok(ServiceOptions {
