@@ -227,7 +227,7 @@ impl FromStr for Parsed<ClientLimit> {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "expected N/TIME, such as 600/1m for 600 requests in a minute".to_owned();
         let (requests, time) = text.split_once('/').ok_or_else(wrong)?;
-        let requests = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
+        let requests: u32 = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
         let time = time.parse::<Span>()?.0;
         if time.is_zero() {
             return Err(wrong());
