@@ -158,7 +158,7 @@ impl Counters {
     /// browser. It is not kept, and only a hash under the salt of today goes on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a window of nothing or above [`VISITOR_WINDOW_MAX`](crate::VISITOR_WINDOW_MAX); [`Error::Buffer`] if the salt cannot be read.
+    /// [`Error::Invalid`] for a window of nothing or above [`VISITOR_WINDOW_MAX`]; [`Error::Buffer`] if the salt cannot be read.
     pub async fn visitor(&self, item: &Item, name: &str, window: Duration) -> Result<Visitor> {
         if window.is_zero() || window > VISITOR_WINDOW_MAX {
             return Err(Error::invalid(format!(
