@@ -37,7 +37,7 @@ use async_trait::async_trait;
 use handfast_store::Sources;
 use jiff::civil::Date;
 
-use crate::{Batch, Item, ItemId, Kind, Result, Salt, SequenceNumber, View};
+use crate::{Batch, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex};
 
 mod embedded;
 mod memory;
@@ -51,7 +51,7 @@ pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts};
 impl Owner {
     /// Creates a name that no other instance has.
     pub fn new(sources: &Sources) -> Self {
-        Owner(sources.uuid().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+        Owner(hex::encode(&sources.uuid()).into())
     }
 
     /// Returns the name as text.

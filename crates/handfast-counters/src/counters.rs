@@ -137,19 +137,14 @@ impl Counters {
             Increment::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
             Increment::Absent => {}
         }
-        for _ in 0..UPSERT_ATTEMPTS {
-            let Some(stored) = self.stored(&view.item).await? else { break };
-            match self.buffer.upsert(view, Some(stored)).await? {
+        let mut attempts = UPSERT_ATTEMPTS;
+        loop {
+            let stored = if attempts == 0 { None } else { self.stored(&view.item).await? };
+            match self.buffer.upsert(view, stored).await? {
                 Upsert::Counted(total) => return Ok(CountOutcome::Counted(total)),
                 Upsert::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
-                Upsert::Outdated => {}
-            }
-        }
-        match self.buffer.upsert(view, None).await? {
-            Upsert::Counted(total) => Ok(CountOutcome::Counted(total)),
-            Upsert::Repeated(total) => Ok(CountOutcome::Repeated(total)),
-            Upsert::Outdated => {
-                Err(Error::Damaged { what: "a view without a stored total is never out of date".into() })
+                Upsert::Outdated if stored.is_some() => attempts -= 1,
+                Upsert::Outdated => return Err(Error::damaged("a view without a stored total is never out of date")),
             }
         }
     }

@@ -3,6 +3,7 @@
 mod buffer;
 mod counters;
 mod error;
+mod hex;
 mod item;
 mod readiness;
 mod retention;
@@ -18,11 +19,11 @@ pub use counters::{CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};
 pub use item::{ID_BYTES_MAX, Item, ItemId, KIND_BYTES_MAX, Kind};
 pub use jiff;
-pub use readiness::{Readiness, SavedViews};
+pub use readiness::{KindQueue, Readiness, SavedViews};
 pub use storage::{
     DayViews, Difference, EarlierImports, Figure, Figures, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import,
     ImportName, ImportPosition, ImportRecord, ImportSaved, KindSummary, LineState, LinesHash, REPORT_DAYS_MAX, Saved,
     Storage, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
 };
-pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View};
+pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View, parse_day};
 pub use visitor::{Salt, VISITOR_WINDOW_MAX, Visitor, VisitorMark};

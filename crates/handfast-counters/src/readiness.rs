@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bson::DateTime;
 
-use crate::{Counters, Error, ItemId, Kind, Result};
+use crate::{Counters, Error, ItemId, Kind, QueueDepth, Result};
 
 /// The item that is read to see whether the store answers; it need not be there.
 const PROBE: (&str, &str) = ("probe", "probe");
@@ -21,7 +22,7 @@ pub struct Readiness {
     pub saving: Option<Error>,
 }
 
-/// What this instance has saved since its start.
+/// The views that this instance has saved since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SavedViews {
     /// The number of batches.
@@ -30,6 +31,17 @@ pub struct SavedViews {
     pub views: u64,
     /// The end of the last pass over the queues without an error, whether or not there was something to save.
     pub last_pass: Option<DateTime>,
+}
+
+/// The queue of a kind at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindQueue {
+    /// The kind.
+    pub kind: Kind,
+    /// The contents of the queue.
+    pub depth: QueueDepth,
+    /// The time for which the oldest event has waited; `None` if there is none, or the buffer does not know.
+    pub oldest_age: Option<Duration>,
 }
 
 /// The passes of an instance, which clones share.
@@ -85,6 +97,18 @@ impl Counters {
         let last_pass = passes.last.lock().unwrap_or_else(PoisonError::into_inner).1;
         let [batches, views] = [&passes.batches, &passes.views].map(|count| count.load(Ordering::Relaxed));
         SavedViews { batches, views, last_pass }
+    }
+
+    /// Returns the queues of all kinds. Those of a buffer that does not answer are left out: [`Counters::readiness`] has its error.
+    pub async fn queues(&self) -> Vec<KindQueue> {
+        let buffer = self.buffer();
+        let mut queues = Vec::new();
+        for kind in buffer.kinds().await.unwrap_or_default() {
+            if let (Ok(depth), Ok(oldest_age)) = (buffer.depth(&kind).await, buffer.oldest_age(&kind).await) {
+                queues.push(KindQueue { kind, depth, oldest_age });
+            }
+        }
+        queues
     }
 
     /// Asks each part whether it works.

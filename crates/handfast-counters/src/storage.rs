@@ -5,7 +5,7 @@
 //! | `totals` | `{_id: {kind, id}, total}`; `base`, the part of the total that has no days; `deleted`, the number of the last deletion, while older events may still come |
 //! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
 //! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
-//! | `imports` | `{_id: name, line, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
+//! | `imports` | `{_id: name, lines, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
 //!
 //! # Exactly once
 //! [`Storage::save`] adds a batch in one transaction, which inserts the batch's name. A second transaction with the same batch, by a process

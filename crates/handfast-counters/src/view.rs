@@ -9,6 +9,12 @@ pub const VIEWS_MAX: u32 = 1_000_000;
 /// The maximum length of an idempotency key, in bytes.
 pub const KEY_BYTES_MAX: usize = 128;
 
+/// Reads a day such as `2026-11-30`; `None` for any other text, also for a day with a time behind it.
+pub fn parse_day(text: &str) -> Option<Date> {
+    // A time or a zone behind the day would be read, too, and ignored.
+    if text.len() == "2026-11-30".len() { text.parse().ok() } else { None }
+}
+
 /// A request that adds views to an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {

@@ -29,7 +29,7 @@ use jiff::civil::Date;
 use lru::LruCache;
 use sha2::Sha256;
 
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, hex};
 
 /// The longest window: the salt of the marks lives for a day.
 pub const VISITOR_WINDOW_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -82,19 +82,12 @@ impl Salt {
 
     /// Returns the salt as hexadecimal digits.
     pub(crate) fn digits(&self) -> String {
-        hexadecimal(&self.0)
+        hex::encode(&self.0)
     }
 
     /// Reads what [`Salt::digits`] has written.
     pub(crate) fn read(digits: &str) -> Option<Self> {
-        let mut salt = [0; SALT_BYTES];
-        if digits.len() != 2 * SALT_BYTES || !digits.is_ascii() {
-            return None;
-        }
-        for (at, byte) in salt.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
-        }
-        Some(Salt(salt))
+        hex::decode(digits).map(Salt)
     }
 
     /// Returns the mark of a visitor of an item. `visitor` is what tells visitors apart: a name that the caller gives them, or an address and a browser.
@@ -122,7 +115,7 @@ impl fmt::Debug for Salt {
 
 impl fmt::Display for VisitorMark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&hexadecimal(&self.0))
+        formatter.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -181,10 +174,6 @@ impl Marks {
     fn len(&self) -> usize {
         self.until.len()
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The metrics of requests, and the text in which Prometheus reads metrics (exposition format 0.0.4).
 //!
 //! They are counted here, by atomics, and not by a library's registry: the routes and the classes of statuses are known from the start, so that a request
-//! looks nothing up. Who scrapes more than one service tells them apart by what the scraper adds (`instance`).
+//! looks nothing up. The metrics of several services differ by the label `instance`, which Prometheus adds.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};

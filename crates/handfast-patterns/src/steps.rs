@@ -226,10 +226,7 @@ impl Steps {
     /// Returns the documents of a pipeline, which must bound their number itself.
     pub(crate) async fn aggregate(&self, pipeline: &[Document]) -> Result<Vec<Document>> {
         let pipeline = pipeline.iter().map(raw).collect::<Result<Vec<_>>>()?;
-        let run = || async {
-            let cursor = self.store.aggregate(Aggregate::new(self.namespace.clone(), pipeline.clone())).await?;
-            read_all(cursor).await
-        };
+        let run = || self.store.aggregate_all(Aggregate::new(self.namespace.clone(), pipeline.clone()));
         again(run).await?.iter().map(|document| self.read(document)).collect()
     }
 
@@ -359,17 +356,6 @@ impl Pages<'_> {
             if page.exhausted {
                 return Ok(None);
             }
-        }
-    }
-}
-
-async fn read_all(mut cursor: Box<dyn Cursor>) -> StoreResult<Vec<RawDocumentBuf>> {
-    let mut documents = Vec::new();
-    loop {
-        let page = cursor.next_page(BatchLimit::REPLY).await?;
-        documents.extend(page.documents);
-        if page.exhausted {
-            return Ok(documents);
         }
     }
 }

@@ -22,15 +22,12 @@ pub trait StoreExt: DocumentStore {
 
     /// Returns all matching documents at once, for results that are known to be small.
     async fn find_all(&self, find: Find) -> Result<Vec<RawDocumentBuf>> {
-        let mut cursor = self.find(find).await?;
-        let mut documents = Vec::new();
-        loop {
-            let page = cursor.next_page(BatchLimit::REPLY).await?;
-            documents.extend(page.documents);
-            if page.exhausted {
-                return Ok(documents);
-            }
-        }
+        read_all(self.find(find).await?).await
+    }
+
+    /// Returns all documents of an aggregation at once, for results that are known to be small.
+    async fn aggregate_all(&self, request: Aggregate) -> Result<Vec<RawDocumentBuf>> {
+        read_all(self.aggregate(request).await?).await
     }
 
     /// Returns the first matching document.
@@ -102,6 +99,17 @@ pub trait StoreExt: DocumentStore {
 }
 
 impl<S: DocumentStore + ?Sized> StoreExt for S {}
+
+async fn read_all(mut cursor: Box<dyn Cursor>) -> Result<Vec<RawDocumentBuf>> {
+    let mut documents = Vec::new();
+    loop {
+        let page = cursor.next_page(BatchLimit::REPLY).await?;
+        documents.extend(page.documents);
+        if page.exhausted {
+            return Ok(documents);
+        }
+    }
+}
 
 async fn run_update<S: DocumentStore + ?Sized>(
     store: &S,

@@ -193,7 +193,7 @@ fn expected() -> String {
     text
 }
 
-/// What was written into the pipe and not added yet is at most a pipe, some chunks of lines and a batch: so behind 15,000 lines some are added, and
+/// The lines that were written and not added yet fill at most a pipe, some chunks and a batch. So after 15,000 lines were written, some are added, and
 /// not all.
 #[test]
 fn an_import_that_is_killed_goes_on_and_adds_each_line_once() -> Result<()> {

@@ -140,6 +140,9 @@ impl State {
 }
 
 impl EmbeddedBuffer {
+    /// The name of the collection of the queue.
+    pub const QUEUE: &str = "queue";
+
     /// Opens the buffer in the database of this name of a store, and reads back the queue. It has to be called within a runtime, which then
     /// runs the writer until the buffer is dropped.
     ///
@@ -156,7 +159,7 @@ impl EmbeddedBuffer {
             Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
         };
         let state = RwLock::new(State::new(&options));
-        let (queue, keys) = (namespace("queue")?, namespace("keys")?);
+        let (queue, keys) = (namespace(Self::QUEUE)?, namespace("keys")?);
         let shared = Arc::new(Shared {
             store,
             queue,

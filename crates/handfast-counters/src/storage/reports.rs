@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bson::raw::CString;
 use bson::{RawDocument, rawdoc};
-use handfast_store::{Aggregate, BatchLimit, DocumentStore as _, Find, Namespace, StoreExt as _};
+use handfast_store::{Aggregate, Find, Namespace, StoreExt as _};
 use jiff::civil::Date;
 
 use super::changes::{DAYS, Month};
@@ -147,15 +147,7 @@ impl Storage {
         collection: &Namespace,
         pipeline: Vec<bson::RawDocumentBuf>,
     ) -> Result<Vec<bson::RawDocumentBuf>> {
-        let mut cursor = self.database.aggregate(Aggregate::new(collection.clone(), pipeline)).await?;
-        let mut found = Vec::new();
-        loop {
-            let page = cursor.next_page(BatchLimit::REPLY).await?;
-            found.extend(page.documents);
-            if page.exhausted {
-                return Ok(found);
-            }
-        }
+        Ok(self.database.aggregate_all(Aggregate::new(collection.clone(), pipeline)).await?)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Verification {
     pub views: u64,
     /// The items whose figures disagree.
     pub differences: Vec<Difference>,
-    /// What is wrong with each item that cannot be read.
+    /// The error of each item that cannot be read.
     pub damaged: Vec<String>,
 }
 

@@ -124,7 +124,7 @@ pub(super) struct Walk {
     days: Documents,
     total: Option<(Item, RawDocumentBuf)>,
     month: Option<(Item, RawDocumentBuf)>,
-    /// What is wrong with documents whose items cannot be read, and was not returned yet.
+    /// The errors of documents whose items cannot be read. They are returned by the next calls.
     damaged: Vec<Error>,
     /// The cursors read from it.
     _snapshot: Transaction,

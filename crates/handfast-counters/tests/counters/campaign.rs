@@ -49,7 +49,7 @@ const LAST_PASSES_MAX: usize = 1_000;
 /// The runs of which one must catch a broken script: in a short one, no answer may get lost at the wrong moment.
 const MUTANT_RUNS_MAX: usize = 10;
 
-/// What happens when a tenth of a round was answered, two tenths, and so on.
+/// A disturbance. There are some after each tenth of the requests of a round.
 #[derive(Clone, Copy)]
 enum Step {
     /// An instance dies, and another one takes its place.

@@ -1,11 +1,16 @@
 //! Bots that name themselves in their `User-Agent`. Those that do not are not found.
 
-/// The words that the names of bots have in them.
-const WORDS: &str = include_str!("bots.txt");
+use std::sync::LazyLock;
+
+/// The list of the words that the names of bots have in them, with comments.
+const LIST: &str = include_str!("bots.txt");
+/// The words of the list.
+static WORDS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| LIST.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect());
 /// A brand of telephones, whose name ends as those of bots do.
 const NOT_A_BOT: &str = "cubot";
 
-/// What becomes of views by bots.
+/// The treatment of views by bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BotPolicy {
     /// They are counted as all others.
@@ -22,13 +27,12 @@ pub(super) fn is_bot(agent: &str) -> bool {
         let behind = agent.as_bytes().get(at + word.len());
         behind.is_none_or(|next| !next.is_ascii_alphabetic())
     };
-    let words = WORDS.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    words.into_iter().any(|word| agent.match_indices(word).any(|(at, _)| is_a_word(word, at)))
+    WORDS.iter().any(|word| agent.match_indices(word).any(|(at, _)| is_a_word(word, at)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{WORDS, is_bot};
+    use super::{LIST, is_bot};
 
     #[test]
     fn bots_are_told_from_browsers() {
@@ -59,6 +63,6 @@ mod tests {
 
     #[test]
     fn the_words_are_in_lower_case() {
-        assert_eq!(WORDS.lines().filter(|line| !line.starts_with('#') && **line != line.to_lowercase()).count(), 0);
+        assert_eq!(LIST.lines().filter(|line| !line.starts_with('#') && **line != line.to_lowercase()).count(), 0);
     }
 }

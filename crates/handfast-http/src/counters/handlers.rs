@@ -5,7 +5,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
 use axum::response::{IntoResponse as _, Response};
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{CountOutcome, Error, IdempotencyKey, Item, ItemId, Kind, Total, View};
+use handfast_counters::{CountOutcome, Error, IdempotencyKey, Item, ItemId, Kind, Total, View, parse_day};
 use handfast_store::Applied;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, json};
@@ -16,7 +16,7 @@ use super::bots::{BotPolicy, is_bot};
 use super::replies::{
     CountReply, DailyReply, DayReply, ItemTotal, NotCounted, TopItemReply, TopReply, TotalReply, TotalsReply,
 };
-use super::routes::{REPORT_DAYS, RESERVED_ID, TOP_ITEMS, USER_AGENT_BYTES_MAX, VISITOR_BYTES_MAX};
+use super::routes::{REPORT_DAYS, TOP_ITEMS, USER_AGENT_BYTES_MAX, VISITOR_BYTES_MAX, check_reserved};
 use super::status::PartReply;
 use crate::metrics::MEDIA_TYPE;
 use crate::problem::{Problem, ProblemKind};
@@ -240,21 +240,15 @@ fn item(call: &Call) -> Result<Item> {
 }
 
 fn item_id(id: &str) -> Result<ItemId> {
-    if id == RESERVED_ID {
-        return Err(Problem::invalid(format!(
-            "the id {RESERVED_ID:?} is a word of the path /v1/KIND/top: no item has it"
-        )));
-    }
+    check_reserved(id).map_err(Problem::invalid)?;
     Ok(ItemId::new(id)?)
 }
 
 /// Returns a day of the query.
 fn date(call: &Call, name: &str) -> Result<Option<Date>> {
     let Some(text) = call.query(name) else { return Ok(None) };
-    // A time or a zone behind the day would be read, too, and ignored.
-    let day = if text.len() == "2026-11-30".len() { text.parse().ok() } else { None };
     let wrong = || Problem::invalid(format!("the query parameter {name} must be a day as 2026-11-30, and is {text:?}"));
-    day.map(Some).ok_or_else(wrong)
+    parse_day(text).map(Some).ok_or_else(wrong)
 }
 
 fn json_reply(reply: &impl Serialize) -> Result<Response> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_counters::Counters;
+use handfast_counters::{Counters, KindQueue};
 
 use super::Service;
 use super::replies::NotCounted;
@@ -69,28 +69,22 @@ fn write_saved(counters: &Counters, text: &mut MetricsText) {
     }
 }
 
-/// Writes the contents of the queues; a buffer that does not answer is told by its readiness.
+/// Writes the contents of the queues. Those of a buffer that does not answer are missing; its part is not ready.
 async fn write_queues(counters: &Counters, text: &mut MetricsText) {
-    let buffer = counters.buffer();
-    let mut queues = Vec::new();
-    for kind in buffer.kinds().await.unwrap_or_default() {
-        if let (Ok(depth), Ok(age)) = (buffer.depth(&kind).await, buffer.oldest_age(&kind).await) {
-            queues.push((kind, depth, age));
-        }
-    }
+    let queues = counters.queues().await;
     text.family("queue_requests", "gauge", "Requests whose views wait in the queue, by kind");
-    for (kind, depth, _) in &queues {
+    for KindQueue { kind, depth, .. } in &queues {
         text.sample("queue_requests", &[("kind", kind.as_str())], depth.pending);
     }
     text.family("queue_batches", "gauge", "Batches that are being saved, by kind");
-    for (kind, depth, _) in &queues {
+    for KindQueue { kind, depth, .. } in &queues {
         text.sample("queue_batches", &[("kind", kind.as_str())], depth.batches);
     }
     let help = "Time for which the oldest request has waited in the queue or in a batch, by kind; 0 if none waits";
     text.family("queue_oldest_seconds", "gauge", help);
-    for (kind, depth, age) in &queues {
+    for KindQueue { kind, depth, oldest_age } in &queues {
         let is_empty = depth.pending == 0 && depth.batches == 0;
-        if let Some(seconds) = age.map(|age| age.as_secs_f64()).or(is_empty.then_some(0.0)) {
+        if let Some(seconds) = oldest_age.map(|age| age.as_secs_f64()).or(is_empty.then_some(0.0)) {
             text.sample("queue_oldest_seconds", &[("kind", kind.as_str())], seconds);
         }
     }

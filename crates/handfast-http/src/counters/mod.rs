@@ -37,7 +37,7 @@ use status::Summaries;
 
 pub use bots::BotPolicy;
 
-pub use routes::RESERVED_ID;
+pub use routes::{RESERVED_ID, check_reserved};
 
 /// The maximum size of a body, in bytes: more than a number of views needs, with room for white space.
 pub const BODY_BYTES_MAX: usize = 4 * 1024;
@@ -51,7 +51,7 @@ pub struct ServiceOptions {
     pub request_time_max: Duration,
     /// The kinds that count one view of each visitor in a window of time, at most [a day](handfast_counters::VISITOR_WINDOW_MAX).
     pub visitor_windows: BTreeMap<Kind, Duration>,
-    /// What becomes of views by bots.
+    /// The treatment of views by bots.
     pub bots: BotPolicy,
     /// The number of requests that each client may send.
     pub client_limit: Option<ClientLimit>,

@@ -11,6 +11,18 @@ use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, Rou
 
 /// The id that no item can have, because it is a word of a path.
 pub const RESERVED_ID: &str = "top";
+
+/// Refuses the id that no item can have.
+///
+/// # Errors
+/// The text says why.
+pub fn check_reserved(id: &str) -> Result<(), String> {
+    match id == RESERVED_ID {
+        true => Err(format!("the id {RESERVED_ID:?} is a word of the path /v1/KIND/top: no item has it")),
+        false => Ok(()),
+    }
+}
+
 /// The number of items of a list of the top ones, if the request does not say.
 pub(super) const TOP_ITEMS: usize = 10;
 /// The number of days of a report, if the request does not say.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Counters, Error, Kind, KindSummary};
+use handfast_counters::{Counters, Error, Kind, KindQueue, KindSummary};
 use serde::Serialize;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::AbortHandle;
@@ -96,19 +96,14 @@ pub(super) async fn status(
     ready: bool,
 ) -> Result<StatusReply, Error> {
     let counters = &service.counters;
-    let buffer = counters.buffer();
-    let mut queues = Vec::new();
     // A buffer that does not answer is one of the parts.
-    for kind in buffer.kinds().await.unwrap_or_default() {
-        if let (Ok(depth), Ok(age)) = (buffer.depth(&kind).await, buffer.oldest_age(&kind).await) {
-            queues.push(QueueReply {
-                kind: kind.to_string(),
-                requests: depth.pending,
-                batches: depth.batches,
-                oldest_seconds: age.map(|age| age.as_secs_f64()),
-            });
-        }
-    }
+    let queues = counters.queues().await.into_iter().map(|KindQueue { kind, depth, oldest_age }| QueueReply {
+        kind: kind.to_string(),
+        requests: depth.pending,
+        batches: depth.batches,
+        oldest_seconds: oldest_age.map(|age| age.as_secs_f64()),
+    });
+    let mut queues: Vec<QueueReply> = queues.collect();
     // A store that does not answer is one of the parts, and is not waited for again.
     let store_answers = parts.iter().all(|part| part.part != "store");
     for kind in service.summaries.kinds(counters, store_answers).await {
@@ -125,7 +120,7 @@ pub(super) async fn status(
     };
     Ok(StatusReply {
         version: env!("CARGO_PKG_VERSION"),
-        buffer: buffer.name(),
+        buffer: counters.buffer().name(),
         time_zone: counters.options().time_zone.iana_name().unwrap_or("UTC").to_owned(),
         uptime_seconds: counters.sources().clock.elapsed().saturating_sub(service.started).as_secs_f64(),
         views: service.views.total(),
@@ -177,13 +172,10 @@ impl Summaries {
     fn reading(&self, counters: &Counters, kind: &Kind) -> Result<watch::Receiver<()>, Error> {
         let (today, begun) = (counters.today()?, counters.sources().clock.elapsed());
         let mut by_kind = lock(&self.sums);
-        let before = by_kind.remove(kind);
-        if let Some(kept) = &before
+        if let Some(kept) = by_kind.get(kind)
             && (kept.ended.has_changed().is_ok() || (kept.today == today && begun < kept.until))
         {
-            let ended = kept.ended.clone();
-            by_kind.extend(before.map(|kept| (kind.clone(), kept)));
-            return Ok(ended);
+            return Ok(kept.ended.clone());
         }
         let (running, ended) = watch::channel(());
         let (summaries, counters, of_kind) = (Arc::clone(&self.sums), counters.clone(), kind.clone());
@@ -203,7 +195,7 @@ impl Summaries {
             }
             drop(running);
         });
-        let (summary, damage) = before.map_or((None, None), |kept| (kept.summary, kept.damage));
+        let (summary, damage) = by_kind.remove(kind).map_or((None, None), |kept| (kept.summary, kept.damage));
         let task = task.abort_handle();
         // If the task is aborted or fails, the next request begins another one.
         let kept = KeptSummary { summary, damage, today, until: begun, ended: ended.clone(), task };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::jiff::tz::TimeZone;
-use handfast_counters::{Item, Kind, VISITOR_WINDOW_MAX};
+use handfast_counters::{Item, Kind, VISITOR_WINDOW_MAX, parse_day};
 use handfast_http::ClientLimit;
 use handfast_http::counters::{BotPolicy, RESERVED_ID};
 
@@ -145,7 +145,7 @@ pub(crate) struct ServeCountersArguments {
     /// Count one view of each visitor of a kind in this time, 24h at most, such as ads=30m; may be repeated
     #[arg(long = "visitor-window", value_name = "KIND=TIME")]
     pub(crate) visitor_windows: Vec<VisitorWindow>,
-    /// What becomes of views whose User-Agent is that of a known bot
+    /// Whether views of known bots are counted. A bot names itself in its User-Agent
     #[arg(long, value_enum, default_value_t)]
     pub(crate) bots: Bots,
     /// Number of requests that a client may send in a time, such as 600/1m. A client is a token, or an address without one
@@ -188,7 +188,7 @@ pub(crate) struct VisitorWindow {
     pub(crate) time: Duration,
 }
 
-/// What becomes of views by bots.
+/// The treatment of views by bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(crate) enum Bots {
     /// They are counted
@@ -265,9 +265,7 @@ impl FromStr for Parsed<Date> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A time behind the day would be read, too, and ignored.
-        let day = if text.len() == "2026-11-30".len() { text.parse().ok() } else { None };
-        day.map(Parsed).ok_or_else(|| "expected a day, such as 2026-11-30".to_owned())
+        parse_day(text).map(Parsed).ok_or_else(|| "expected a day, such as 2026-11-30".to_owned())
     }
 }
 

@@ -29,7 +29,7 @@ const BATCH_FIGURES: usize = 1_000;
 /// Chunks that are read before they are added.
 const CHUNKS_MAX: usize = 4;
 
-/// What a run has added.
+/// The lines that a run has added, and those that it found added.
 #[derive(Debug, Default)]
 struct Added {
     /// The lines that it has added, and the sum of their views.

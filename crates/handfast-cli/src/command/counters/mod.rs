@@ -7,7 +7,7 @@ mod figures;
 mod import;
 mod input;
 mod listen;
-mod opened_counters;
+pub(super) mod opened_counters;
 mod repair;
 mod report;
 mod serve;

@@ -23,9 +23,6 @@ use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
 use crate::store::{Directory, Location, OpenedDatabase, ensure_there, namespace, open_directory};
 
-/// The collection in which the embedded form has its queue.
-const EMBEDDED_QUEUE: &str = "queue";
-
 /// The form of the counters that the settings name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
@@ -110,13 +107,8 @@ impl OpenedCounters {
                 let store = open_directory(&configuration.settings, sources.clone()).await.map_err(advise)?;
                 let queue_events_max = usize::try_from(queue_events_max).unwrap_or(usize::MAX);
                 let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
-                match counters(&store, database, sources, options, buffer).await {
-                    Ok(counters) => Ok(Self::in_directory(counters, store)),
-                    Err(error) => {
-                        store.close().await?;
-                        Err(error)
-                    }
-                }
+                let counters = counters(&store, database, &sources, options, buffer).await;
+                Self::in_directory(counters, store).await
             }
         }
     }
@@ -138,17 +130,12 @@ impl OpenedCounters {
             Form::Directory => {
                 let directory = Directory::of(&configuration.settings);
                 let store = directory.open_existing(sources.clone()).await.map_err(advise)?;
-                let opened = async {
+                let counters = async {
                     ensure_there(&store, &totals, "--database").await?;
-                    counters(&store, &flags.database, sources, options, EmbeddedBufferOptions::default()).await
+                    counters(&store, &flags.database, &sources, options, EmbeddedBufferOptions::default()).await
                 };
-                return match opened.await {
-                    Ok(counters) => Ok(Self::in_directory(counters, store)),
-                    Err(error) => {
-                        store.close().await?;
-                        Err(error)
-                    }
-                };
+                let counters = counters.await;
+                return Self::in_directory(counters, store).await;
             }
             Form::Redis(url) => Some((url, u32::MAX)),
             Form::Saved => None,
@@ -158,8 +145,17 @@ impl OpenedCounters {
         Self::on_servers(opened, &flags.database, options, sources, url).await
     }
 
-    fn in_directory(counters: Counters, store: EmbeddedStore) -> Self {
-        OpenedCounters { counters, has_queue: true, redis: None, store: Store::Directory(store) }
+    /// Closes the store if its counters could not be opened.
+    async fn in_directory(counters: Result<Counters>, store: EmbeddedStore) -> Result<Self> {
+        match counters {
+            Ok(counters) => {
+                Ok(OpenedCounters { counters, has_queue: true, redis: None, store: Store::Directory(store) })
+            }
+            Err(error) => {
+                store.close().await?;
+                Err(error)
+            }
+        }
     }
 
     /// Opens counters on servers. `queue` is the Redis with the queue, and the number of events that it holds for each kind.
@@ -213,7 +209,7 @@ impl OpenedCounters {
 /// Fails if the database came from a data directory whose queue was not saved. Redis gives its events larger numbers, so those of the
 /// directory would be taken for saved ones.
 async fn ensure_no_embedded_queue(database: &Database, name: &str) -> Result<()> {
-    let queue = namespace(name, EMBEDDED_QUEUE, "--database")?;
+    let queue = namespace(name, EmbeddedBuffer::QUEUE, "--database")?;
     let is_empty = database.find_one(&queue, rawdoc! {}).await?.is_none();
     ensure!(
         is_empty,
@@ -234,14 +230,15 @@ fn advise(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-async fn counters(
+/// Opens the counters in an embedded store.
+pub(in crate::command) async fn counters(
     store: &EmbeddedStore,
     database: &str,
-    sources: Sources,
+    sources: &Sources,
     options: CountersOptions,
     buffer: EmbeddedBufferOptions,
 ) -> Result<Counters> {
     let storage = Storage::open(Database::local(store.clone(), sources.clone()), database).await?;
     let buffer = EmbeddedBuffer::open(Arc::new(store.clone()), database, &storage, sources.clone(), buffer).await?;
-    Ok(Counters::new(Arc::new(buffer), storage, sources, options))
+    Ok(Counters::new(Arc::new(buffer), storage, sources.clone(), options))
 }

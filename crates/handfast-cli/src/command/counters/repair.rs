@@ -27,10 +27,13 @@ pub(super) async fn rebuild(
         bar.set_position(count);
     };
     let result = match dry_run {
-        true => storage.verify(kind, &mut progress).await.map(|found| {
+        true => storage.verify(kind, &mut progress).await.map_err(anyhow::Error::from).map(|found| {
             changes = Changes { rebuilt: found.differences, damaged: found.damaged };
         }),
-        false => storage.rebuild(kind, &mut progress, |change| changes.add(change)).await.map(drop),
+        false => {
+            let rebuilt = storage.rebuild(kind, &mut progress, |change| changes.add(change)).await.map(drop);
+            rebuilt.context("not all totals were rebuilt: repeat the command")
+        }
     };
     bar.finish_and_clear();
     // What was changed before an error is reported, too.
@@ -40,18 +43,15 @@ pub(super) async fn rebuild(
         }
         report_rebuilt(items, &changes, dry_run, console)?;
     }
-    match dry_run {
-        true => result?,
-        false => result.context("not all totals were rebuilt: repeat the command")?,
-    }
+    result?;
     Ok(if changes.damaged.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-/// What a repair has done, or would do.
+/// The changes of a repair, which were made or would be made.
 #[derive(Default)]
 struct Changes {
     rebuilt: Vec<Difference>,
-    /// What is wrong with items that cannot be read, and are left as they are.
+    /// The errors of items that cannot be read. They are left as they are.
     damaged: Vec<String>,
 }
 
@@ -108,18 +108,16 @@ pub(super) async fn trim(opened: &OpenedCounters, before: Date, dry_run: bool, c
     let storage = opened.counters.storage();
     let bar = console.progress("trim", "months", 0);
     let trimmed = match dry_run {
-        true => storage.trimmable(before).await,
+        true => storage.trimmable(before).await.map_err(anyhow::Error::from),
         false => {
             // Views of old days that wait in the queue become a part of the base as well.
             opened.counters.flush().await.context("the views in the queue could not be saved")?;
-            storage.trim(before, u64::MAX, |months| bar.set_position(months)).await
+            let trimmed = storage.trim(before, u64::MAX, |months| bar.set_position(months)).await;
+            trimmed.context("not all days were removed: repeat the command")
         }
     };
     bar.finish_and_clear();
-    let Trimmed { months, views, .. } = match dry_run {
-        true => trimmed?,
-        false => trimmed.context("not all days were removed: repeat the command")?,
-    };
+    let Trimmed { months, views, .. } = trimmed?;
     let text = || {
         let first = before.first_of_month();
         let (months, views) = (counted(months, "months"), counted(views, "views"));

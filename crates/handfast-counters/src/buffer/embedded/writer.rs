@@ -36,7 +36,7 @@ struct Planned {
     plan: Plan,
 }
 
-/// What becomes of a request once its step is durable.
+/// The result of a request once its step is durable.
 enum Plan {
     /// Its event is counted.
     Count(Event),

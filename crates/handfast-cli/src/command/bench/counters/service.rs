@@ -8,12 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::routing::{get, post};
-use handfast_counters::{Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Item, Storage};
+use handfast_counters::{Counters, CountersOptions, EmbeddedBufferOptions, Item};
 use handfast_embedded::EmbeddedStore;
 use handfast_http::counters::{ServiceOptions, serve};
 use handfast_http::{ConnectionOptions, serve_connections};
 use handfast_store::Sources;
-use handfast_txn::Database;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,10 +23,11 @@ use super::super::report::Comparison;
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
+use crate::command::counters::opened_counters::counters;
 
 /// The tasks that load the items.
 const LOADING_TASKS: u64 = 64;
-/// What the constant route answers: as much as the service answers for a total.
+/// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
 /// A service, and the constant route beside it.
@@ -61,7 +61,8 @@ impl Request {
 impl Service {
     /// Starts both, and counts a view of each item.
     pub(super) async fn start(embedded: EmbeddedStore, sources: Sources, plan: &Plan) -> Result<Self> {
-        let counters = counters(&embedded, &sources).await?;
+        let (options, buffer) = (CountersOptions::default(), EmbeddedBufferOptions::default());
+        let counters = counters(&embedded, "counters", &sources, options, buffer).await?;
         load(&counters, plan.items).await?;
         let (listener, stop) = (loopback().await?, CancellationToken::new());
         let address = listener.local_addr()?;
@@ -127,14 +128,6 @@ impl Service {
         ensure!(differences.is_empty(), "the totals of {} items are not the sums of their days", differences.len());
         Ok(())
     }
-}
-
-async fn counters(embedded: &EmbeddedStore, sources: &Sources) -> Result<Counters> {
-    let storage = Storage::open(Database::local(embedded.clone(), sources.clone()), "counters").await?;
-    let options = EmbeddedBufferOptions::default();
-    let buffer =
-        EmbeddedBuffer::open(Arc::new(embedded.clone()), "counters", &storage, sources.clone(), options).await?;
-    Ok(Counters::new(Arc::new(buffer), storage, sources.clone(), CountersOptions::default()))
 }
 
 /// Counts a view of each item, and saves them.

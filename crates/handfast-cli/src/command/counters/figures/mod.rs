@@ -18,9 +18,8 @@ mod tests;
 use std::path::Path;
 
 use anyhow::Result;
-use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Figure, Item, TOTAL_MAX};
-use handfast_http::counters::RESERVED_ID;
+use handfast_counters::{Figure, Item, TOTAL_MAX, parse_day};
+use handfast_http::counters::check_reserved;
 
 pub(super) use self::csv::Header;
 use crate::exit::Usage;
@@ -120,12 +119,13 @@ impl LineValues<'_> {
     fn figure(self) -> Result<Figure, String> {
         let LineValues { kind, id, total, day, views } = self;
         let item = Item::new(kind, id).map_err(|error| error.to_string())?;
-        if id == RESERVED_ID {
-            return Err(format!("the id {RESERVED_ID:?} is a word of the path /v1/KIND/top: no item has it"));
-        }
+        check_reserved(id)?;
         let (day, views) = match (total, day, views) {
             (Some(total), None, None) => (None, total),
-            (None, Some(day), Some(views)) => (Some(read_day(day)?), views),
+            (None, Some(text), Some(views)) => {
+                let wrong = || format!("day is '{text}', not a day such as 2026-11-30");
+                (Some(parse_day(text).ok_or_else(wrong)?), views)
+            }
             (None, Some(_), None) => return Err("views is missing beside day".to_owned()),
             (None, None, Some(_)) => return Err("day is missing beside views".to_owned()),
             (None, None, None) => return Err("total, or day and views, are missing".to_owned()),
@@ -141,10 +141,4 @@ impl LineValues<'_> {
         }
         Ok(Figure { item, day, views })
     }
-}
-
-fn read_day(text: &str) -> Result<Date, String> {
-    // A time behind the day would be read, too, and ignored.
-    let day = if text.len() == "2026-11-30".len() { text.parse().ok() } else { None };
-    day.ok_or_else(|| format!("day is '{text}', not a day such as 2026-11-30"))
 }
