@@ -95,6 +95,11 @@ pub enum Upsert {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence(pub u64);
 
+impl Fence {
+    /// The fence behind which no stored total is taken.
+    pub const NONE: Fence = Fence(u64::MAX);
+}
+
 /// A stored total, read after its fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
@@ -109,7 +114,7 @@ pub struct Stored {
 pub struct Reading {
     /// The total of each item, in the order of the ids; `None` for one without an entry.
     pub totals: Vec<Option<Total>>,
-    /// The state of the queue.
+    /// The state of the queue as of before the totals; [`Fence::NONE`] if the totals of all ids are whole and the buffer did not look.
     pub fence: Fence,
 }
 

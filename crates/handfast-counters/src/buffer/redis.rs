@@ -4,21 +4,24 @@
 //! load. `redis/steps.lua` has the other steps, and says which keys there are. This file sends them and reads the answers.
 //!
 //! # Reading without a script
-//! A script costs Redis several times as much as a plain command. So totals are read by one pipeline: the state of the kind first, which has
-//! the epoch, then the entry of each item. Redis may carry out steps of others between two commands of a pipeline:
+//! A script costs Redis several times as much as a plain command. So totals are read by one `MGET` of their entries, as long as all of them are whole
+//! and of the generation of the kind that this connection has found before. Redis begins no kind anew while it runs, unless the state of the
+//! kind was lost; the entries were not, then, and are right.
+//!
+//! Otherwise the stored total of an item will be read, behind a fence, and the request is made again by a pipeline: the state of the kind first, which has
+//! the epoch, then the generation and the entries. Redis may carry out steps of others between two commands of a pipeline:
 //!
 //! ```text
 //!   pipeline                                     steps of others, in between
-//!   HMGET state: run, epoch 40, generation 7
+//!   HMGET state: run, epoch 40
 //!                                                views, claims, acknowledgements, deletions
-//!   HMGET item:a: s 5, p 2, g 7
+//!   GET now: generation 7
 //!                                                views, claims, acknowledgements, deletions
-//!   HMGET item:b: nothing
+//!   MGET item:a item:b: 2 pending, 5 stored, generation 7; nothing
 //! ```
 //!
-//! - *An entry that is there.* Its fields are read in one command, and its total is right at that moment. Totals of several items may be of
-//!   different moments; no total is older than the request. If it were compared with a later generation, it could only be partial instead of
-//!   whole: a kind is begun anew, within one run of Redis, only if its state was lost.
+//! - *An entry that is there* is right at the moment of its command; no total is older than the request. If it is compared with a later generation than
+//!   the fence's, it can only be partial instead of whole.
 //! - *An item without an entry.* At the moment of its own command the stored total was all of it, so a stored total that is read later has at least
 //!   the views that any reader was shown before this request.
 //! - *The epoch* is the oldest value of the pipeline. [`Buffer::fill`] and [`Buffer::upsert`] compare it at the moment of their own step,
@@ -51,7 +54,7 @@ mod health;
 mod url;
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,7 +65,7 @@ use redis::Value;
 use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
-use answer::{Answer, Count, Row};
+use answer::{Answer, Count, Entry, Row};
 use connection::{Connection, Live, unavailable};
 
 pub use health::RedisHealth;
@@ -223,7 +226,21 @@ impl RedisBuffer {
         Answer::new(self.connection.run(live, &self.connection.steps, &[state], &all, lost).await?)
     }
 
-    async fn begin(&self, kind: &Kind, live: &Live) -> Result<()> {
+    /// Returns the generation of a kind, which is begun if it has to be.
+    async fn generation(&self, kind: &Kind, live: &Live) -> Result<Arc<str>> {
+        if let Some(generation) = live.generation(kind) {
+            return Ok(generation);
+        }
+        // Most kinds were begun by others.
+        self.try_read(kind, &[], live).await.map_err(not_applied)?;
+        match live.generation(kind) {
+            Some(generation) => Ok(generation),
+            None => self.begin(kind, live).await.map_err(not_applied),
+        }
+    }
+
+    /// Begins a kind, unless that was done in this run, and returns its generation.
+    async fn begin(&self, kind: &Kind, live: &Live) -> Result<Arc<str>> {
         let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
             Ok(Ok(last)) => last + 1,
             Ok(Err(error @ Error::Damaged { .. })) => return Err(error),
@@ -241,35 +258,55 @@ impl RedisBuffer {
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
         tracing::info!(%kind, "the queue begins with a new epoch");
         let state = Keys::new(kind).key("state");
-        self.send(live, &state, "begin", &[&least.to_string(), &epoch.to_string()], Applied::No).await?;
-        Ok(())
+        let answer = self.send(live, &state, "begin", &[&least.to_string(), &epoch.to_string()], Applied::No).await?;
+        let generation: Arc<str> = answer.text(1)?.into();
+        live.keep_generation(kind, Some(&generation));
+        Ok(generation)
     }
 
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
     async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
         let keys = Keys::new(&view.item.kind);
-        let (state, item, pending) = (keys.key("state"), keys.item(&view.item.id), keys.key("pending"));
+        let (now, item, pending) = (keys.key("now"), keys.item(&view.item.id), keys.key("pending"));
         let key = view.key.as_ref().map(|key| keys.key(&format!("key:{}/{}", view.item.id, key.as_str())));
         let mark = view.visitor.map(|visitor| keys.key(&format!("visitor:{}", visitor.mark)));
         let named: Vec<&str> =
-            [&*state, &item, &pending].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
-        let (views, event) = (view.views.to_string(), format!("|{}|{}|{}", view.item.id, view.views, view.day));
+            [&*now, &item, &pending].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
+        let (views, event) = (view.views.to_string(), format!("{}|{}|{}", view.item.id, view.views, view.day));
         let events_max = self.options.queue_events_max.to_string();
         let key_time = key.as_ref().map_or_else(String::new, |_| millis(self.options.key_time));
         let window = view.visitor.map_or_else(String::new, |visitor| millis(visitor.window));
         for _ in 0..STEP_ATTEMPTS {
             let live = self.connection.get().await?;
-            let mut arguments = vec![&*live.run, &views, &event, &events_max, &key_time, &window];
-            arguments.extend(stored.iter().flatten());
+            let generation = self.generation(&view.item.kind, &live).await?;
+            let known = [&*generation, "|"].concat();
+            let mut arguments = vec![&*known, &views, &event, &events_max];
+            if named.len() > 3 || stored.is_some() {
+                arguments.extend([&*key_time, &window]);
+                arguments.extend(stored.iter().flatten());
+            }
             let script = &self.connection.count;
             let answer = self.connection.run(&live, script, &named, &arguments, Applied::Maybe).await?;
-            match Count::new(&answer, view.views)? {
+            match Count::new(&answer, view.views, &generation)? {
                 Some(Count::Full) => return Err(Error::Full { events: self.options.queue_events_max }),
                 Some(count) => return Ok(count),
-                None => self.begin(&view.item.kind, &live).await.map_err(not_applied)?,
+                None => live.keep_generation(&view.item.kind, None),
             }
         }
         Err(lost_again(&view.item.kind))
+    }
+
+    /// Reads totals by one command; nothing if one is not whole.
+    async fn read_whole(&self, kind: &Kind, ids: &[ItemId], live: &Live) -> Result<Option<Vec<Total>>> {
+        let Some(generation) = live.generation(kind) else { return Ok(None) };
+        let keys = Keys::new(kind);
+        let mut command = redis::cmd("MGET");
+        for id in ids {
+            command.arg(keys.item(id));
+        }
+        let entries = self.connection.send_on(live, &command).await?;
+        let whole = |entry| Ok(Entry::total_of(entry, &generation)?.filter(|total| !total.partial));
+        answer::values(&entries)?.iter().map(whole).collect()
     }
 
     /// Reads totals by plain commands; nothing if the kind must be begun.
@@ -277,17 +314,23 @@ impl RedisBuffer {
         let keys = Keys::new(kind);
         let mut pipeline = redis::pipe();
         // First: see the description of this module.
-        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch", "generation"]);
-        for id in ids {
-            pipeline.cmd("HMGET").arg(keys.item(id)).arg(&["s", "p", "g", "o"]);
+        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch"]);
+        pipeline.cmd("GET").arg(keys.key("now"));
+        if !ids.is_empty() {
+            pipeline.cmd("MGET");
+            for id in ids {
+                pipeline.arg(keys.item(id));
+            }
         }
-        let rows = self.connection.read(live, &pipeline).await?;
-        let mut rows = rows.iter().map(Row::new);
-        let state = rows.next().transpose()?.unwrap_or_default();
-        match state.text(0)? {
-            Some(run) if run == &*live.run => {}
-            Some(_) => return Ok(None),
-            None => {
+        let answers = self.connection.read(live, &pipeline).await?;
+        let mut answers = answers.iter();
+        let [Some(state), Some(now)] = [(); 2].map(|()| answers.next()) else {
+            return Err(Error::damaged("Redis has answered fewer commands than it was sent"));
+        };
+        let (state, now) = (Row::new(state)?, answer::now(now)?);
+        let generation = match (state.text(0)?, now) {
+            (Some(run), Some((generation, _))) if run == &*live.run => generation,
+            (None, None) => {
                 // A kind that nobody has written to is not begun by a reader.
                 let mut exists = redis::cmd("EXISTS");
                 exists.arg(keys.key("pending")).arg(keys.key("since"));
@@ -296,10 +339,12 @@ impl RedisBuffer {
                     _ => Ok(None),
                 };
             }
-        }
-        let (epoch, generation) = (state.number(1)?.unwrap_or(0), state.text(2)?);
-        let totals = rows.map(|row| row?.total(generation)).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Reading { totals, fence: Fence(epoch) }))
+            _ => return Ok(None),
+        };
+        live.keep_generation(kind, Some(generation));
+        let entries = answers.next().map_or(Ok(&[][..]), answer::values)?;
+        let totals = entries.iter().map(|entry| Entry::total_of(entry, generation)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Reading { totals, fence: Fence(state.number(1)?.unwrap_or(0)) }))
     }
 
     fn unless_full(&self, answer: Answer) -> Result<Answer> {
@@ -340,18 +385,18 @@ impl Buffer for RedisBuffer {
         let mut pipeline = redis::pipe();
         for kind in &kinds {
             let keys = Keys::new(kind);
-            pipeline.cmd("HGET").arg(keys.key("state")).arg("claimed");
+            pipeline.cmd("GET").arg(keys.key("now"));
             pipeline.cmd("LLEN").arg(keys.key("pending"));
         }
-        let counts = if kinds.is_empty() { Vec::new() } else { self.connection.read(&live, &pipeline).await? };
-        let is_full = |counts: &[Value]| {
-            let events: u64 = counts.iter().filter_map(answer::number).sum();
-            events >= self.options.queue_events_max
-        };
-        match counts.chunks(2).any(is_full) {
-            true => Err(Error::Full { events: self.options.queue_events_max }),
-            false => Ok(()),
+        let answers = if kinds.is_empty() { Vec::new() } else { self.connection.read(&live, &pipeline).await? };
+        for of_kind in answers.chunks(2) {
+            let [now, pending] = of_kind else { continue };
+            let claimed = answer::now(now)?.map_or(0, |(_, claimed)| claimed);
+            if claimed + answer::number(pending).unwrap_or(0) >= self.options.queue_events_max {
+                return Err(Error::Full { events: self.options.queue_events_max });
+            }
         }
+        Ok(())
     }
 
     async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
@@ -377,6 +422,11 @@ impl Buffer for RedisBuffer {
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
         for _ in 0..STEP_ATTEMPTS {
             let live = self.connection.get().await?;
+            if !ids.is_empty()
+                && let Some(totals) = self.read_whole(kind, ids, &live).await?
+            {
+                return Ok(Reading { totals: totals.into_iter().map(Some).collect(), fence: Fence::NONE });
+            }
             if let Some(reading) = self.try_read(kind, ids, &live).await? {
                 return Ok(reading);
             }

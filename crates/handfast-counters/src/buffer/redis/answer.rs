@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::text;
 use crate::buffer::Total;
-use crate::{Change, Error, Event, ItemId, Result};
+use crate::{Change, Error, Event, ItemId, Result, SequenceNumber};
 
 /// An answer of the script that counts views, unless the kind must be begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,15 @@ pub(super) enum Count {
     Outdated,
     /// The queue has no place.
     Full,
+}
+
+/// The entry of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'v> {
+    pending: u64,
+    stored: Option<u64>,
+    generation: &'v str,
+    has_deletions: bool,
 }
 
 /// The fields of a hash, some of which may be missing.
@@ -47,7 +56,7 @@ impl Answer {
         self.0.get(at).ok_or_else(|| Error::damaged(format!("the answer {:?} of Redis ends too early", self.word())))
     }
 
-    fn text(&self, at: usize) -> Result<&str> {
+    pub(super) fn text(&self, at: usize) -> Result<&str> {
         let part = self.part(at)?;
         text(part).ok_or_else(|| self.unreadable(part))
     }
@@ -71,7 +80,10 @@ impl Answer {
 
     /// Returns the events of a batch.
     pub(super) fn events(&self) -> Result<Vec<Event>> {
-        let events: Vec<Event> = (1..self.0.len()).map(|at| event(self.text(at)?)).collect::<Result<_>>()?;
+        let first = self.number(1)?;
+        let numbers = first..;
+        let events: Vec<Event> =
+            numbers.zip(2..self.0.len()).map(|(number, at)| event(number, self.text(at)?)).collect::<Result<_>>()?;
         if events.is_empty() {
             return Err(Error::damaged("a batch of Redis has no events"));
         }
@@ -80,31 +92,64 @@ impl Answer {
 }
 
 impl Count {
-    /// Reads an answer to a request with so many views; nothing if the kind must be begun.
+    /// Reads an answer to a request with so many views, on a kind of this generation; nothing if the kind must be begun.
     ///
     /// # Errors
     /// [`Error::Damaged`] for what the script does not answer.
-    pub(super) fn new(answer: &Value, views: u32) -> Result<Option<Self>> {
+    pub(super) fn new(answer: &Value, views: u32, generation: &str) -> Result<Option<Self>> {
         let damaged = || Error::damaged(format!("the script that counts views has answered {answer:?} of Redis"));
-        let mut parts = text(answer).ok_or_else(damaged)?.split('|');
-        let word = parts.next();
-        let added = match word {
-            Some("begin") => return Ok(None),
-            Some("absent") => return Ok(Some(Count::Absent)),
-            Some("outdated") => return Ok(Some(Count::Outdated)),
-            Some("full") => return Ok(Some(Count::Full)),
-            Some("counted") => u64::from(views),
-            Some("remembered" | "repeated") => 0,
-            _ => return Err(damaged()),
+        let answer = text(answer).ok_or_else(damaged)?;
+        let (word, entry) = match answer.split_once('|') {
+            Some((word, entry)) => (word, entry),
+            None if answer == "begin" => return Ok(None),
+            None if answer == "absent" => return Ok(Some(Count::Absent)),
+            None if answer == "outdated" => return Ok(Some(Count::Outdated)),
+            None if answer == "full" => return Ok(Some(Count::Full)),
+            None => return Err(damaged()),
         };
-        let [Some(stored), Some(pending), Some(partial), None] = [(); 4].map(|()| parts.next()) else {
-            return Err(damaged());
+        let before = Entry::read(entry).ok_or_else(damaged)?.total(generation);
+        let total = Total { views: before.views.saturating_add(views.into()), ..before };
+        match word {
+            "counted" => Ok(Some(Count::Counted(total))),
+            "remembered" => Ok(Some(Count::Counted(before))),
+            "repeated" => Ok(Some(Count::Repeated(before))),
+            _ => Err(damaged()),
+        }
+    }
+}
+
+impl<'v> Entry<'v> {
+    /// Reads `PENDING|STORED|GENERATION|FIRST|DELETIONS` (`steps.lua`).
+    fn read(text: &'v str) -> Option<Self> {
+        let mut parts = text.split('|');
+        let [pending, stored, generation, _, deletions] = [(); 5].map(|()| parts.next());
+        let stored = stored.filter(|stored| !stored.is_empty());
+        let entry = Entry {
+            pending: pending?.parse().ok()?,
+            stored: stored.map(str::parse).transpose().ok()?,
+            generation: generation?,
+            has_deletions: deletions? != "0",
         };
-        let number = |text: &str| text.parse::<u64>().map_err(|_| damaged());
-        let stored = if stored.is_empty() { 0 } else { number(stored)? };
-        let views = stored.saturating_add(number(pending)?).saturating_add(added);
-        let total = Total { views, partial: partial == "1" };
-        Ok(Some(if word == Some("repeated") { Count::Repeated(total) } else { Count::Counted(total) }))
+        parts.next().is_none().then_some(entry)
+    }
+
+    fn total(&self, generation: &str) -> Total {
+        let views = self.stored.unwrap_or(0).saturating_add(self.pending);
+        Total { views, partial: self.stored.is_none() || self.generation != generation }
+    }
+
+    /// Returns the total of a text of an entry in a kind of this generation; nothing if it is not there, or counts as none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for what is no entry.
+    pub(super) fn total_of(value: &'v Value, generation: &str) -> Result<Option<Total>> {
+        let damaged = || Error::damaged(format!("an item of Redis has the entry {value:?}"));
+        if *value == Value::Nil {
+            return Ok(None);
+        }
+        let entry = text(value).and_then(Entry::read).ok_or_else(damaged)?;
+        let is_needed = entry.pending > 0 || entry.has_deletions || entry.generation == generation;
+        Ok(is_needed.then(|| entry.total(generation)))
     }
 }
 
@@ -131,22 +176,21 @@ impl<'v> Row<'v> {
             Some(value) => number(value).map(Some).ok_or_else(|| unreadable(value)),
         }
     }
-
-    /// Returns the total of an entry, whose fields are s, p, g and o (`steps.lua`); nothing if it counts as none.
-    pub(super) fn total(&self, generation: Option<&str>) -> Result<Option<Total>> {
-        let Some(pending) = self.number(1)? else { return Ok(None) };
-        let is_current = self.text(2)? == generation;
-        if pending == 0 && !is_current && self.text(3)?.is_none() {
-            return Ok(None);
-        }
-        let stored = self.number(0)?;
-        let views = stored.unwrap_or(0).saturating_add(pending);
-        Ok(Some(Total { views, partial: stored.is_none() || !is_current }))
-    }
 }
 
 fn unreadable(value: &Value) -> Error {
     Error::damaged(format!("a hash of Redis has the field {value:?}"))
+}
+
+/// Returns the values of an array.
+///
+/// # Errors
+/// [`Error::Damaged`] for another answer.
+pub(super) fn values(answer: &Value) -> Result<&[Value]> {
+    match answer {
+        Value::Array(values) => Ok(values),
+        other => Err(Error::damaged(format!("MGET of Redis has answered {other:?}"))),
+    }
 }
 
 /// Returns a number, which is written as a text or as a number.
@@ -157,12 +201,24 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Reads `NUMBER|ID|VIEWS|DAY` or `NUMBER|ID|D`.
-fn event(text: &str) -> Result<Event> {
+/// Returns the generation of a kind and the number of events in batches, of the text `GENERATION|CLAIMED`; `None` if it is not there.
+///
+/// # Errors
+/// [`Error::Damaged`] for another text.
+pub(super) fn now(value: &Value) -> Result<Option<(&str, u64)>> {
+    if *value == Value::Nil {
+        return Ok(None);
+    }
+    let parts = text(value).and_then(|text| text.split_once('|'));
+    let now = parts.and_then(|(generation, claimed)| Some((generation, claimed.parse().ok()?)));
+    now.map(Some).ok_or_else(|| Error::damaged(format!("a kind of Redis has the generation {value:?}")))
+}
+
+/// Reads `ID|VIEWS|DAY` or `ID|D`.
+fn event(number: SequenceNumber, text: &str) -> Result<Event> {
     let damaged = || Error::damaged(format!("event {text:?} of Redis"));
     let mut parts = text.split('|');
     let mut part = || parts.next().ok_or_else(damaged);
-    let number = part()?.parse().map_err(|_| damaged())?;
     let id = ItemId::new(part()?)?;
     let change = match part()? {
         "D" => Change::Delete,
@@ -178,58 +234,62 @@ mod tests {
     use jiff::civil::date;
     use redis::Value;
 
-    use super::{Answer, Count, Row, event};
+    use super::{Answer, Count, Entry, event, now};
     use crate::buffer::Total;
     use crate::{Change, ItemId};
 
     #[test]
     fn events_are_read() {
         let id = ItemId::new("a:b").expect("an id");
-        let views = event("1790000000000000|a:b|3|2026-11-30").expect("an event");
+        let views = event(1_790_000_000_000_000, "a:b|3|2026-11-30").expect("an event");
         assert_eq!((views.number, views.id), (1_790_000_000_000_000, id));
         assert_eq!(views.change, Change::Views { views: 3, day: date(2026, 11, 30) });
-        assert_eq!(event("1|a|D").expect("an event").change, Change::Delete);
-        for damaged in ["", "1", "1|a", "x|a|D", "1|a|3", "1|a|3|2026-13-01", "1|a b|D"] {
-            assert!(event(damaged).is_err(), "{damaged:?}");
+        assert_eq!(event(1, "a|D").expect("an event").change, Change::Delete);
+        for damaged in ["", "a", "a|x|2026-11-30", "a|3", "a|3|2026-13-01", "a b|D"] {
+            assert!(event(1, damaged).is_err(), "{damaged:?}");
         }
     }
 
     #[test]
     fn totals_are_added_without_loss() {
-        let large = "9007199254740993";
-        let row = |fields: &[Option<&str>]| {
-            let fields = fields.iter().map(|field| field.map_or(Value::Nil, |text| Value::BulkString(text.into())));
-            Value::Array(fields.collect())
-        };
-        let total = |fields: &[Option<&str>]| {
-            let value = row(fields);
-            Row::new(&value).and_then(|row| row.total(Some("7"))).expect("a row")
-        };
+        let value = |text: &str| Value::BulkString(text.into());
+        let total = |text: &str| Entry::total_of(&value(text), "7").expect("an entry");
         let whole = |views| Some(Total { views, partial: false });
         let partial = |views| Some(Total { views, partial: true });
-        assert_eq!(total(&[Some(large), Some("1"), Some("7"), None]), whole(9_007_199_254_740_994));
-        assert_eq!(total(&[None, Some("5"), Some("7"), None]), partial(5));
-        assert_eq!(total(&[Some("3"), Some("5"), Some("6"), None]), partial(8), "of an earlier generation");
-        assert_eq!(total(&[Some("3"), Some("0"), Some("6"), None]), None, "nothing needs it");
-        assert_eq!(total(&[Some("0"), Some("0"), Some("6"), Some("1")]), partial(0), "a deletion needs it");
-        assert_eq!(total(&[Some("3"), Some("0"), Some("7"), None]), whole(3));
-        assert_eq!(total(&[None, None, None, None]), None);
-        let damaged = row(&[None, Some("many"), Some("7"), None]);
-        assert!(Row::new(&damaged).and_then(|row| row.total(Some("7"))).is_err());
+        assert_eq!(total("1|9007199254740993|7|1|0"), whole(9_007_199_254_740_994));
+        assert_eq!(total("5||7|1|0"), partial(5));
+        assert_eq!(total("5|3|6|1|0"), partial(8), "of an earlier generation");
+        assert_eq!(total("0|3|6|1|0"), None, "nothing needs it");
+        assert_eq!(total("0|0|6|1|1"), partial(0), "a deletion needs it");
+        assert_eq!(total("0|3|7|1|0"), whole(3));
+        assert_eq!(Entry::total_of(&Value::Nil, "7").expect("nothing"), None);
+        for damaged in ["", "1", "many|3|7|1|0", "1|many|7|1|0", "1|3|7|1", "1|3|7|1|0|"] {
+            assert!(Entry::total_of(&value(damaged), "7").is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn the_generation_of_a_kind_is_read() {
+        let value = |text: &str| Value::BulkString(text.into());
+        assert_eq!(now(&value("7|12")).expect("a generation"), Some(("7", 12)));
+        assert_eq!(now(&Value::Nil).expect("nothing"), None);
+        for damaged in ["", "7", "7|", "7|x"] {
+            assert!(now(&value(damaged)).is_err(), "{damaged:?}");
+        }
     }
 
     #[test]
     fn the_answer_to_a_view_is_read() {
-        let count = |text: &str| Count::new(&Value::BulkString(text.into()), 3).ok();
+        let count = |text: &str| Count::new(&Value::BulkString(text.into()), 3, "7").ok();
         let counted = |views, partial| Some(Some(Count::Counted(Total { views, partial })));
-        assert_eq!(count("counted|9007199254740993|1|0"), counted(9_007_199_254_740_997, false));
-        assert_eq!(count("counted||1|1"), counted(4, true));
-        assert_eq!(count("remembered|5|1|0"), counted(6, false));
-        assert_eq!(count("repeated|5|1|0"), Some(Some(Count::Repeated(Total { views: 6, partial: false }))));
+        assert_eq!(count("counted|1|9007199254740993|7|1|0"), counted(9_007_199_254_740_997, false));
+        assert_eq!(count("counted|1||7|1|0"), counted(4, true));
+        assert_eq!(count("remembered|1|5|7|1|0"), counted(6, false));
+        assert_eq!(count("repeated|1|5|7|1|0"), Some(Some(Count::Repeated(Total { views: 6, partial: false }))));
         assert_eq!(count("begin"), Some(None));
         let others = [Count::Absent, Count::Outdated, Count::Full].map(|count| Some(Some(count)));
         assert_eq!(["absent", "outdated", "full"].map(count), others);
-        for damaged in ["", "x", "counted", "counted|1|2", "counted|1|2|0|0", "counted|a|2|0"] {
+        for damaged in ["", "x", "counted", "counted|1|2", "x|1|5|7|1|0", "counted|a|5|7|1|0"] {
             assert_eq!(count(damaged), None, "{damaged:?}");
         }
     }

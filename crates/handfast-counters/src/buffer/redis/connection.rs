@@ -3,6 +3,7 @@
 //! The connection manager of the crate `redis` does not tell an attempt to connect from a request that was sent; here that is the
 //! difference between "not counted" and "may have been counted".
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,7 +16,7 @@ use redis::{
 
 use super::health::{RedisHealth, Settings};
 use super::{RedisBufferOptions, RedisScripts, url};
-use crate::{Error, Result};
+use crate::{Error, Kind, Result};
 
 /// The maximum number of requests that wait to be sent; further ones wait to be queued.
 const WAITING_REQUESTS_MAX: usize = 4_096;
@@ -46,6 +47,8 @@ pub(super) struct Live {
     connection: MultiplexedConnection,
     /// The name of the run of the server.
     pub(super) run: Arc<str>,
+    /// The generation of each kind that was found to be begun in this run.
+    generations: Arc<RwLock<HashMap<Kind, Arc<str>>>>,
     is_closed: Arc<AtomicBool>,
 }
 
@@ -132,7 +135,7 @@ impl Connection {
         let run = settings.run.ok_or_else(missing)?;
         self.count.load(&mut connection).await?;
         self.steps.load(&mut connection).await?;
-        Ok(Live { connection, run: run.into(), is_closed })
+        Ok(Live { connection, run: run.into(), generations: Arc::default(), is_closed })
     }
 
     /// Logs each warning when it appears.
@@ -165,8 +168,17 @@ impl Connection {
     /// # Errors
     /// [`Error::Buffer`], which says that nothing was applied.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value> {
-        let mut live = self.get().await?;
-        command.query_async(&mut live.connection).await.map_err(|error| live.failed(&error, Applied::No))
+        let live = self.get().await?;
+        self.send_on(&live, command).await
+    }
+
+    /// Sends a command that changes nothing, or that may be sent twice, on this connection.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`], which says that nothing was applied.
+    pub(super) async fn send_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
+        let mut connection = live.connection.clone();
+        command.query_async(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))
     }
 
     /// Sends commands that change nothing, and returns their answers.
@@ -221,6 +233,20 @@ impl Script {
 }
 
 impl Live {
+    /// Returns the generation of a kind as it was found on this connection.
+    pub(super) fn generation(&self, kind: &Kind) -> Option<Arc<str>> {
+        self.generations.read().unwrap_or_else(PoisonError::into_inner).get(kind).cloned()
+    }
+
+    /// Keeps the generation of a kind, of which the state names the run of this connection; `None` if it is another one than was thought.
+    pub(super) fn keep_generation(&self, kind: &Kind, generation: Option<&str>) {
+        let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
+        match generation {
+            Some(generation) => drop(generations.insert(kind.clone(), generation.into())),
+            None => drop(generations.remove(kind)),
+        }
+    }
+
     /// Makes an error of what a request met, and gives the connection up if it is lost or does not answer.
     fn failed(&self, error: &RedisError, lost: Applied) -> Error {
         if error.is_unrecoverable_error() || error.is_timeout() {

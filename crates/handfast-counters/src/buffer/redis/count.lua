@@ -1,45 +1,54 @@
 -- Counts views: the steps increment_if_exists and upsert of the buffer. steps.lua has the other ones, and says which keys there are; these two are
--- nearly all requests that write, so this script is short, and makes few calls.
+-- nearly all requests that write, so this script is short, and makes few calls: an item that has an entry takes four.
 --
--- KEYS: the state of the kind, the item, the pending events; the idempotency key and the mark of the visitor if the request has them.
--- ARGV: the run of Redis that the client is connected to, the views, the event without its number, the limit of events, the lifetimes of the key and
--- of the mark in ms ('' for one that the request does not have); for upsert also the stored total ('' if it is unknown) and the epoch that was read
--- before it.
+-- KEYS: the present generation of the kind, the entry of the item, the pending events; the idempotency key and the mark of the visitor if the request
+-- has them.
+-- ARGV: the generation that the client knows, with a bar behind it; the views; the event; the limit of events. If the request needs more: the
+-- lifetimes of the key and of the mark in ms ('' for one that it does not have). For upsert: the stored total ('' if it is unknown), and the epoch
+-- that was read before it.
 --
 -- The answer is a word: 'begin' (see steps.lua), 'absent', 'outdated', 'full'; or 'counted', 'remembered' (a request with the key was counted) or
--- 'repeated' (a view of the visitor was counted) with the stored total, the pending views before the request, and 1 if the total is partial. The
--- client adds them: totals may be larger than the numbers of Lua.
+-- 'repeated' (a view of the visitor was counted), a bar, and the entry before the request. The client adds the views: totals may be larger than
+-- the numbers of Lua.
 
 local call = redis.call
-local state = call('HMGET', KEYS[1], 'run', 'next', 'generation', 'claimed', 'epoch')
-if state[1] ~= ARGV[1] then return 'begin' end
-local entry = call('HMGET', KEYS[2], 's', 'p', 'g', 'o')
-local stored, pending, is_current = entry[1], entry[2], entry[3] == state[3]
--- An entry of an earlier generation that nothing needs counts as none.
-local is_new = not pending or (pending == '0' and not is_current and not entry[4])
-if is_new then
-  if #ARGV == 6 then return 'absent' end
-  stored, pending, is_current = ARGV[7] ~= '' and ARGV[7], '0', true
-  if stored and ARGV[8] ~= state[5] then return 'outdated' end
+local generation = ARGV[1]
+local now = call('GET', KEYS[1])
+if not now or string.sub(now, 1, #generation) ~= generation then return 'begin' end
+local claimed = string.sub(now, #generation + 1)
+local entry, state = call('GET', KEYS[2]), nil
+local bar = entry and string.find(entry, '|', 1, true)
+local pending = entry and string.sub(entry, 1, bar - 1)
+if pending == '0' then
+  -- An entry of an earlier generation that nothing needs counts as none.
+  local of_entry, deletions = string.match(entry, '|(%d+|)%d+|(%d+)$')
+  if of_entry ~= generation and deletions == '0' then entry = nil end
 end
-local total = (stored or '') .. '|' .. pending .. '|' .. (stored and is_current and '0' or '1')
-if ARGV[5] ~= '' and not call('SET', KEYS[4], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. total end
-if ARGV[6] ~= '' and not call('SET', KEYS[#KEYS], '1', 'PX', ARGV[6], 'NX') then
-  if ARGV[5] ~= '' then call('DEL', KEYS[4]) end
-  return 'repeated|' .. total
+if not entry then
+  if not ARGV[7] then return 'absent' end
+  state = call('HMGET', string.sub(KEYS[1], 1, -4) .. 'state', 'epoch', 'tail', 'older')
+  if ARGV[7] ~= '' and ARGV[8] ~= state[1] then return 'outdated' end
 end
-if call('LPUSH', KEYS[3], state[2] .. ARGV[3]) + state[4] > ARGV[4] + 0 then
+local before = entry or '0|' .. ARGV[7] .. '|' .. generation .. '0|0'
+if KEYS[4] then
+  local has_key, has_mark = ARGV[5] ~= '', ARGV[6] ~= ''
+  if has_key and not call('SET', KEYS[4], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. before end
+  if has_mark and not call('SET', KEYS[#KEYS], '1', 'PX', ARGV[6], 'NX') then
+    if has_key then call('DEL', KEYS[4]) end
+    return 'repeated|' .. before
+  end
+end
+local length = call('LPUSH', KEYS[3], ARGV[3])
+if length + claimed > ARGV[4] + 0 then
   call('LPOP', KEYS[3])
   if KEYS[4] then call('DEL', unpack(KEYS, 4)) end
   return 'full'
 end
-call('HINCRBY', KEYS[1], 'next', 1)
-if is_new then
-  call('DEL', KEYS[2])
-  call('HSET', KEYS[2], 'p', ARGV[2], 'f', state[2], 'g', state[3])
-  if stored then call('HSET', KEYS[2], 's', stored) end
+-- Written whole, an entry has no expiry: it has pending views now.
+if entry then
+  call('SET', KEYS[2], string.format('%.0f', pending + ARGV[2]) .. string.sub(entry, bar))
 else
-  call('HINCRBY', KEYS[2], 'p', ARGV[2])
-  if pending == '0' then call('PERSIST', KEYS[2]) end
+  local number = string.format('%.0f', state[2] + length - state[3] - 1)
+  call('SET', KEYS[2], ARGV[2] .. '|' .. ARGV[7] .. '|' .. generation .. number .. '|0')
 end
-return 'counted|' .. total
+return 'counted|' .. before

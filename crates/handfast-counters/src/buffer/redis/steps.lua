@@ -2,12 +2,13 @@
 -- needs no script (redis.rs). Redis runs a script as one atomic step.
 --
 -- All keys of a kind begin with hf:{KIND}: and are in one slot of a cluster:
---   state           hash: run, next (number of the next event), epoch, claimed (the number of events in batches), generation, floor
---                   (see begin)
---   item:ID         hash, the entry: s (stored total, if known), p (pending views), f (number of the first event that p may have), o (open
---                   deletions: those that are not acknowledged, if there are any), g (the generation in which s was right)
---   pending         list of events, the oldest on the right: "NUMBER|ID|VIEWS|DAY" or "NUMBER|ID|D"
---   batch:NUMBER    list of events, the oldest on the left
+--   now             text "GENERATION|CLAIMED": the generation of the kind (see begin), and the number of events in batches
+--   state           hash: run, epoch, floor (see begin), tail, older, segments (see below)
+--   item:ID         text "PENDING|STORED|GENERATION|FIRST|DELETIONS", the entry: pending views, stored total ('' if it is unknown), the generation in which
+--                   that was right, the number of the first event that the pending views may have, and the open deletions: those that are
+--                   not acknowledged
+--   pending         list of events, the oldest on the right: "ID|VIEWS|DAY" or "ID|D"
+--   batch:NUMBER    list of events, the oldest on the left; NUMBER is that of the last one
 --   batches         hash: number of a batch -> its owner
 --   owners          hash: owner -> number of its batch
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
@@ -17,8 +18,12 @@
 -- Only idempotency keys, marks, and entries without pending views and open deletions expire. All else has no expiry, so that a policy volatile-*
 -- evicts none of it.
 --
--- Numbers: Lua has doubles, and writes them with 14 digits. Sequence numbers (microseconds since 1970 and more, below 2^53) are exact as
--- doubles and are written by int(). Stored totals and epochs may be larger: they stay text, and only HINCRBY adds to them.
+-- An event has its number by its place: the numbers of a batch are consecutive and end with its name, and those of the pending events begin with
+-- `tail`. After a kind was begun anew, the events that were pending keep their numbers: `segments` has them as "FIRST:COUNT FIRST:COUNT", the oldest
+-- first, and `older` is their number in all; `tail` is the number of the first event behind them, whether it has come or not.
+--
+-- Numbers: Lua has doubles, and writes them with 14 digits. Sequence numbers (microseconds since 1970 and more) and pending views are below 2^53, exact
+-- as doubles, and are written by int(). Stored totals and epochs may be larger: they stay text, and only Redis adds to them.
 --
 -- A script that fails in the middle is not undone. Out of memory and the like are refused before its first write alone, so a step that must work
 -- without memory (claim, take_over, acknowledge, which empty the queue) begins with a write that needs none. An event is never in fewer places
@@ -31,28 +36,68 @@ local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
 local function int(number) return string.format('%.0f', number) end
 
-local state = redis.call('HMGET', KEYS[1], 'run', 'next', 'epoch', 'claimed', 'generation', 'floor')
-local run, generation = state[1], state[5]
-local next_number, epoch, claimed = tonumber(state[2] or '0'), state[3] or '0', tonumber(state[4] or '0')
+local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'floor', 'tail', 'older', 'segments')
+local run, epoch, floor = state[1], state[2] or '0', tonumber(state[3] or '0')
+local tail, older, segments = tonumber(state[4] or '1'), tonumber(state[5] or '0'), state[6] or ''
+local generation, claimed = string.match(redis.call('GET', key('now')) or '', '^(%d+)|(%d+)$')
+claimed = tonumber(claimed or '0')
 
 local function now_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
-local function number_of(event) return tonumber(string.match(event, '^%d+')) end
+-- Sets the number of events in batches.
+local function set_claimed(count) redis.call('SET', key('now'), generation .. '|' .. int(count)) end
 
--- Returns an entry as {s, p, f, o, g}, or nil. An entry of an earlier generation that nothing needs counts as none: the stored total is all of it.
-local function entry_of(id)
-  local entry = redis.call('HMGET', key('item:' .. id), 's', 'p', 'f', 'o', 'g')
-  if not entry[2] or (entry[2] == '0' and not entry[4] and entry[5] ~= generation) then return nil end
-  return entry
+-- Returns the number that the next event gets.
+local function next_number() return tail + redis.call('LLEN', key('pending')) - older end
+
+-- Returns the numbers of the oldest pending events that stand in one row: the first one, and how many there are.
+local function oldest_pending()
+  local first, count = string.match(segments, '^(%d+):(%d+)')
+  if first then return tonumber(first), tonumber(count) end
+  return tail, redis.call('LLEN', key('pending'))
 end
 
-local function is_partial(entry) return not entry[1] or entry[5] ~= generation end
+-- Returns the number of the first event of a batch of so many events.
+local function first_of(number, count) return tonumber(number) - count + 1 end
+
+-- Returns an entry as {p, s, g, f, o}, or nil. An entry of an earlier generation that nothing needs counts as none: the stored total is all of it.
+local function entry_of(id)
+  local text = redis.call('GET', key('item:' .. id))
+  if not text then return nil end
+  local p, s, g, f, o = string.match(text, '^(%d+)|(%d*)|(%d+)|(%d+)|(%d+)$')
+  if p == '0' and o == '0' and g ~= generation then return nil end
+  return { p = tonumber(p), s = s, g = g, f = tonumber(f), o = tonumber(o) }
+end
+
+local function is_partial(entry) return entry.s == '' or entry.g ~= generation end
+
+-- Writes an entry, which expires after so many milliseconds if nothing needs it.
+local function set_entry(id, entry, cache_ms)
+  local text = int(entry.p) .. '|' .. entry.s .. '|' .. entry.g .. '|' .. int(entry.f) .. '|' .. int(entry.o)
+  if entry.p == 0 and entry.o == 0 then
+    redis.call('SET', key('item:' .. id), text, 'PX', cache_ms)
+  else
+    redis.call('SET', key('item:' .. id), text)
+  end
+end
+
+-- Adds views to a stored total.
+local function sum(stored, views)
+  local added = tonumber(stored) + views
+  if added < 9007199254740992 then return int(added) end
+  local scratch = key('sum')
+  redis.call('SET', scratch, stored)
+  redis.call('INCRBY', scratch, int(views))
+  local text = redis.call('GET', scratch)
+  redis.call('DEL', scratch)
+  return text
+end
 
 -- Returns the two parts of the total, which the client adds, and whether it is partial.
-local function counted(stored, pending, partial) return { 'counted', stored or '', pending, partial and 1 or 0 } end
+local function counted(stored, pending, partial) return { 'counted', stored, int(pending), partial and 1 or 0 } end
 
 local steps = {}
 
@@ -63,76 +108,91 @@ local steps = {}
 -- below the floor are acknowledged, of which the store may have some (Storage::save knows which).
 -- least next number, epoch
 function steps.begin(least, first_epoch)
-  if run == ARGV[2] then return { 'begun' } end
+  if run == ARGV[2] and generation then return { 'begun', generation } end
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local first = int(math.max(clock, tonumber(least), next_number))
+  local first = int(math.max(clock, tonumber(least), next_number()))
+  local length = redis.call('LLEN', key('pending'))
+  if not state[4] then
+    -- Without the state nobody knows their numbers: they get new ones.
+    length, segments = 0, ''
+  elseif length > older then
+    segments = segments .. (segments == '' and '' or ' ') .. int(tail) .. ':' .. int(length - older)
+  end
   local count = 0
   for _, number in ipairs(redis.call('ZRANGE', key('since'), 0, -1)) do
     count = count + redis.call('LLEN', key('batch:' .. number))
   end
-  redis.call('HSET', KEYS[1], 'run', ARGV[2], 'next', first, 'epoch', first_epoch, 'claimed', int(count),
-    'generation', first_epoch, 'floor', first)
-  return { 'begun' }
+  generation = first_epoch
+  redis.call('HSET', KEYS[1], 'run', ARGV[2], 'epoch', first_epoch, 'floor', first, 'tail', first, 'older', int(length),
+    'segments', segments)
+  set_claimed(count)
+  return { 'begun', generation }
 end
 
 -- id, stored total, epoch, lifetime of an unused entry in ms
 function steps.fill(id, stored, fence, cache_ms)
   if not run or fence ~= epoch then return { 'refused' } end
   local entry = entry_of(id)
-  local item = key('item:' .. id)
   if not entry then
-    redis.call('DEL', item)
-    redis.call('HSET', item, 's', stored, 'p', '0', 'f', int(next_number), 'g', generation)
-    redis.call('PEXPIRE', item, cache_ms)
-    return counted(stored, '0', false)
+    set_entry(id, { p = 0, s = stored, g = generation, f = next_number(), o = 0 }, cache_ms)
+    return counted(stored, 0, false)
   end
-  local oldest = redis.call('LINDEX', key('pending'), -1)
-  local open = redis.call('ZCARD', key('since')) > 0 or (oldest and number_of(oldest) < tonumber(state[6]))
+  local oldest, count = oldest_pending()
+  local open = redis.call('ZCARD', key('since')) > 0 or (count > 0 and oldest < floor)
   if not is_partial(entry) or open then return { 'refused' } end
-  redis.call('HSET', item, 's', stored, 'g', generation)
-  return counted(stored, entry[2], false)
+  entry.s, entry.g = stored, generation
+  set_entry(id, entry, cache_ms)
+  return counted(stored, entry.p, false)
 end
 
 -- id, limit of events
 function steps.delete(id, events_max)
   if redis.call('LLEN', key('pending')) + claimed >= tonumber(events_max) then return { 'full' } end
-  local item = key('item:' .. id)
-  redis.call('LPUSH', key('pending'), int(next_number) .. '|' .. id .. '|D')
-  redis.call('HINCRBY', KEYS[1], 'next', 1)
-  redis.call('HSET', item, 's', '0', 'p', '0', 'f', int(next_number + 1), 'g', generation)
-  redis.call('HINCRBY', item, 'o', 1)
-  redis.call('PERSIST', item)
+  local entry = entry_of(id)
+  redis.call('LPUSH', key('pending'), id .. '|D')
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  set_entry(id, { p = 0, s = '0', g = generation, f = next_number(), o = (entry and entry.o or 0) + 1 })
   return { 'deleted' }
+end
+
+-- Returns the events of a batch behind the number of the first one.
+local function batch_of(number, events)
+  table.insert(events, 1, int(first_of(number, #events)))
+  table.insert(events, 1, 'batch')
+  return events
 end
 
 -- owner, limit of events
 function steps.claim(owner, events_max)
   local number = redis.call('HGET', key('owners'), owner)
-  if number then
-    local events = redis.call('LRANGE', key('batch:' .. number), 0, -1)
-    table.insert(events, 1, 'batch')
-    return events
-  end
-  if tonumber(events_max) < 1 then return { 'none' } end
-  local newest_first = redis.call('LRANGE', key('pending'), -tonumber(events_max), -1)
-  local count = #newest_first
-  if count == 0 then return { 'none' } end
+  if number then return batch_of(number, redis.call('LRANGE', key('batch:' .. number), 0, -1)) end
+  local first, available = oldest_pending()
+  local count = math.min(tonumber(events_max), available)
+  if count < 1 then return { 'none' } end
+  local newest_first = redis.call('LRANGE', key('pending'), int(-count), -1)
   local events = {}
   for at = count, 1, -1 do events[#events + 1] = newest_first[at] end
-  number = string.match(events[count], '^%d+')
+  number = int(first + count - 1)
   local batch = key('batch:' .. number)
   redis.call('DEL', batch)
   for from = 1, count, 1000 do redis.call('RPUSH', batch, unpack(events, from, math.min(from + 999, count))) end
   redis.call('ZADD', key('since'), int(now_ms()), number)
   redis.call('HSET', key('batches'), number, owner)
   redis.call('HSET', key('owners'), owner, number)
-  redis.call('HINCRBY', KEYS[1], 'claimed', int(count))
+  set_claimed(claimed + count)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-  redis.call('LTRIM', key('pending'), 0, -(count + 1))
-  table.insert(events, 1, 'batch')
-  return events
+  redis.call('LTRIM', key('pending'), 0, int(-(count + 1)))
+  if segments == '' then
+    redis.call('HSET', KEYS[1], 'tail', int(first + count))
+  else
+    local others = string.match(segments, '^%d+:%d+ ?(.*)$')
+    if count < available then
+      others = int(first + count) .. ':' .. int(available - count) .. (others == '' and '' or ' ') .. others
+    end
+    redis.call('HSET', KEYS[1], 'segments', others, 'older', int(older - count))
+  end
+  return batch_of(number, events)
 end
 
 -- owner, milliseconds
@@ -161,40 +221,38 @@ end
 function steps.acknowledge(number, first, cache_ms)
   local batch = key('batch:' .. number)
   local events = redis.call('LRANGE', batch, 0, -1)
-  if #events == 0 or number_of(events[1]) ~= tonumber(first) then return { 'none' } end
+  local first_number = first_of(number, #events)
+  if #events == 0 or first_number ~= tonumber(first) then return { 'none' } end
   redis.call('DEL', batch)
   redis.call('HDEL', key('owners'), redis.call('HGET', key('batches'), number))
   redis.call('HDEL', key('batches'), number)
   redis.call('ZREM', key('since'), number)
-  redis.call('HINCRBY', KEYS[1], 'claimed', int(-#events))
+  set_claimed(claimed - #events)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   local of_items = {}
-  for _, event in ipairs(events) do
-    local id, change = string.match(event, '^%d+|([^|]+)|([^|]+)')
+  for at, event in ipairs(events) do
+    local id, change = string.match(event, '^([^|]+)|([^|]+)')
     local of_item = of_items[id] or {}
     of_items[id] = of_item
-    of_item[#of_item + 1] = { number_of(event), tonumber(change) }
+    of_item[#of_item + 1] = { first_number + at - 1, tonumber(change) }
   end
   for id, of_item in pairs(of_items) do
-    local item = key('item:' .. id)
-    local entry = redis.call('HMGET', item, 's', 'p', 'f', 'o', 'g')
-    if entry[2] then
-      local first, views, open = tonumber(entry[3]), 0, tonumber(entry[4] or '0')
+    local entry = entry_of(id)
+    if entry then
+      local views = 0
       for _, event in ipairs(of_item) do
         if not event[2] then
-          open = open - 1
-        elseif event[1] >= first then
+          entry.o = entry.o - 1
+        elseif event[1] >= entry.f then
           views = views + event[2]
         end
       end
-      local left = tonumber(entry[2]) - views
-      if left == 0 and open == 0 and is_partial(entry) then
-        redis.call('DEL', item)
+      entry.p = entry.p - views
+      if entry.p == 0 and entry.o == 0 and is_partial(entry) then
+        redis.call('DEL', key('item:' .. id))
       else
-        redis.call('HSET', item, 'p', int(left), 'o', int(open))
-        if open == 0 then redis.call('HDEL', item, 'o') end
-        if entry[1] then redis.call('HINCRBY', item, 's', int(views)) end
-        if left == 0 and open == 0 then redis.call('PEXPIRE', item, cache_ms) end
+        if entry.s ~= '' then entry.s = sum(entry.s, views) end
+        set_entry(id, entry, cache_ms)
       end
     end
   end
@@ -203,19 +261,18 @@ end
 
 -- Returns the number of pending events, the number of batches, and the number of the oldest event that is not acknowledged.
 function steps.depth()
-  local oldest = run and next_number or 1
-  local function older(event)
-    if event then oldest = math.min(oldest, number_of(event)) end
-  end
-  older(redis.call('LINDEX', key('pending'), -1))
+  local oldest, count = run and next_number() or 1, redis.call('LLEN', key('pending'))
+  if count > 0 then oldest = math.min(oldest, (oldest_pending())) end
   local batches = redis.call('ZRANGE', key('since'), 0, -1)
-  for _, number in ipairs(batches) do older(redis.call('LINDEX', key('batch:' .. number), 0)) end
-  return { 'depth', redis.call('LLEN', key('pending')), #batches, int(oldest) }
+  for _, number in ipairs(batches) do
+    oldest = math.min(oldest, first_of(number, redis.call('LLEN', key('batch:' .. number))))
+  end
+  return { 'depth', count, #batches, int(oldest) }
 end
 
 local name = ARGV[1]
-if run ~= ARGV[2] and name ~= 'begin' then
+if name ~= 'begin' and (run ~= ARGV[2] or not generation) then
   -- A kind that nobody has written to is not begun by a reader.
-  if run or name == 'delete' or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
+  if run or generation or name == 'delete' or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
 end
 return steps[name](unpack(ARGV, 3))
