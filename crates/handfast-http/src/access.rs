@@ -44,6 +44,15 @@ pub(crate) enum RouteAccess {
     Open,
     Read,
     Write,
+    /// It writes, and pages of all origins may send it without a token, as far as the handler allows it.
+    PublicWrite,
+}
+
+impl RouteAccess {
+    /// Returns whether a request may change something.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, RouteAccess::Write | RouteAccess::PublicWrite)
+    }
 }
 
 impl TokenHash {
@@ -90,7 +99,7 @@ impl AccessOptions {
     /// Checks whether a request may be sent.
     pub(crate) fn check(&self, access: RouteAccess, headers: &HeaderMap) -> Result<(), Problem> {
         let needs_token = match access {
-            RouteAccess::Open => false,
+            RouteAccess::Open | RouteAccess::PublicWrite => false,
             RouteAccess::Read => !self.public_reads,
             RouteAccess::Write => true,
         };

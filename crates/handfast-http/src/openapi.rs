@@ -47,7 +47,7 @@ fn operation<S>(route: &Route<S>, description: &Description) -> Value {
         "parameters": of_path.chain(of_query).chain(of_headers).collect::<Vec<_>>(),
         "responses": responses(route),
         "security": match route.access {
-            RouteAccess::Open => json!([]),
+            RouteAccess::Open | RouteAccess::PublicWrite => json!([]),
             // Without a token where reading is public.
             RouteAccess::Read => json!([{}, { "token": [] }]),
             RouteAccess::Write => json!([{ "token": [] }]),
@@ -90,6 +90,7 @@ fn responses<S>(route: &Route<S>) -> Value {
             Some(media_types.iter().map(|media_type| ((*media_type).to_owned(), text())).collect::<Map<_, _>>().into())
         }
         Reply::Svg => Some(json!({ "image/svg+xml": { "schema": { "type": "string" } } })),
+        Reply::Gif => Some(json!({ "image/gif": {} })),
         Reply::Document => Some(json!({ "application/json": { "schema": { "type": "object" } } })),
         Reply::NoContent => None,
     };

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts as _, Query, RawPathParams};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -19,6 +19,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A request whose parameters are those that its route knows.
 pub(crate) struct Call {
+    pub(crate) method: Method,
     path: RawPathParams,
     query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
@@ -40,7 +41,7 @@ impl Call {
         let path = path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))?;
         let query = query(&parts.uri, known)?;
         let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
-        Ok(Call { path, query, headers: parts.headers, address, body })
+        Ok(Call { method: parts.method, path, query, headers: parts.headers, address, body })
     }
 
     /// Returns a parameter of the path; empty if the route has none of this name.

@@ -79,6 +79,7 @@ pub(crate) enum Reply {
         schema: &'static str,
     },
     Svg,
+    Gif,
     /// A file of the program, or another text.
     Text {
         /// The media types that it may have.
@@ -195,7 +196,7 @@ async fn answer<S: Send + Sync>(
 }
 
 fn response<S>(route: &Route<S>, limits: RequestLimits, result: Result<Response, Problem>) -> Response {
-    let writes = route.access == RouteAccess::Write;
+    let writes = route.access.writes();
     match result {
         Ok(response) => response,
         Err(problem) => {
@@ -223,7 +224,7 @@ async fn checked<S: Send + Sync>(
     }
     access.check(route.access, &parts.headers)?;
     // Others are also asked from beside the proxy, such as /metrics.
-    if route.access == RouteAccess::Write {
+    if route.access.writes() {
         addresses.check(&parts.headers);
     }
     let body_bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
@@ -234,8 +235,7 @@ async fn checked<S: Send + Sync>(
         Ok(answer) => answer,
         Err(_) => {
             let detail = format!("there was no answer within {} seconds", time.as_secs());
-            let writes = route.access == RouteAccess::Write;
-            let kind = if writes { ProblemKind::OutcomeUnknown } else { ProblemKind::Unavailable };
+            let kind = if route.access.writes() { ProblemKind::OutcomeUnknown } else { ProblemKind::Unavailable };
             Err(Problem::new(kind, detail))
         }
     }
@@ -270,6 +270,9 @@ impl<S> Route<S> {
                 ProblemKind::Unavailable,
                 ProblemKind::OutcomeUnknown,
             ]),
+            RouteAccess::PublicWrite => {
+                problems.extend([ProblemKind::TooManyRequests, ProblemKind::Unavailable, ProblemKind::OutcomeUnknown]);
+            }
         }
         if self.body.is_some() {
             let of_body = [ProblemKind::BodyTimeout, ProblemKind::BodyTooLarge, ProblemKind::UnsupportedMediaType];
@@ -284,7 +287,7 @@ impl<S> Route<S> {
 impl Reply {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Reply::Json { .. } | Reply::Svg | Reply::Text { .. } | Reply::Document => StatusCode::OK,
+            Reply::Json { .. } | Reply::Svg | Reply::Gif | Reply::Text { .. } | Reply::Document => StatusCode::OK,
             Reply::NoContent => StatusCode::NO_CONTENT,
         }
     }

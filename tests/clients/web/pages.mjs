@@ -149,10 +149,11 @@ async function away(browser, service) {
 async function snippet(browser) {
   const guide = await readFile(`${root}docs/counters.md`, "utf8");
   const [, script] = guide.match(/```html\n(<script>[^]*?<\/script>)\n```/);
+  const [, pixel] = guide.match(/```html\n(<img src="\/v1\/.*?pixel.gif".*?>)\n```/);
   let behind = null;
   const site = createServer((request, response) => {
-    if (request.method === "POST" && /^\/v1\/[^/]+\/[^/]+\/views$/.test(request.url)) {
-      const onward = { method: "POST", headers: { ...request.headers, host: "behind" } };
+    if (/^(POST \/v1\/[^/]+\/[^/]+\/views|GET \/v1\/[^/]+\/[^/]+\/pixel\.gif)$/.test(`${request.method} ${request.url}`)) {
+      const onward = { method: request.method, headers: { ...request.headers, host: "behind" } };
       request.pipe(httpRequest(`${behind.url}${request.url}`, onward, (answer) => {
         response.writeHead(answer.statusCode, answer.headers);
         answer.pipe(response);
@@ -160,16 +161,18 @@ async function snippet(browser) {
       return;
     }
     response.setHeader("content-type", "text/html");
-    response.end(`<!doctype html><html lang="en"><title>Ad 4711</title><link rel="icon" href="data:,">${script}</html>`);
+    response.end(`<!doctype html><html lang="en"><title>Ad 4711</title><link rel="icon" href="data:,">${request.url === "/mail" ? pixel : script}</html>`);
   });
   await new Promise((resolve) => site.listen(0, "127.0.0.1", resolve));
   const origin = `http://127.0.0.1:${site.address().port}`;
-  behind = await counters("--allow-origin", origin);
+  behind = await counters("--allow-origin", origin, "--pixel", "ads");
   const { page, wrong, close } = await open(browser, `${origin}/ads/4711`);
   const total = async () => (await ask(`${behind.url}/v1/ads/4711`)).total;
   await until("the page is counted", async () => (await total()) === 1);
   await page.reload();
   await until("it is counted again", async () => (await total()) === 2);
+  await page.goto(`${origin}/mail`);
+  await until("the picture is counted", async () => (await total()) === 3);
   assert.deepEqual(wrong, []);
   await close();
   site.closeAllConnections();

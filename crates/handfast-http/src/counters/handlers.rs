@@ -1,5 +1,7 @@
 //! The handlers of the routes: each turns a request into a call of the counters, and the result into a reply.
 
+use std::net::IpAddr;
+
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
 use axum::response::{IntoResponse as _, Response};
@@ -62,9 +64,13 @@ impl Views {
     /// Returns the `User-Agent` of the visitor; empty if there is none.
     fn user_agent<'a>(&'a self, call: &'a Call) -> Result<&'a str> {
         let field = in_limits("user_agent", self.user_agent.as_deref(), USER_AGENT_BYTES_MAX)?;
-        // One that is no text is that of no browser.
-        Ok(field.or_else(|| call.headers.get(USER_AGENT)?.to_str().ok()).unwrap_or_default())
+        Ok(field.unwrap_or_else(|| user_agent(call)))
     }
+}
+
+/// Returns the `User-Agent` of a request; empty if there is none. One that is no text is that of no browser.
+pub(super) fn user_agent(call: &Call) -> &str {
+    call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default()
 }
 
 fn in_limits<'a>(name: &str, value: Option<&'a str>, bytes_max: usize) -> Result<Option<&'a str>> {
@@ -80,10 +86,39 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
     let item = item(&call)?;
     let key = call.header(IDEMPOTENCY_KEY)?.map(IdempotencyKey::new).transpose()?;
     let body = call.json::<Views>()?.unwrap_or_default();
-    let (number, named, agent) = (body.number()?, body.visitor(&call)?, body.user_agent(&call)?);
-    let view = View::new(item.clone(), number, service.counters.today()?)?;
-    if service.bots == BotPolicy::Refuse && is_bot(agent) {
-        return not_counted(service, &view, total_of(service, &item).await?, NotCounted::Bot);
+    let reader = Reader { name: body.visitor(&call)?, address: call.address, agent: body.user_agent(&call)? };
+    let view = View { key, ..View::new(item, body.number()?, service.counters.today()?)? };
+    let (total, reason) = match count_of_reader(service, view.clone(), reader).await? {
+        Counted::Yes(total) => (total, None),
+        Counted::No(reason, Some(total)) => (total, Some(reason)),
+        Counted::No(reason, None) => (total_of(service, &view.item).await?, Some(reason)),
+    };
+    json_reply(&CountReply::new(&view.item, total, reason))
+}
+
+/// The reader whose view is counted, as far as the request tells.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    /// The name that the request gives its visitor.
+    pub(super) name: Option<&'a str>,
+    pub(super) address: Option<IpAddr>,
+    /// The `User-Agent`; empty if there is none.
+    pub(super) agent: &'a str,
+}
+
+/// The result of [`count_of_reader`].
+pub(super) enum Counted {
+    Yes(Total),
+    /// Nothing was counted. The total of the item is there if it was read on the way.
+    No(NotCounted, Option<Total>),
+}
+
+/// Counts a view, if the rules of its kind let the reader count.
+pub(super) async fn count_of_reader(service: &Service, view: View, reader: Reader<'_>) -> Result<Counted> {
+    let (item, number) = (&view.item, view.views);
+    if service.bots == BotPolicy::Refuse && is_bot(reader.agent) {
+        service.views.left_out(number, NotCounted::Bot);
+        return Ok(Counted::No(NotCounted::Bot, None));
     }
     let visitor = match service.visitor_windows.get(&item.kind) {
         None => None,
@@ -96,32 +131,31 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
         }
         Some(window) => {
             // A name that is given, and one that is made of an address, are never the same.
-            let name = match (named, call.address) {
+            let Reader { name, address, agent } = reader;
+            let name = match (name, address) {
                 (Some(name), _) => format!("name {name}"),
                 (None, Some(address)) => format!("address {address} {agent}"),
                 (None, None) => format!("agent {agent}"),
             };
-            Some(service.counters.visitor(&item, &name, *window).await?)
+            Some(service.counters.visitor(item, &name, *window).await?)
         }
     };
-    let advice = match key {
+    let advice = match view.key {
         Some(_) => "send it again with the same Idempotency-Key: it is counted once in all",
         None => "without an Idempotency-Key a second request may count it twice",
     };
-    let view = View { key, visitor, ..view };
+    let view = View { visitor, ..view };
     let outcome = service.counters.count(&view).await;
     match outcome.map_err(|error| written(error, advice))? {
         CountOutcome::Counted(total) => {
             service.views.counted(number);
-            json_reply(&CountReply::new(&item, total, None))
+            Ok(Counted::Yes(total))
         }
-        CountOutcome::Repeated(total) => not_counted(service, &view, total, NotCounted::Repeated),
+        CountOutcome::Repeated(total) => {
+            service.views.left_out(number, NotCounted::Repeated);
+            Ok(Counted::No(NotCounted::Repeated, Some(total)))
+        }
     }
-}
-
-fn not_counted(service: &Service, view: &View, total: Total, reason: NotCounted) -> Result<Response> {
-    service.views.left_out(view.views, reason);
-    json_reply(&CountReply::new(&view.item, total, Some(reason)))
 }
 
 pub(super) async fn metrics(service: &Service) -> Result<Response> {
@@ -235,7 +269,7 @@ async fn total_of(service: &Service, item: &Item) -> Result<Total> {
 }
 
 /// Returns the item that the path names.
-fn item(call: &Call) -> Result<Item> {
+pub(super) fn item(call: &Call) -> Result<Item> {
     Ok(Item { kind: Kind::new(call.path("kind"))?, id: item_id(call.path("id"))? })
 }
 

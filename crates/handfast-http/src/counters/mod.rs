@@ -9,12 +9,13 @@ mod bots;
 mod handlers;
 mod metrics;
 mod pages;
+mod pixel;
 mod replies;
 mod routes;
 mod schemas;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct ServiceOptions {
     pub visitor_windows: BTreeMap<Kind, Duration>,
     /// The treatment of views by bots.
     pub bots: BotPolicy,
+    /// The kinds whose views pages of all origins may count without a token, by a picture (`pixel.gif`).
+    pub pixels: BTreeSet<Kind>,
     /// The number of requests that each client may send.
     pub client_limit: Option<ClientLimit>,
     /// The header in which a proxy names the client's address, as the last one. Without a proxy that sets it, clients could choose their addresses. A
@@ -68,6 +71,7 @@ impl Default for ServiceOptions {
             request_time_max: Duration::from_secs(30),
             visitor_windows: BTreeMap::new(),
             bots: BotPolicy::default(),
+            pixels: BTreeSet::new(),
             client_limit: None,
             client_address_header: None,
         }
@@ -81,6 +85,7 @@ struct Service {
     document: Bytes,
     visitor_windows: BTreeMap<Kind, Duration>,
     bots: BotPolicy,
+    pixels: BTreeSet<Kind>,
     requests: Arc<RequestMetrics>,
     views: ViewMetrics,
     summaries: Summaries,
@@ -114,6 +119,7 @@ pub fn router(counters: Counters, options: ServiceOptions) -> Router {
         document: document.into(),
         visitor_windows: options.visitor_windows,
         bots: options.bots,
+        pixels: options.pixels,
         requests,
         views: ViewMetrics::default(),
     };

@@ -3,7 +3,7 @@
 use handfast_counters::{ID_BYTES_MAX, IDS_MAX, KEY_BYTES_MAX, KIND_BYTES_MAX, TOP_ITEMS_MAX};
 
 use super::badge::LABEL_CHARACTERS_MAX;
-use super::{Service, handlers, pages};
+use super::{Service, handlers, pages, pixel};
 use crate::access::RouteAccess;
 use crate::metrics;
 use crate::problem::ProblemKind;
@@ -35,7 +35,7 @@ pub(super) const USER_AGENT_BYTES_MAX: usize = 1_024;
 
 const IDS_BYTES_MAX: usize = IDS_MAX * (ID_BYTES_MAX + 1);
 
-pub(super) static ROUTES: [Route<Service>; 15] = [
+pub(super) static ROUTES: [Route<Service>; 16] = [
     Route {
         method: RouteMethod::Post,
         path: "/v1/{kind}/{id}/views",
@@ -175,6 +175,24 @@ pub(super) static ROUTES: [Route<Service>; 15] = [
         reply: Reply::Svg,
         problems: &[ProblemKind::DamagedData],
         handler: |service, call| Box::pin(handlers::badge(service, call)),
+    },
+    Route {
+        method: RouteMethod::Get,
+        path: "/v1/{kind}/{id}/pixel.gif",
+        operation: "countViewByPixel",
+        summary: "Count one view of an item, and return a picture of one transparent pixel. A HEAD request counts nothing",
+        access: RouteAccess::PublicWrite,
+        query: &[Parameter {
+            name: "key",
+            description: "A name for this view, as the header Idempotency-Key: a view with a key that was counted for the item is not counted again",
+            required: false,
+            value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
+        }],
+        headers: &[],
+        body: None,
+        reply: Reply::Gif,
+        problems: &[ProblemKind::NotFound, ProblemKind::QueueFull, ProblemKind::DamagedData],
+        handler: |service, call| Box::pin(pixel::count(service, call)),
     },
     Route {
         method: RouteMethod::Get,

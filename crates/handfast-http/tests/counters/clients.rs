@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode};
-use handfast_counters::Kind;
+use handfast_counters::{ItemId, Kind};
 use handfast_http::counters::{BotPolicy, ServiceOptions};
 use handfast_http::{AccessOptions, ClientLimit, ProblemKind, TokenHash};
 use serde_json::{Value, json};
@@ -109,6 +109,74 @@ async fn bots_are_counted_unless_they_are_refused() {
     assert_eq!(passed_on("Baiduspider/2.0").await, not_counted(3, "bot"));
     assert_eq!(passed_on("Firefox").await, counted(4));
     assert_eq!(refusing.ask("GET /v1/ads/7").await.json()["total"], 4);
+}
+
+/// Options with which pictures count views of ads, and a token is needed otherwise.
+fn pixels_of_ads() -> ServiceOptions {
+    let access = AccessOptions { tokens: vec![TokenHash::of("a")], ..AccessOptions::default() };
+    ServiceOptions { pixels: [Kind::new("ads").expect("a kind")].into(), access, ..ServiceOptions::default() }
+}
+
+#[tokio::test]
+async fn a_picture_counts_one_view_of_the_kinds_that_allow_it() {
+    const PIXEL: &str = "GET /v1/ads/7/pixel.gif";
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let total = async |id: &str| {
+        let (kind, id) = (Kind::new("ads").expect("a kind"), ItemId::new(id).expect("an id"));
+        counters.totals(&kind, &[id]).await.expect("totals")[0].views
+    };
+    let client = Client::with(&counters, pixels_of_ads()).await;
+    // A page of another origin, without a token.
+    let picture = client.send(PIXEL, &["origin: https://example.org"], "").await;
+    assert_eq!((picture.status, picture.header("content-type")), (StatusCode::OK, Some("image/gif")));
+    assert_eq!(picture.header("cache-control"), Some("no-store"));
+    assert_eq!((picture.body.len(), &picture.body[..6]), (43, &b"GIF89a"[..]));
+    assert_eq!(total("7").await, 1);
+    assert_eq!(client.ask("HEAD /v1/ads/7/pixel.gif").await.status, StatusCode::OK);
+    assert_eq!(total("7").await, 1, "a head is nobody's view");
+    for _ in 0..2 {
+        assert_eq!(client.ask("GET /v1/ads/7/pixel.gif?key=k").await.status, StatusCode::OK);
+    }
+    assert_eq!(total("7").await, 2, "a key counts once");
+    for (line, kind, detail) in [
+        ("GET /v1/news/7/pixel.gif", ProblemKind::NotFound, "pictures do not count views of news"),
+        ("GET /v1/ads/top/pixel.gif", ProblemKind::InvalidRequest, "no item has it"),
+        ("GET /v1/ads/7/pixel.gif?n=2", ProblemKind::InvalidRequest, "there is no query parameter"),
+        ("POST /v1/ads/7/pixel.gif", ProblemKind::MethodNotAllowed, "POST"),
+        (VIEWS, ProblemKind::Unauthorized, "Authorization"),
+    ] {
+        let found = client.ask(line).await.problem(kind);
+        assert!(found.contains(detail), "{line}: {found}");
+    }
+    let without = Client::new(&counters).await.ask(PIXEL).await;
+    assert_eq!(without.json()["outcome"], "not_applied", "{without:?}");
+    without.problem(ProblemKind::NotFound);
+    assert_eq!(total("7").await, 2);
+}
+
+#[tokio::test]
+async fn the_rules_for_readers_hold_for_pictures() {
+    const PIXEL: &str = "GET /v1/ads/7/pixel.gif";
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let options = ServiceOptions {
+        visitor_windows: one_view_in_a_window().visitor_windows,
+        bots: BotPolicy::Refuse,
+        client_limit: Some(ClientLimit { requests: 5, time: Duration::from_secs(60) }),
+        ..pixels_of_ads()
+    };
+    let client = Client::with(&counters, options).await;
+    for agent in ["Firefox", "Firefox", "Googlebot/2.1", "Safari"] {
+        assert_eq!(client.send(PIXEL, &[&format!("user-agent: {agent}")], "").await.status, StatusCode::OK);
+    }
+    let metrics = client.send("GET /metrics", &["authorization: Bearer a"], "").await;
+    let metrics = String::from_utf8(metrics.body).expect("a text");
+    for line in ["views_total 2", "{reason=\"repeated\"} 1", "{reason=\"bot\"} 1"] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    client.ask(PIXEL).await;
+    client.ask(PIXEL).await.problem(ProblemKind::TooManyRequests);
 }
 
 #[tokio::test]

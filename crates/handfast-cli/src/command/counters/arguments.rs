@@ -145,6 +145,9 @@ pub(crate) struct ServeCountersArguments {
     /// Count one view of each visitor of a kind in this time, 24h at most, such as ads=30m; may be repeated
     #[arg(long = "visitor-window", value_name = "KIND=TIME")]
     pub(crate) visitor_windows: Vec<VisitorWindow>,
+    /// Let web pages count views of this kind by a picture, GET /v1/KIND/ID/pixel.gif, without a token; may be repeated
+    #[arg(long = "pixel", value_name = "KIND")]
+    pub(crate) pixels: Vec<Parsed<Kind>>,
     /// Whether views of known bots are counted. A bot names itself in its User-Agent
     #[arg(long, value_enum, default_value_t)]
     pub(crate) bots: Bots,

@@ -31,6 +31,7 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
         access: access(arguments)?,
         visitor_windows,
         bots: arguments.bots.into(),
+        pixels: arguments.pixels.iter().map(|kind| kind.0.clone()).collect(),
         client_limit: arguments.limit_per_client.as_ref().map(|limit| limit.0),
         client_address_header: header.transpose()?,
         ..ServiceOptions::default()
