@@ -1,11 +1,11 @@
 //! A long run of three instances over one Redis and one store, in which all that can fail does: instances die, Redis is killed and started again,
 //! the store is away for a while and loses requests and answers at other times.
 //!
-//! Writers send requests of one to four views. Three of four have a key and are sent again until they are answered, by another instance if
+//! Writers send requests of one to a hundred views. Three of four have a key and are sent again until they are answered, by another instance if
 //! theirs has died; those without a key are sent once. In the end each item has exactly the views of the requests that were answered, and
 //! at most those in doubt that had no key; its total is the sum of its days; no reader has seen a whole total go back.
 //!
-//! `HANDFAST_VIEWS` is the number of views (20,000 if it is not set; a million for `scripts/check --long`). The faults come again with each
+//! `HANDFAST_VIEWS` is the number of views (a million if it is not set, of 20,000 requests; twenty million for `scripts/check --long`). The faults come again with each
 //! [`ROUND_REQUESTS`] requests.
 //!
 //! That the run can fail is shown by two broken scripts, which it must not pass. One forgets idempotency keys: the requests of dead instances are
@@ -100,7 +100,7 @@ fn item_of(number: u64) -> u64 {
 }
 
 fn views_of(number: u64) -> u32 {
-    u32::try_from(number % 4).expect("a small number") + 1
+    u32::try_from(number % 100).expect("a small number") + 1
 }
 
 fn has_key(number: u64) -> bool {
@@ -111,8 +111,8 @@ impl Ledger {
     fn new(views: u64) -> Self {
         let bounds = vec![(0, 0); usize::try_from(ITEMS).expect("a count")];
         Ledger(Mutex::new(Requests {
-            // Four requests have ten views.
-            all: (views * 4).div_ceil(10),
+            // A hundred requests have 5,050 views.
+            all: (views * 100).div_ceil(5_050),
             next: 0,
             again: Vec::new(),
             open: BTreeMap::new(),
@@ -394,7 +394,7 @@ async fn run(server: RedisServer, scripts: RedisScripts, views: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_a_long_run_counts_what_was_answered_once() {
-    let views = std::env::var("HANDFAST_VIEWS").ok().and_then(|views| views.parse().ok()).unwrap_or(20_000);
+    let views = std::env::var("HANDFAST_VIEWS").ok().and_then(|views| views.parse().ok()).unwrap_or(1_000_000);
     if let Some(server) = RedisServer::start_with("always").await {
         assert!(run(server, RedisScripts::default(), views).await > 0, "nothing was read");
     }
@@ -418,7 +418,7 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
         let mut caught = None;
         for _ in 0..MUTANT_RUNS_MAX {
             let Some(server) = RedisServer::start_with("always").await else { return };
-            caught = tokio::spawn(run(server, scripts.clone(), 2_000)).await.err();
+            caught = tokio::spawn(run(server, scripts.clone(), 40_000)).await.err();
             if caught.is_some() {
                 break;
             }
