@@ -405,8 +405,8 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
     let mutants = [
         (
             "keys are forgotten",
-            "KEYS[4], '1', 'PX', ARGV[5], 'NX')",
-            "KEYS[4], '1', 'PX', ARGV[5])",
+            "KEYS[5], '1', 'PX', ARGV[5], 'NX')",
+            "KEYS[5], '1', 'PX', ARGV[5])",
             "views, and must have",
         ),
         ("acknowledged views leave the total", "redis.call('HINCRBY', item, 's', int(views))", "", "item "),

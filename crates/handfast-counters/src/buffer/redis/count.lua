@@ -1,7 +1,8 @@
 -- Counts views: the steps increment_if_exists and upsert of the buffer. steps.lua has the other ones, and says which keys there are; these two are
 -- nearly all requests that write, so this script is short, and makes few calls.
 --
--- KEYS: the state of the kind, the item, the pending events; the idempotency key and the mark of the visitor if the request has them.
+-- KEYS: the state of the kind, the item, the pending events, a key that is never there (see steps.lua); the idempotency key and the mark of the
+-- visitor if the request has them.
 -- ARGV: the run of Redis that the client is connected to, the views, the event without its number, the limit of events, the lifetimes of the key and
 -- of the mark in ms ('' for one that the request does not have); for upsert also the stored total ('' if it is unknown) and the epoch that was read
 -- before it.
@@ -23,14 +24,14 @@ if is_new then
   if stored and ARGV[8] ~= state[5] then return 'outdated' end
 end
 local total = (stored or '') .. '|' .. pending .. '|' .. (stored and is_current and '0' or '1')
-if ARGV[5] ~= '' and not call('SET', KEYS[4], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. total end
+if ARGV[5] ~= '' and not call('SET', KEYS[5], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. total end
 if ARGV[6] ~= '' and not call('SET', KEYS[#KEYS], '1', 'PX', ARGV[6], 'NX') then
-  if ARGV[5] ~= '' then call('DEL', KEYS[4]) end
+  if ARGV[5] ~= '' then call('DEL', KEYS[5]) end
   return 'repeated|' .. total
 end
 if call('LPUSH', KEYS[3], state[2] .. ARGV[3]) + state[4] > ARGV[4] + 0 then
   call('LPOP', KEYS[3])
-  if KEYS[4] then call('DEL', unpack(KEYS, 4)) end
+  if KEYS[5] then call('DEL', unpack(KEYS, 5)) end
   return 'full'
 end
 call('HINCRBY', KEYS[1], 'next', 1)

@@ -13,6 +13,7 @@
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
+--   none            a key that is never there
 --
 -- Only idempotency keys, marks, and entries without pending views and open deletions expire. All else has no expiry, so that a policy volatile-*
 -- evicts none of it.
@@ -24,7 +25,9 @@
 -- without memory (claim, take_over, acknowledge, which empty the queue) begins with a write that needs none. An event is never in fewer places
 -- than before: a batch is written before its events leave the queue.
 --
--- KEYS[1] is the key of the state; ARGV has the name of the step, the run of Redis that the client is connected to, and the arguments of the step.
+-- KEYS[1] is the key of the state, KEYS[2] the one that is never there. While the slot is moved to another server of a cluster, a server has a part of
+-- the keys, and refuses requests for those that it has not: in the middle of a script that does not name them all, after its first write.
+-- Because of KEYS[2] it refuses the script before it begins. ARGV has the name of the step, the run of Redis that the client is connected to, and the arguments of the step.
 -- The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
 
 local prefix = string.sub(KEYS[1], 1, -6)
@@ -54,6 +57,10 @@ local function is_partial(entry) return not entry[1] or entry[5] ~= generation e
 -- Returns the two parts of the total, which the client adds, and whether it is partial.
 local function counted(stored, pending, partial) return { 'counted', stored or '', pending, partial and 1 or 0 } end
 
+-- A replica that takes the place of its master may lack the newest events, whose numbers clients have seen, and its clock may be behind. So a kind that
+-- begins anew leaves this many numbers out, more than events are ever on their way to a replica.
+local gap = 4294967296
+
 local steps = {}
 
 -- The first step of a kind, of one that Redis has lost, and of each kind after a start of Redis or a change of the master: what Redis has may
@@ -66,7 +73,7 @@ function steps.begin(least, first_epoch)
   if run == ARGV[2] then return { 'begun' } end
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local first = int(math.max(clock, tonumber(least), next_number))
+  local first = int(math.max(clock, math.max(tonumber(least), next_number) + gap))
   local count = 0
   for _, number in ipairs(redis.call('ZRANGE', key('since'), 0, -1)) do
     count = count + redis.call('LLEN', key('batch:' .. number))
