@@ -49,11 +49,18 @@
 //! ```
 
 mod answer;
+mod cluster;
 mod connection;
+mod failure;
 mod health;
+mod sentinel;
+mod servers;
+mod slots;
+mod tls;
 mod url;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -66,7 +73,9 @@ use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use answer::{Answer, Count, Entry, Row};
-use connection::{Connection, Live, unavailable};
+use connection::{Live, Script};
+use failure::{Failure, unavailable};
+use servers::{Attempts, Servers};
 
 pub use health::RedisHealth;
 
@@ -76,8 +85,8 @@ const KINDS: &str = "hf:kinds";
 const SALT: &str = "hf:salt:";
 /// The time for which the salt of a day is kept: the day itself, and what the clocks of instances may differ.
 const SALT_SECONDS: u64 = 25 * 3_600;
-/// How often a step is sent again because its kind had to be begun: Redis may lose everything in between, but hardly again.
-const STEP_ATTEMPTS: usize = 3;
+/// The end of a key of each kind that is never there. A server of a cluster refuses a script that names it while the slot of the kind is moved.
+const NONE: &str = "none";
 /// The fence of a kind that is not begun.
 const NOT_BEGUN: Fence = Fence(0);
 /// The largest number with which a kind begins: beyond, the numbers of Lua are not exact.
@@ -113,12 +122,20 @@ impl Default for RedisBufferOptions {
 
 /// A buffer in Redis, which several processes share.
 pub struct RedisBuffer {
-    connection: Connection,
+    servers: Servers,
     storage: Storage,
     sources: Sources,
     options: RedisBufferOptions,
-    /// The kinds to which this process has written.
-    kinds: RwLock<BTreeSet<Kind>>,
+    /// The kinds that this process has begun, or has tried to.
+    kinds: RwLock<BTreeMap<Kind, Arc<Beginning>>>,
+}
+
+/// How this process begins a kind: once for all requests that wait for it.
+#[derive(Default)]
+struct Beginning {
+    lock: tokio::sync::Mutex<()>,
+    /// How often the kind was begun.
+    count: AtomicU64,
 }
 
 /// The texts of the scripts, which tests break on purpose.
@@ -138,7 +155,7 @@ impl Default for RedisScripts {
     }
 }
 
-/// The keys of a kind, which are in one slot of a cluster.
+/// The beginning of the keys of a kind, which are in one slot of a cluster.
 struct Keys(String);
 
 impl Keys {
@@ -177,9 +194,9 @@ impl RedisBuffer {
         sources: Sources,
         options: RedisBufferOptions,
     ) -> Result<Self> {
-        let connection = Connection::new(url, scripts, options)?;
-        let buffer = RedisBuffer { connection, storage, sources, options, kinds: RwLock::default() };
-        if let Err(error) = buffer.connection.get().await {
+        let servers = Servers::new(url, scripts, options)?;
+        let buffer = RedisBuffer { servers, storage, sources, options, kinds: RwLock::default() };
+        if let Err(error) = buffer.servers.check().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
         }
         Ok(buffer)
@@ -198,70 +215,87 @@ impl RedisBuffer {
     /// # Errors
     /// [`Error::Buffer`] if it cannot be reached.
     pub async fn health(&self) -> Result<RedisHealth> {
-        self.connection.health().await
+        self.servers.health().await
     }
 
     /// Returns what a user should know about the settings of Redis, as of the last connection or look; one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        self.connection.last_health().warnings
+        self.servers.last_health().warnings
     }
 
     /// Runs a step, after the kind was begun if it has to be.
     async fn step(&self, kind: &Kind, step: &str, arguments: &[&str], lost: Applied) -> Result<Answer> {
-        let state = Keys::new(kind).key("state");
-        for _ in 0..STEP_ATTEMPTS {
-            let live = self.connection.get().await?;
-            let answer = self.send(&live, &state, step, arguments, lost).await?;
-            if answer.word() != "begin" {
-                return Ok(answer);
+        let keys = Keys::new(kind);
+        let mut attempts = Attempts::default();
+        loop {
+            let live = self.servers.get(&keys.0).await?;
+            match self.send(&live, &keys, step, arguments, lost).await {
+                Ok(answer) if answer.word() != "begin" => return Ok(answer),
+                Ok(_) => self.begin(kind, &live, &mut attempts).await?,
+                Err(failure) => self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?,
             }
-            self.begin(kind, &live).await.map_err(not_applied)?;
         }
-        Err(lost_again(kind))
     }
 
-    async fn send(&self, live: &Live, state: &str, step: &str, arguments: &[&str], lost: Applied) -> Result<Answer> {
+    async fn send(
+        &self,
+        live: &Live,
+        keys: &Keys,
+        step: &str,
+        arguments: &[&str],
+        lost: Applied,
+    ) -> Result<Answer, Failure> {
         let mut all = vec![step, &live.run];
         all.extend(arguments);
-        Answer::new(self.connection.run(live, &self.connection.steps, &[state], &all, lost).await?)
+        let steps: &Script = &self.servers.scripts.steps;
+        Ok(Answer::new(live.run(steps, &[&keys.key("state"), &keys.key(NONE)], &all, lost).await?)?)
     }
 
-    /// Returns the generation of a kind, which is begun if it has to be.
-    async fn generation(&self, kind: &Kind, live: &Live) -> Result<Arc<str>> {
-        if let Some(generation) = live.generation(kind) {
-            return Ok(generation);
+    /// Begins a kind, after which its request is sent again.
+    ///
+    /// # Errors
+    /// That of a request that was not applied.
+    async fn begin(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
+        attempts.next(|| unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No))?;
+        let beginning =
+            Arc::clone(self.kinds.write().unwrap_or_else(PoisonError::into_inner).entry(kind.clone()).or_default());
+        let before = beginning.count.load(Ordering::SeqCst);
+        let _lock = beginning.lock.lock().await;
+        if beginning.count.load(Ordering::SeqCst) > before {
+            return Ok(());
         }
-        // Most kinds were begun by others.
-        self.try_read(kind, &[], live).await.map_err(not_applied)?;
-        match live.generation(kind) {
-            Some(generation) => Ok(generation),
-            None => self.begin(kind, live).await.map_err(not_applied),
+        match self.try_begin(kind, live).await {
+            Ok(()) => {
+                beginning.count.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            }
+            Err(failure) => self.servers.prepare_again(&Keys::new(kind).0, live, failure.not_applied(), attempts).await,
         }
     }
 
-    /// Begins a kind, unless that was done in this run, and returns its generation.
-    async fn begin(&self, kind: &Kind, live: &Live) -> Result<Arc<str>> {
+    async fn try_begin(&self, kind: &Kind, live: &Live) -> Result<(), Failure> {
+        // Another instance may have begun the kind under the name that the run has now.
+        if !live.has_same_run().await? {
+            return Ok(());
+        }
         let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
             Ok(Ok(last)) => last + 1,
-            Ok(Err(error @ Error::Damaged { .. })) => return Err(error),
+            Ok(Err(error @ Error::Damaged { .. })) => return Err(error.into()),
             // The clock of Redis alone decides.
             Ok(Err(_)) | Err(_) => 0,
         };
         if least > NUMBER_MAX {
-            return Err(Error::damaged(format!(
-                "the last number of {kind} in the store, {least}, is above {NUMBER_MAX}"
-            )));
+            let what = format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}");
+            return Err(Error::damaged(what).into());
         }
         // Before the first event, so that each pass finds the kind.
-        self.connection.send(redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;
-        self.kinds.write().unwrap_or_else(PoisonError::into_inner).insert(kind.clone());
+        self.servers.send(KINDS, redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
         tracing::info!(%kind, "the queue begins with a new epoch");
-        let state = Keys::new(kind).key("state");
-        let answer = self.send(live, &state, "begin", &[&least.to_string(), &epoch.to_string()], Applied::No).await?;
-        let generation: Arc<str> = answer.text(1)?.into();
-        live.keep_generation(kind, Some(&generation));
-        Ok(generation)
+        let arguments = [&*least.to_string(), &epoch.to_string()];
+        let answer = self.send(live, &Keys::new(kind), "begin", &arguments, Applied::No).await?;
+        live.keep_generation(kind, Some(answer.text(1)?));
+        Ok(())
     }
 
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
@@ -276,42 +310,82 @@ impl RedisBuffer {
         let events_max = self.options.queue_events_max.to_string();
         let key_time = key.as_ref().map_or_else(String::new, |_| millis(self.options.key_time));
         let window = view.visitor.map_or_else(String::new, |visitor| millis(visitor.window));
-        for _ in 0..STEP_ATTEMPTS {
-            let live = self.connection.get().await?;
-            let generation = self.generation(&view.item.kind, &live).await?;
+        let mut attempts = Attempts::default();
+        loop {
+            let live = self.servers.get(&keys.0).await?;
+            let Some(generation) = live.generation(&view.item.kind) else {
+                self.find_generation(&view.item.kind, &live, &mut attempts).await?;
+                continue;
+            };
             let known = [&*generation, "|"].concat();
             let mut arguments = vec![&*known, &views, &event, &events_max];
             if named.len() > 3 || stored.is_some() {
                 arguments.extend([&*key_time, &window]);
                 arguments.extend(stored.iter().flatten());
             }
-            let script = &self.connection.count;
-            let answer = self.connection.run(&live, script, &named, &arguments, Applied::Maybe).await?;
+            let answer = match live.run(&self.servers.scripts.count, &named, &arguments, Applied::Maybe).await {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?;
+                    continue;
+                }
+            };
             match Count::new(&answer, view.views, &generation)? {
                 Some(Count::Full) => return Err(Error::Full { events: self.options.queue_events_max }),
                 Some(count) => return Ok(count),
                 None => live.keep_generation(&view.item.kind, None),
             }
         }
-        Err(lost_again(&view.item.kind))
+    }
+
+    /// Looks for the generation of a kind, which most often was begun by another instance, and begins it otherwise; its request is sent again then.
+    ///
+    /// # Errors
+    /// That of a request that was not applied.
+    async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
+        let keys = Keys::new(kind);
+        match self.try_read(kind, &keys, &[], live).await {
+            Ok(_) if live.generation(kind).is_some() => Ok(()),
+            Ok(_) => self.begin(kind, live, attempts).await,
+            Err(failure) => self.servers.prepare_again(&keys.0, live, failure.not_applied(), attempts).await,
+        }
     }
 
     /// Reads totals by one command; nothing if one is not whole.
-    async fn read_whole(&self, kind: &Kind, ids: &[ItemId], live: &Live) -> Result<Option<Vec<Total>>> {
-        let Some(generation) = live.generation(kind) else { return Ok(None) };
-        let keys = Keys::new(kind);
+    async fn read_whole(
+        &self,
+        kind: &Kind,
+        keys: &Keys,
+        ids: &[ItemId],
+        live: &Live,
+    ) -> Result<Option<Reading>, Failure> {
+        let Some(generation) = live.generation(kind).filter(|_| !ids.is_empty()) else { return Ok(None) };
         let mut command = redis::cmd("MGET");
         for id in ids {
             command.arg(keys.item(id));
         }
-        let entries = self.connection.send_on(live, &command).await?;
-        let whole = |entry| Ok(Entry::total_of(entry, &generation)?.filter(|total| !total.partial));
-        answer::values(&entries)?.iter().map(whole).collect()
+        let entries = live.send(&command).await?;
+        let mut totals = Vec::with_capacity(ids.len());
+        for entry in answer::values(&entries)? {
+            match Entry::total_of(entry, &generation)? {
+                Some(total) if !total.partial => totals.push(Some(total)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(Reading { totals, fence: Fence::NONE }))
     }
 
     /// Reads totals by plain commands; nothing if the kind must be begun.
-    async fn try_read(&self, kind: &Kind, ids: &[ItemId], live: &Live) -> Result<Option<Reading>> {
-        let keys = Keys::new(kind);
+    async fn try_read(
+        &self,
+        kind: &Kind,
+        keys: &Keys,
+        ids: &[ItemId],
+        live: &Live,
+    ) -> Result<Option<Reading>, Failure> {
+        if let Some(reading) = self.read_whole(kind, keys, ids, live).await? {
+            return Ok(Some(reading));
+        }
         let mut pipeline = redis::pipe();
         // First: see the description of this module.
         pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch"]);
@@ -322,10 +396,10 @@ impl RedisBuffer {
                 pipeline.arg(keys.item(id));
             }
         }
-        let answers = self.connection.read(live, &pipeline).await?;
+        let answers = live.read(&pipeline).await?;
         let mut answers = answers.iter();
         let [Some(state), Some(now)] = [(); 2].map(|()| answers.next()) else {
-            return Err(Error::damaged("Redis has answered fewer commands than it was sent"));
+            return Err(Error::damaged("Redis has answered fewer commands than it was sent").into());
         };
         let (state, now) = (Row::new(state)?, answer::now(now)?);
         let generation = match (state.text(0)?, now) {
@@ -334,7 +408,7 @@ impl RedisBuffer {
                 // A kind that nobody has written to is not begun by a reader.
                 let mut exists = redis::cmd("EXISTS");
                 exists.arg(keys.key("pending")).arg(keys.key("since"));
-                return match self.connection.send(&exists).await? {
+                return match live.send(&exists).await? {
                     Value::Int(0) => Ok(Some(Reading { totals: vec![None; ids.len()], fence: NOT_BEGUN })),
                     _ => Ok(None),
                 };
@@ -360,19 +434,6 @@ fn millis(time: Duration) -> String {
     time.as_millis().clamp(1, 1 << 52).to_string()
 }
 
-/// The error of a request whose kind must be begun after each attempt.
-fn lost_again(kind: &Kind) -> Error {
-    unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No)
-}
-
-/// The error of a request that did not get as far as its own step.
-fn not_applied(error: Error) -> Error {
-    match error {
-        Error::Buffer { what, .. } => Error::Buffer { what, applied: Applied::No },
-        other => other,
-    }
-}
-
 #[async_trait]
 impl Buffer for RedisBuffer {
     fn name(&self) -> &'static str {
@@ -380,19 +441,15 @@ impl Buffer for RedisBuffer {
     }
 
     async fn check(&self) -> Result<()> {
-        let kinds = self.kinds().await?;
-        let live = self.connection.get().await?;
-        let mut pipeline = redis::pipe();
-        for kind in &kinds {
-            let keys = Keys::new(kind);
-            pipeline.cmd("GET").arg(keys.key("now"));
-            pipeline.cmd("LLEN").arg(keys.key("pending"));
-        }
-        let answers = if kinds.is_empty() { Vec::new() } else { self.connection.read(&live, &pipeline).await? };
-        for of_kind in answers.chunks(2) {
-            let [now, pending] = of_kind else { continue };
-            let claimed = answer::now(now)?.map_or(0, |(_, claimed)| claimed);
-            if claimed + answer::number(pending).unwrap_or(0) >= self.options.queue_events_max {
+        self.servers.check().await?;
+        for kind in self.kinds().await? {
+            let keys = Keys::new(&kind);
+            let mut pipeline = redis::pipe();
+            pipeline.cmd("GET").arg(keys.key("now")).cmd("LLEN").arg(keys.key("pending"));
+            let answers = self.servers.read(&keys.0, &pipeline).await?;
+            let claimed = answers.first().map(answer::now).transpose()?.flatten().map_or(0, |(_, claimed)| claimed);
+            let pending = answers.get(1).and_then(answer::number).unwrap_or(0);
+            if claimed + pending >= self.options.queue_events_max {
                 return Err(Error::Full { events: self.options.queue_events_max });
             }
         }
@@ -420,19 +477,16 @@ impl Buffer for RedisBuffer {
     }
 
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
-        for _ in 0..STEP_ATTEMPTS {
-            let live = self.connection.get().await?;
-            if !ids.is_empty()
-                && let Some(totals) = self.read_whole(kind, ids, &live).await?
-            {
-                return Ok(Reading { totals: totals.into_iter().map(Some).collect(), fence: Fence::NONE });
+        let keys = Keys::new(kind);
+        let mut attempts = Attempts::default();
+        loop {
+            let live = self.servers.get(&keys.0).await?;
+            match self.try_read(kind, &keys, ids, &live).await {
+                Ok(Some(reading)) => return Ok(reading),
+                Ok(None) => self.begin(kind, &live, &mut attempts).await?,
+                Err(failure) => self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?,
             }
-            if let Some(reading) = self.try_read(kind, ids, &live).await? {
-                return Ok(reading);
-            }
-            self.begin(kind, &live).await.map_err(not_applied)?;
         }
-        Err(lost_again(kind))
     }
 
     async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
@@ -456,12 +510,12 @@ impl Buffer for RedisBuffer {
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>> {
-        let answer = self.connection.send(redis::cmd("SMEMBERS").arg(KINDS)).await?;
+        let answer = self.servers.send(KINDS, redis::cmd("SMEMBERS").arg(KINDS)).await?;
         let names: Vec<String> = redis::from_redis_value(answer)
             .map_err(|error| Error::damaged(format!("{KINDS:?} of Redis is no set of names: {error}")))?;
         let mut kinds = names.iter().map(|name| Kind::new(name)).collect::<Result<BTreeSet<Kind>>>()?;
         // The set may be gone while the queues are there: in a cluster they are on other nodes.
-        kinds.extend(self.kinds.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        kinds.extend(self.kinds.read().unwrap_or_else(PoisonError::into_inner).keys().cloned());
         Ok(kinds.into_iter().collect())
     }
 
@@ -487,7 +541,7 @@ impl Buffer for RedisBuffer {
     async fn visitor_salt(&self, day: Date) -> Result<Salt> {
         let key = format!("{SALT}{day}");
         let find = || async {
-            let found = self.connection.send(redis::cmd("GET").arg(&key)).await?;
+            let found = self.servers.send(&key, redis::cmd("GET").arg(&key)).await?;
             match &found {
                 Value::Nil => Ok(None),
                 found => text(found).and_then(Salt::read).map(Some).ok_or_else(|| {
@@ -501,7 +555,7 @@ impl Buffer for RedisBuffer {
         // Of two instances at once, the first one's salt is for both.
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(Salt::new()?.digits()).arg("NX").arg("EX").arg(SALT_SECONDS);
-        self.connection.send(&set).await?;
+        self.servers.send(&key, &set).await?;
         find().await?.ok_or_else(|| unavailable(format!("{key:?} gets lost again and again"), Applied::No))
     }
 

@@ -149,7 +149,7 @@ async fn ext_redis_a_broken_begin_is_caught() {
         (
             "old numbers again",
             First::Read,
-            "int(math.max(clock, tonumber(least), next_number()))",
+            "int(math.max(clock, math.max(tonumber(least), next_number()) + gap))",
             "int(next_number() > 1 and next_number() or clock)",
         ),
         ("old epochs again", First::Read, "'epoch', first_epoch, 'floor'", "'epoch', state[2] or first_epoch, 'floor'"),
@@ -374,7 +374,10 @@ async fn ext_redis_a_replica_and_an_empty_script_cache_are_no_harm() {
     let error = counters.view(ad("7"), 1, None).await.expect_err("read-only");
     assert_eq!(applied(&error), Applied::No, "{error}");
     world.server().command(&["REPLICAOF", "NO", "ONE"]).await;
-    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(2));
+    // It may have the data of another server.
+    assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), Total { views: 2, partial: true });
+    save_all(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(2));
 }
 
 #[tokio::test]

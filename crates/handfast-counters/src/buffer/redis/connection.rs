@@ -1,4 +1,5 @@
-//! The connection to Redis: one for all requests, made again when it was lost, and errors that say whether a request may have been applied.
+//! The connection to a server of Redis: one for all requests, made again when it was lost, and errors that say whether a request may have been
+//! applied.
 //!
 //! The connection manager of the crate `redis` does not tell an attempt to connect from a request that was sent; here that is the
 //! difference between "not counted" and "may have been counted".
@@ -6,33 +7,61 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use handfast_store::Applied;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, ProtocolVersion, PushKind, RedisError, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion, PushKind,
+    RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 
+use super::failure::{Failure, unavailable};
 use super::health::{RedisHealth, Settings};
-use super::{RedisBufferOptions, RedisScripts, url};
+use super::sentinel::Sentinels;
+use super::url::{Address, Login};
+use super::{RedisBufferOptions, RedisScripts};
 use crate::{Error, Kind, Result};
 
 /// The maximum number of requests that wait to be sent; further ones wait to be queued.
 const WAITING_REQUESTS_MAX: usize = 4_096;
 
+/// The login, the encryption and the times of connections.
+#[derive(Clone)]
+pub(super) struct Connector {
+    settings: RedisConnectionInfo,
+    /// `None` for connections that are not encrypted.
+    certificates: Option<TlsCertificates>,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
 /// A server of Redis, whether it can be reached or not.
 pub(super) struct Connection {
-    client: Client,
-    pub(super) count: Script,
-    pub(super) steps: Script,
-    options: RedisBufferOptions,
+    source: Source,
+    connector: Connector,
+    scripts: Arc<Scripts>,
     live: RwLock<Option<Live>>,
     /// Held while a connection is made; the error of the last attempt.
     attempt: tokio::sync::Mutex<Option<Error>>,
     /// The number of attempts that have ended.
     attempts: AtomicU64,
     health: RwLock<RedisHealth>,
+}
+
+/// Which server a connection leads to.
+pub(super) enum Source {
+    /// The one at an address.
+    Address(Address),
+    /// The master that sentinels name. It is asked for again for each connection.
+    Sentinels(Sentinels),
+}
+
+/// The scripts that each connection has loaded.
+pub(super) struct Scripts {
+    pub(super) count: Script,
+    pub(super) steps: Script,
 }
 
 /// A script that each connection has loaded.
@@ -44,35 +73,99 @@ pub(super) struct Script {
 /// A connection to one run of the server.
 #[derive(Clone)]
 pub(super) struct Live {
-    connection: MultiplexedConnection,
-    /// The name of the run of the server.
+    pub(super) connection: MultiplexedConnection,
+    /// The address of the server.
+    pub(super) address: Arc<Address>,
+    /// The name of the run of the server ([`Settings::run`]).
     pub(super) run: Arc<str>,
     /// The generation of each kind that was found to be begun in this run.
     generations: Arc<RwLock<HashMap<Kind, Arc<str>>>>,
     is_closed: Arc<AtomicBool>,
 }
 
-impl Connection {
-    /// Checks a URL.
-    ///
+impl Connector {
     /// # Errors
-    /// [`Error::Invalid`].
-    pub(super) fn new(url: &str, scripts: &RedisScripts, options: RedisBufferOptions) -> Result<Self> {
-        let info = url::parse(url)?;
-        // RESP3 tells at once that a connection was lost.
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let info = info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        Ok(Connection {
-            client: Client::open(info)
-                .map_err(|error| Error::invalid(format!("the URL of Redis is invalid: {error}")))?,
-            count: Script::new(&scripts.count),
-            steps: Script::new(&scripts.steps),
-            options,
+    /// [`Error::Invalid`] for certificates that cannot be read.
+    pub(super) fn new(
+        login: &Login,
+        database: i64,
+        certificates: Option<TlsCertificates>,
+        options: RedisBufferOptions,
+    ) -> Result<Self> {
+        let mut settings = RedisConnectionInfo::default().set_db(database).set_skip_set_lib_name();
+        if let Some(user) = &login.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &login.password {
+            settings = settings.set_password(password);
+        }
+        let RedisBufferOptions { connect_timeout, response_timeout, .. } = options;
+        let connector = Connector { settings, certificates, connect_timeout, response_timeout };
+        // Any address: the certificates are read.
+        connector
+            .client(&Address { host: "localhost".to_owned(), port: 1 }, ProtocolVersion::RESP2)
+            .map_err(|error| Error::invalid(format!("the URL of Redis: {error}")))?;
+        Ok(connector)
+    }
+
+    fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, RedisError> {
+        let (host, port) = (address.host.clone(), address.port);
+        let address = match self.certificates {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        };
+        let info = address
+            .into_connection_info()?
+            .set_redis_settings(self.settings.clone().set_protocol(protocol))
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        match &self.certificates {
+            None => Client::open(info),
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        }
+    }
+
+    fn config(&self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout))
+    }
+
+    /// Connects for a few questions, also to a sentinel, which does not know RESP3 in old versions.
+    pub(super) async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
+        let client = self.client(address, ProtocolVersion::RESP2)?;
+        client.get_multiplexed_async_connection_with_config(&self.config()).await
+    }
+
+    /// Connects for all requests. `is_closed` is set when the connection is lost, which RESP3 tells at once.
+    async fn open_watched(
+        &self,
+        address: &Address,
+        is_closed: &Arc<AtomicBool>,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let closes = Arc::clone(is_closed);
+        let config = self.config().set_pipeline_buffer_size(WAITING_REQUESTS_MAX).set_push_sender(
+            move |push: redis::PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    closes.store(true, Ordering::SeqCst);
+                }
+                Ok::<(), redis::aio::SendError>(())
+            },
+        );
+        self.client(address, ProtocolVersion::RESP3)?.get_multiplexed_async_connection_with_config(&config).await
+    }
+}
+
+impl Connection {
+    pub(super) fn new(source: Source, connector: Connector, scripts: Arc<Scripts>) -> Self {
+        Connection {
+            source,
+            connector,
+            scripts,
             live: RwLock::default(),
             attempt: tokio::sync::Mutex::default(),
             attempts: AtomicU64::new(0),
             health: RwLock::default(),
-        })
+        }
     }
 
     /// Returns the connection, and makes one if there is none. All who wait for one attempt share its result.
@@ -93,16 +186,12 @@ impl Connection {
         {
             return Err(error.clone());
         }
-        let connected = tokio::time::timeout(self.options.connect_timeout, self.connect()).await;
+        let timeout = self.connector.connect_timeout;
+        let connected = tokio::time::timeout(timeout, self.connect()).await;
         self.attempts.fetch_add(1, Ordering::SeqCst);
         let result = match connected {
-            Ok(result) => {
-                result.map_err(|error| unavailable(format!("it cannot be connected to: {error}"), Applied::No))
-            }
-            Err(_) => {
-                let seconds = self.options.connect_timeout.as_secs_f64();
-                Err(unavailable(format!("it cannot be connected to within {seconds} s"), Applied::No))
-            }
+            Ok(result) => result.map_err(|why| self.unreachable(&format!(": {why}"))),
+            Err(_) => Err(self.unreachable(&format!(" within {} s", timeout.as_secs_f64()))),
         };
         *last = result.as_ref().err().cloned();
         let live = result?;
@@ -110,32 +199,49 @@ impl Connection {
         Ok(live)
     }
 
-    fn live(&self) -> Option<Live> {
+    /// Makes the error of an attempt to connect.
+    fn unreachable(&self, why: &str) -> Error {
+        let what = match &self.source {
+            Source::Address(address) => format!("{address} cannot be connected to{why}"),
+            Source::Sentinels(_) => format!("the master cannot be connected to{why}"),
+        };
+        unavailable(what, Applied::No)
+    }
+
+    /// Returns the connection if there is one.
+    pub(super) fn live(&self) -> Option<Live> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.as_ref().filter(|live| !live.is_closed.load(Ordering::SeqCst)).cloned()
     }
 
-    async fn connect(&self) -> Result<Live, RedisError> {
+    async fn connect(&self) -> Result<Live, String> {
+        let sentinels = match &self.source {
+            Source::Address(address) => return self.connect_to(address).await.map_err(|error| error.to_string()),
+            Source::Sentinels(sentinels) => sentinels,
+        };
+        let mut problems = Vec::new();
+        for address in sentinels.masters().await? {
+            match self.connect_to(&address).await {
+                Ok(live) => return Ok(live),
+                Err(error) => problems.push(format!("{address}, which sentinels name: {error}")),
+            }
+        }
+        Err(problems.join("; "))
+    }
+
+    async fn connect_to(&self, address: &Address) -> Result<Live, RedisError> {
         let is_closed = Arc::new(AtomicBool::new(false));
-        let closes = Arc::clone(&is_closed);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.options.connect_timeout))
-            .set_response_timeout(Some(self.options.response_timeout))
-            .set_pipeline_buffer_size(WAITING_REQUESTS_MAX)
-            .set_push_sender(move |push: redis::PushInfo| {
-                if push.kind == PushKind::Disconnection {
-                    closes.store(true, Ordering::SeqCst);
-                }
-                Ok::<(), redis::aio::SendError>(())
-            });
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection = self.connector.open_watched(address, &is_closed).await?;
+        if matches!(self.source, Source::Sentinels(_)) && !is_master(&mut connection).await? {
+            return Err(RedisError::from((ErrorKind::Client, "the server is no master any more")));
+        }
         let settings = settings(&mut connection).await?;
         self.keep(settings.health());
-        let missing = || RedisError::from((ErrorKind::UnexpectedReturnType, "INFO server has no run_id"));
-        let run = settings.run.ok_or_else(missing)?;
-        self.count.load(&mut connection).await?;
-        self.steps.load(&mut connection).await?;
-        Ok(Live { connection, run: run.into(), generations: Arc::default(), is_closed })
+        self.scripts.count.load(&mut connection).await?;
+        self.scripts.steps.load(&mut connection).await?;
+        let run = settings.run().ok_or_else(no_run)?.into();
+        let address = Arc::new(address.clone());
+        Ok(Live { connection, address, run, generations: Arc::default(), is_closed })
     }
 
     /// Logs each warning when it appears.
@@ -162,58 +268,6 @@ impl Connection {
         self.keep(settings.health());
         Ok(self.last_health())
     }
-
-    /// Sends a command that changes nothing, or that may be sent twice.
-    ///
-    /// # Errors
-    /// [`Error::Buffer`], which says that nothing was applied.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value> {
-        let live = self.get().await?;
-        self.send_on(&live, command).await
-    }
-
-    /// Sends a command that changes nothing, or that may be sent twice, on this connection.
-    ///
-    /// # Errors
-    /// [`Error::Buffer`], which says that nothing was applied.
-    pub(super) async fn send_on(&self, live: &Live, command: &Cmd) -> Result<Value> {
-        let mut connection = live.connection.clone();
-        command.query_async(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))
-    }
-
-    /// Sends commands that change nothing, and returns their answers.
-    ///
-    /// # Errors
-    /// [`Error::Buffer`], which says that nothing was applied.
-    pub(super) async fn read(&self, live: &Live, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
-        let mut connection = live.connection.clone();
-        pipeline.query_async(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))
-    }
-
-    /// Runs a script on this connection.
-    ///
-    /// # Errors
-    /// [`Error::Buffer`]: `lost` is whether a request without an answer may have been applied.
-    pub(super) async fn run(
-        &self,
-        live: &Live,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        lost: Applied,
-    ) -> Result<Value> {
-        let mut connection = live.connection.clone();
-        let command = script.command(keys, arguments);
-        let answer: Result<Value, RedisError> = command.query_async(&mut connection).await;
-        // The script cache is lost by SCRIPT FLUSH.
-        if let Err(error) = &answer
-            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-        {
-            script.load(&mut connection).await.map_err(|error| live.failed(&error, Applied::No))?;
-            return command.query_async(&mut connection).await.map_err(|error| live.failed(&error, lost));
-        }
-        answer.map_err(|error| live.failed(&error, lost))
-    }
 }
 
 impl Script {
@@ -232,6 +286,12 @@ impl Script {
     }
 }
 
+impl Scripts {
+    pub(super) fn new(scripts: &RedisScripts) -> Self {
+        Scripts { count: Script::new(&scripts.count), steps: Script::new(&scripts.steps) }
+    }
+}
+
 impl Live {
     /// Returns the generation of a kind as it was found on this connection.
     pub(super) fn generation(&self, kind: &Kind) -> Option<Arc<str>> {
@@ -247,21 +307,99 @@ impl Live {
         }
     }
 
-    /// Makes an error of what a request met, and gives the connection up if it is lost or does not answer.
-    fn failed(&self, error: &RedisError, lost: Applied) -> Error {
-        if error.is_unrecoverable_error() || error.is_timeout() {
+    /// Sends a command that changes nothing, or that may be sent twice.
+    ///
+    /// # Errors
+    /// A failure of a request that was not applied.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        let mut connection = self.connection.clone();
+        command.query_async(&mut connection).await.map_err(|error| self.failed(&error, Applied::No))
+    }
+
+    /// Sends commands that change nothing, and returns their answers.
+    ///
+    /// # Errors
+    /// A failure of a request that was not applied.
+    pub(super) async fn read(&self, pipeline: &redis::Pipeline) -> Result<Vec<Value>, Failure> {
+        let mut connection = self.connection.clone();
+        pipeline.query_async(&mut connection).await.map_err(|error| self.failed(&error, Applied::No))
+    }
+
+    /// Runs a script on this connection.
+    ///
+    /// # Errors
+    /// A failure: `lost` is whether a request without an answer may have been applied.
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        lost: Applied,
+    ) -> Result<Value, Failure> {
+        let mut connection = self.connection.clone();
+        let command = script.command(keys, arguments);
+        let answer: Result<Value, RedisError> = command.query_async(&mut connection).await;
+        // The script cache is lost by SCRIPT FLUSH.
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        {
+            script.load(&mut connection).await.map_err(|error| self.failed(&error, Applied::No))?;
+            return command.query_async(&mut connection).await.map_err(|error| self.failed(&error, lost));
+        }
+        answer.map_err(|error| self.failed(&error, lost))
+    }
+
+    /// Asks the server for its run, and gives the connection up if that is another one than before: it was a replica meanwhile, or got its first
+    /// replica. Returns whether the run is the same.
+    pub(super) async fn has_same_run(&self) -> Result<bool, Failure> {
+        let mut connection = self.connection.clone();
+        let run = run(&mut connection).await.map_err(|error| self.failed(&error, Applied::No))?;
+        let is_same = run == *self.run;
+        if !is_same {
             self.is_closed.store(true, Ordering::SeqCst);
         }
-        let applied = if was_refused(error) { Applied::No } else { lost };
-        unavailable(error.to_string(), applied)
+        Ok(is_same)
+    }
+
+    /// Makes a failure of what a request met, and gives the connection up if it is lost, does not answer, or leads to a server that is no master any
+    /// more: its name, or its sentinels, may lead to another one.
+    fn failed(&self, error: &RedisError, lost: Applied) -> Failure {
+        let is_replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if error.is_unrecoverable_error() || error.is_timeout() || is_replica {
+            self.is_closed.store(true, Ordering::SeqCst);
+        }
+        Failure::new(error, lost)
     }
 }
 
+/// Asks a server whether it is a master.
+async fn is_master(connection: &mut MultiplexedConnection) -> Result<bool, RedisError> {
+    let role: Vec<Value> = redis::cmd("ROLE").query_async(connection).await?;
+    Ok(role.first().and_then(super::text) == Some("master"))
+}
+
+/// Asks a server for its run.
+async fn run(connection: &mut MultiplexedConnection) -> Result<String, RedisError> {
+    Settings::new(&info(connection).await?, None).run().ok_or_else(no_run)
+}
+
+fn no_run() -> RedisError {
+    RedisError::from((ErrorKind::UnexpectedReturnType, "INFO server has no run_id"))
+}
+
+/// Asks a server for the two parts of `INFO` that are needed; Redis 6.2 takes one at a time.
+async fn info(connection: &mut MultiplexedConnection) -> Result<String, RedisError> {
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+    let (server, replication): (String, String) = pipeline.query_async(connection).await?;
+    Ok(server + &replication)
+}
+
 async fn settings(connection: &mut MultiplexedConnection) -> Result<Settings, RedisError> {
-    let info: String = redis::cmd("INFO").arg("server").query_async(connection).await?;
+    let info = info(connection).await?;
     let mut settings = Vec::new();
     // Redis 6.2 takes one pattern at a time.
-    for pattern in ["append*", "maxmemory*"] {
+    for pattern in ["append*", "maxmemory*", "min-replicas*"] {
         let found: Result<Vec<(String, String)>, RedisError> =
             redis::cmd("CONFIG").arg("GET").arg(pattern).query_async(connection).await;
         match found {
@@ -271,67 +409,4 @@ async fn settings(connection: &mut MultiplexedConnection) -> Result<Settings, Re
         }
     }
     Ok(Settings::new(&info, Some(settings)))
-}
-
-/// Returns whether the server refused a request before it had any effect. A script is refused before its first write, or not at all.
-fn was_refused(error: &RedisError) -> bool {
-    const BEFORE: [&str; 14] = [
-        "OOM",
-        "READONLY",
-        "MISCONF",
-        "NOREPLICAS",
-        "LOADING",
-        "BUSY",
-        "MASTERDOWN",
-        "CLUSTERDOWN",
-        "MOVED",
-        "ASK",
-        "TRYAGAIN",
-        "CROSSSLOT",
-        "NOAUTH",
-        "NOSCRIPT",
-    ];
-    let Some(code) = error.code() else { return false };
-    // Redis 6.2 wraps the error of a command in that of its script.
-    let inside = |text: &str| BEFORE.iter().any(|code| text.contains(&format!("-{code} ")));
-    BEFORE.contains(&code) || (code == "ERR" && error.detail().is_some_and(inside))
-}
-
-pub(super) fn unavailable(what: String, applied: Applied) -> Error {
-    Error::Buffer { what: format!("Redis: {what}"), applied }
-}
-
-#[cfg(test)]
-mod tests {
-    use redis::{ErrorKind, RedisError};
-
-    use super::was_refused;
-
-    fn answer(text: &str) -> RedisError {
-        redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
-            .and_then(redis::Value::extract_error)
-            .expect_err("an error")
-    }
-
-    #[test]
-    fn a_refusal_before_the_first_write_had_no_effect() {
-        for refusal in [
-            "OOM command not allowed when used memory > 'maxmemory'. script: 1, on @user_script:5.",
-            "READONLY You can't write against a read only replica.",
-            "MISCONF Errors writing to the AOF file: No space left on device",
-            "LOADING Redis is loading the dataset in memory",
-            "NOREPLICAS Not enough good replicas to write.",
-            "BUSY Redis is busy running a script.",
-            "NOAUTH Authentication required.",
-            "ERR Error running script (call to f_1): @user_script:44: @user_script: 44: -OOM command not allowed",
-        ] {
-            assert!(was_refused(&answer(refusal)), "{refusal}");
-        }
-        for in_doubt in
-            ["ERR Error running script: 44: attempt to index a nil value", "WRONGTYPE Operation against a key"]
-        {
-            assert!(!was_refused(&answer(in_doubt)), "{in_doubt}");
-        }
-        assert!(!was_refused(&RedisError::from((ErrorKind::Io, "connection reset"))));
-    }
 }

@@ -12,12 +12,16 @@ pub struct RedisHealth {
     pub warnings: Vec<String>,
 }
 
-/// The answers of `INFO server` and `CONFIG GET`.
+/// The answers of `INFO server`, `INFO replication` and `CONFIG GET`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
-    /// The name of this run of the server: a random one for each start.
-    pub(super) run: Option<String>,
+    /// A random name for each start of the server.
+    run_id: Option<String>,
+    /// A random name for each time that the server was made a master.
+    replication_id: Option<String>,
     version: Option<String>,
+    /// The number of replicas that are connected.
+    replicas: usize,
     /// The settings by name; `None` if the server does not show them.
     settings: Option<Vec<(String, String)>>,
 }
@@ -29,7 +33,23 @@ impl Settings {
             let mut values = info.lines().filter_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
             values.next().map(str::to_owned)
         };
-        Settings { run: field("run_id"), version: field("redis_version"), settings }
+        Settings {
+            run_id: field("run_id"),
+            replication_id: field("master_replid"),
+            version: field("redis_version"),
+            replicas: field("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0),
+            settings,
+        }
+    }
+
+    /// Returns the name of this run of the server as a master. A server that was a replica meanwhile has the data of another one, which may be older
+    /// than what its clients saw: it has another name then, although it was not started again.
+    pub(super) fn run(&self) -> Option<String> {
+        let run_id = self.run_id.as_ref()?;
+        Some(match &self.replication_id {
+            Some(replication_id) => format!("{run_id}/{replication_id}"),
+            None => run_id.clone(),
+        })
     }
 
     fn setting(&self, name: &str) -> Option<&str> {
@@ -56,6 +76,7 @@ impl Settings {
         }
         warnings.extend(self.durability());
         warnings.extend(self.eviction());
+        warnings.extend(self.replication());
         RedisHealth { version, warnings }
     }
 
@@ -79,6 +100,15 @@ impl Settings {
                  the views of the last half minute are lost that were not saved yet, and their idempotency keys; set appendfsync always"
             )),
         }
+    }
+
+    fn replication(&self) -> Option<String> {
+        let lonely = self.replicas > 0 && self.setting("min-replicas-to-write")? == "0";
+        lonely.then(|| {
+            "Redis goes on to count views when it is cut off from its replicas (min-replicas-to-write 0): they are lost when a replica takes its \
+             place; set min-replicas-to-write 1"
+                .to_owned()
+        })
     }
 
     fn eviction(&self) -> Option<String> {
@@ -113,15 +143,22 @@ mod tests {
     use super::Settings;
 
     fn warnings(version: &str, settings: &[(&str, &str)]) -> Vec<String> {
-        let info = format!("# Server\r\nredis_version:{version}\r\nrun_id:0a1b\r\n");
+        let info = format!(
+            "# Server\r\nredis_version:{version}\r\nrun_id:0a1b\r\n# Replication\r\nconnected_slaves:1\r\nmaster_replid:2c\r\n"
+        );
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let settings = Settings::new(&info, Some(settings));
-        assert_eq!(settings.run.as_deref(), Some("0a1b"));
+        assert_eq!(settings.run().as_deref(), Some("0a1b/2c"));
         settings.health().warnings
     }
 
-    const SAFE: [(&str, &str); 4] =
-        [("appendonly", "yes"), ("appendfsync", "always"), ("maxmemory", "0"), ("maxmemory-policy", "noeviction")];
+    const SAFE: [(&str, &str); 5] = [
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("maxmemory", "0"),
+        ("maxmemory-policy", "noeviction"),
+        ("min-replicas-to-write", "1"),
+    ];
 
     fn with(name: &str, value: &'static str) -> Vec<String> {
         let mut settings = SAFE;
@@ -144,11 +181,15 @@ mod tests {
             (with("appendfsync", "everysec"), "last two seconds"),
             (with("appendfsync", "no"), "last half minute"),
             (with("maxmemory-policy", "allkeys-lru"), "also queues"),
+            (with("min-replicas-to-write", "0"), "cut off from its replicas"),
             (Settings::new("redis_version:7.0.15", None).health().warnings, "CONFIG GET is refused"),
         ];
         for (warnings, part) in table {
             assert!(warnings.len() == 1 && warnings[0].contains(part), "{warnings:?}, {part}");
         }
         assert_eq!(with("maxmemory-policy", "volatile-ttl"), [""; 0], "without a limit of memory nothing is evicted");
+        let alone = SAFE.map(|(name, value)| (name.to_owned(), if value == "1" { "0" } else { value }.to_owned()));
+        let alone = Settings::new("redis_version:7.0.15\r\nconnected_slaves:0", Some(alone.to_vec()));
+        assert_eq!(alone.health().warnings, [""; 0], "there is no replica");
     }
 }

@@ -14,6 +14,7 @@
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
+--   none            a key that is never there
 --
 -- Only idempotency keys, marks, and entries without pending views and open deletions expire. All else has no expiry, so that a policy volatile-*
 -- evicts none of it.
@@ -29,8 +30,10 @@
 -- without memory (claim, take_over, acknowledge, which empty the queue) begins with a write that needs none. An event is never in fewer places
 -- than before: a batch is written before its events leave the queue.
 --
--- KEYS[1] is the key of the state; ARGV has the name of the step, the run of Redis that the client is connected to, and the arguments of the step.
--- The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
+-- KEYS[1] is the key of the state, KEYS[2] the one that is never there. While the slot is moved to another server of a cluster, a server has a part of
+-- the keys, and refuses requests for those that it has not: in the middle of a script that does not name them all, after its first write. Because of
+-- KEYS[2] it refuses the script before it begins. (count.lua names all keys that it writes.) ARGV has the name of the step, the run of Redis that
+-- the client is connected to, and the arguments of the step. The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
 
 local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
@@ -99,6 +102,10 @@ end
 -- Returns the two parts of the total, which the client adds, and whether it is partial.
 local function counted(stored, pending, partial) return { 'counted', stored, int(pending), partial and 1 or 0 } end
 
+-- A replica that takes the place of its master may lack the newest events, whose numbers clients have seen, and its clock may be behind. So a kind that
+-- begins anew leaves this many numbers out, more than events are ever on their way to a replica.
+local gap = 4294967296
+
 local steps = {}
 
 -- The first step of a kind, of one that Redis has lost, and of each kind after a start of Redis or a change of the master: what Redis has may
@@ -111,7 +118,7 @@ function steps.begin(least, first_epoch)
   if run == ARGV[2] and generation then return { 'begun', generation } end
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local first = int(math.max(clock, tonumber(least), next_number()))
+  local first = int(math.max(clock, math.max(tonumber(least), next_number()) + gap))
   local length = redis.call('LLEN', key('pending'))
   if not state[4] then
     -- Without the state nobody knows their numbers: they get new ones.
