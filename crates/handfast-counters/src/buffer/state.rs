@@ -154,6 +154,26 @@ impl KindState {
         self.total(id)
     }
 
+    /// Sets the stored totals of items that have entries, as [`Buffer::refresh`](crate::Buffer::refresh) describes; returns whether they were taken.
+    pub(crate) fn refresh(&mut self, totals: &[(ItemId, u64)], fence: Fence) -> bool {
+        if !self.is_current(fence) || !self.batches.is_empty() {
+            return false;
+        }
+        self.epoch += 1;
+        for (id, total) in totals {
+            let Some(entry) = self.entries.get_mut(id) else { continue };
+            if entry.open_deletions > 0 || entry.stored == Some(*total) {
+                continue;
+            }
+            if entry.is_needed() {
+                entry.stored = Some(*total);
+            } else {
+                self.entries.remove(id);
+            }
+        }
+        true
+    }
+
     /// Deletes an item; the event is kept until a batch has it.
     pub(crate) fn delete(&mut self, id: &ItemId, now: Duration) {
         self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);

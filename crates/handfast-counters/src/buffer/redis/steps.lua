@@ -76,6 +76,12 @@ function steps.begin(least, first_epoch)
   return { 'begun' }
 end
 
+-- Returns whether the store may have saved events that are not acknowledged here: those of a batch, or those from before Redis lost something.
+local function may_be_saved()
+  local oldest = redis.call('LINDEX', key('pending'), -1)
+  return redis.call('ZCARD', key('since')) > 0 or (oldest and number_of(oldest) < tonumber(state[6]))
+end
+
 -- id, stored total, epoch, lifetime of an unused entry in ms
 function steps.fill(id, stored, fence, cache_ms)
   if not run or fence ~= epoch then return { 'refused' } end
@@ -87,11 +93,31 @@ function steps.fill(id, stored, fence, cache_ms)
     redis.call('PEXPIRE', item, cache_ms)
     return counted(stored, '0', false)
   end
-  local oldest = redis.call('LINDEX', key('pending'), -1)
-  local open = redis.call('ZCARD', key('since')) > 0 or (oldest and number_of(oldest) < tonumber(state[6]))
-  if not is_partial(entry) or open then return { 'refused' } end
+  if not is_partial(entry) or may_be_saved() then return { 'refused' } end
   redis.call('HSET', item, 's', stored, 'g', generation)
   return counted(stored, entry[2], false)
+end
+
+-- epoch, then id and stored total of each item
+--
+-- A kind that is not begun has no entries, and its epoch, 0, is never current.
+function steps.refresh(fence, ...)
+  if not run then return { fence == '0' and 'refreshed' or 'refused' } end
+  if fence ~= epoch or may_be_saved() then return { 'refused' } end
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  local items = { ... }
+  for at = 1, #items, 2 do
+    local item, stored = key('item:' .. items[at]), items[at + 1]
+    local entry = redis.call('HMGET', item, 's', 'p', 'f', 'o', 'g')
+    if entry[2] and not entry[4] and (entry[1] ~= stored or entry[5] ~= generation) then
+      if entry[2] == '0' then
+        redis.call('DEL', item)
+      else
+        redis.call('HSET', item, 's', stored, 'g', generation)
+      end
+    end
+  end
+  return { 'refreshed' }
 end
 
 -- id, limit of events
