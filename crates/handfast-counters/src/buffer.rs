@@ -27,7 +27,17 @@
 //! ```
 //!
 //! A *deletion* is an event of the queue, too. Its number parts the views before it, which are dropped wherever they are, from those
-//! after it, which begin at zero.
+//! after it, which begin at zero. When a deletion is saved, the item's figures of before are dropped, so no later event may be in them: an event waits while
+//! a batch has a deletion of its item that is not acknowledged.
+//!
+//! ```text
+//!   instance A                      queue                             instance B                    store
+//!                                   1: ad 7 deleted, 2: ad 7 viewed                                 ad 7: 5
+//!   claim one event           ->    batch 1
+//!                                   2 waits for batch 1  <-           claim                         if B saved 2 now: 6,
+//!   save, acknowledge         ->    2                                                               then A: 0, and 2 is lost
+//!                                   batch 2              <-           claim, save                   ad 7: 1
+//! ```
 //!
 //! # Totals that something else changes
 //! An import adds to stored totals, and no event says so. [`Buffer::refresh`] puts the new totals in the place of the old ones. It needs a moment
@@ -144,6 +154,8 @@ pub struct QueueDepth {
     pub batches: u64,
     /// The number of the oldest event that is not acknowledged; if there is none, the next number.
     pub oldest: SequenceNumber,
+    /// The number that the next event gets.
+    pub next: SequenceNumber,
 }
 
 /// A cache of totals and a queue of views. Each method that changes something is one atomic step; a failed one says whether it may have been
@@ -198,7 +210,8 @@ pub trait Buffer: Send + Sync + 'static {
     async fn kinds(&self) -> Result<Vec<Kind>>;
 
     /// Returns the batch of this owner that is not acknowledged; if it has none, moves the oldest events that no batch has, `events_max`
-    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call.
+    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call. An event of an item whose deletion is in another batch stays in
+    /// the queue, with those behind it, until that batch is acknowledged.
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>>;
 
     /// Gives the owner a batch that was claimed or taken over longer than `idle` ago and is not acknowledged: who had it may be dead. Returns

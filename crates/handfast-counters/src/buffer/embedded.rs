@@ -361,7 +361,7 @@ impl Buffer for EmbeddedBuffer {
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let state = self.shared.read();
         let Some(of_kind) = state.kinds.get(kind) else {
-            return Ok(QueueDepth { oldest: 1, ..QueueDepth::default() });
+            return Ok(QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() });
         };
         let depth = of_kind.depth();
         // A group in the collection may have events that were acknowledged.

@@ -182,7 +182,7 @@ impl Buffer for MemoryBuffer {
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
-        let unknown = QueueDepth { oldest: 1, ..QueueDepth::default() };
+        let unknown = QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() };
         Ok(self.lock().kinds.get(kind).map_or(unknown, KindState::depth))
     }
 }

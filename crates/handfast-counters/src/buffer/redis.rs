@@ -465,7 +465,12 @@ impl Buffer for RedisBuffer {
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let answer = self.step(kind, "depth", &[], Applied::No).await?;
-        Ok(QueueDepth { pending: answer.number(1)?, batches: answer.number(2)?, oldest: answer.number(3)? })
+        Ok(QueueDepth {
+            pending: answer.number(1)?,
+            batches: answer.number(2)?,
+            oldest: answer.number(3)?,
+            next: answer.number(4)?,
+        })
     }
 }
 

@@ -83,9 +83,10 @@ impl Counters {
         let mut all = Flushed::default();
         for kind in self.buffer.kinds().await? {
             let mut attempts = ATTEMPTS;
+            let end = self.buffer.depth(&kind).await?.next;
             loop {
                 self.flush_kind(&kind, &mut all).await?;
-                if self.buffer.depth(&kind).await?.batches == 0 {
+                if self.buffer.depth(&kind).await?.oldest >= end {
                     break;
                 }
                 attempts = self.pause_after(attempts, &kind, Applied::No).await?;
@@ -144,7 +145,7 @@ impl Counters {
     async fn pause_after(&self, attempts: usize, kind: &Kind, applied: Applied) -> Result<usize> {
         if attempts <= 1 {
             let what = format!(
-                "in {} s there was no moment without a batch of {kind} that an instance was saving",
+                "for {} s there was always a batch of {kind} that another instance was saving",
                 (PAUSE * u32::try_from(ATTEMPTS).unwrap_or(u32::MAX)).as_secs()
             );
             return Err(Error::Buffer { what, applied });

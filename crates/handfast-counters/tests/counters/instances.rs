@@ -12,7 +12,7 @@ use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
 
 use crate::server::RedisServer;
-use crate::world::{ad, ads, key, save_all, total};
+use crate::world::{World, ad, ads, broken_scripts, key, save_all, total, whole};
 
 const ITEMS: usize = 5;
 /// The requests of each instance.
@@ -200,4 +200,40 @@ async fn ext_redis_instances_that_take_each_other_s_batches_count_each_view_once
     let flushed = tokio::join!(first.flush(), second.flush());
     flushed.0.and(flushed.1).expect("saved");
     check(&first, 2 * REQUESTS).await;
+}
+
+/// An instance holds a batch with a deletion while the next view of the item is counted, and another instance saves what waits.
+async fn save_beside_a_deletion(world: World) {
+    let (holds, saves) = (world.healthy(1).await, world.healthy(2).await);
+    holds.view(ad("7"), 5, None).await.expect("counted");
+    save_all(&holds).await;
+    holds.delete(&ad("7")).await.expect("deleted");
+    let owner = Owner::new(&world.sources(5));
+    let batch = holds.buffer().claim(&ads(), &owner, 5).await.expect("claimed").expect("a batch");
+    assert_eq!(saves.view(ad("7"), 3, None).await.expect("counted"), whole(3));
+    let other = Owner::new(&world.sources(6));
+    while let Some(waiting) = saves.buffer().claim(&ads(), &other, 5).await.expect("claimed") {
+        saves.storage().save(&waiting).await.expect("saved");
+        saves.buffer().acknowledge(&waiting).await.expect("acknowledged");
+    }
+    assert_eq!(holds.storage().save(&batch).await.expect("saved"), Saved::Now);
+    holds.buffer().acknowledge(&batch).await.expect("acknowledged");
+    save_all(&saves).await;
+    assert_eq!(saves.storage().totals(&ads(), &[ad("7").id]).await.expect("totals"), [3]);
+    assert_eq!(total(&holds, "7").await, whole(3));
+}
+
+#[tokio::test]
+async fn ext_redis_a_view_behind_a_deletion_is_saved_behind_it() {
+    if let Some(world) = World::redis().await {
+        save_beside_a_deletion(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_claim_that_does_not_wait_for_deletions_is_caught() {
+    let Some(world) = World::redis().await else { return };
+    let (right, wrong) = ("if is_deleting and redis.call('SISMEMBER'", "if false and redis.call('SISMEMBER'");
+    let broken = World { scripts: broken_scripts("a claim does not wait for deletions", right, wrong), ..world };
+    assert!(tokio::spawn(save_beside_a_deletion(broken)).await.is_err());
 }

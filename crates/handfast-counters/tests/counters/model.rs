@@ -197,7 +197,8 @@ impl Side {
             },
             Step::Depth => {
                 let depth = buffer.depth(&ads()).await.expect("a depth");
-                format!("{} {} {}", depth.pending, depth.batches, depth.oldest - self.first_number)
+                let [oldest, next] = [depth.oldest, depth.next].map(|number| number - self.first_number);
+                format!("{} {} {oldest} {next}", depth.pending, depth.batches)
             }
             Step::Evict | Step::Age => String::new(),
         }
@@ -396,6 +397,16 @@ fn ext_redis_broken_scripts_are_caught() {
         ),
         ("a refresh removes what is right", " and (entry[1] ~= stored or entry[5] ~= generation) then", " then"),
         ("a refresh leaves totals", "redis.call('HSET', item, 's', stored, 'g', generation)\n      end", "end"),
+        (
+            "a claim does not wait for deletions",
+            "if is_deleting and redis.call('SISMEMBER'",
+            "if false and redis.call('SISMEMBER'",
+        ),
+        (
+            "an acknowledged deletion holds events back",
+            "if change == 'D' then redis.call('SREM', key('deleting'), id) end",
+            "",
+        ),
         ("a deletion parts nothing", "elseif event[1] >= first then", "else"),
         ("a new entry has the events before it", "'f', state[2], 'g', state[3]", "'f', '0', 'g', state[3]"),
         ("a filled entry has the events before it", "'f', int(next_number), 'g'", "'f', '0', 'g'"),

@@ -10,6 +10,7 @@
 --   batch:NUMBER    list of events, the oldest on the left
 --   batches         hash: number of a batch -> its owner
 --   owners          hash: owner -> number of its batch
+--   deleting        set of the ids whose deletion is in a batch; one batch at a time has deletions of an id
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
@@ -134,6 +135,8 @@ function steps.delete(id, events_max)
 end
 
 -- owner, limit of events
+--
+-- An event of an item whose deletion is in another batch waits, with those behind it: saved first, it would be dropped with the deletion.
 function steps.claim(owner, events_max)
   local number = redis.call('HGET', key('owners'), owner)
   if number then
@@ -143,10 +146,16 @@ function steps.claim(owner, events_max)
   end
   if tonumber(events_max) < 1 then return { 'none' } end
   local newest_first = redis.call('LRANGE', key('pending'), -tonumber(events_max), -1)
-  local count = #newest_first
+  local events, deletions = {}, {}
+  local is_deleting = redis.call('EXISTS', key('deleting')) == 1
+  for at = #newest_first, 1, -1 do
+    local event = newest_first[at]
+    if is_deleting and redis.call('SISMEMBER', key('deleting'), string.match(event, '^%d+|([^|]+)')) == 1 then break end
+    events[#events + 1] = event
+    deletions[#deletions + 1] = string.match(event, '^%d+|([^|]+)|D$')
+  end
+  local count = #events
   if count == 0 then return { 'none' } end
-  local events = {}
-  for at = count, 1, -1 do events[#events + 1] = newest_first[at] end
   number = string.match(events[count], '^%d+')
   local batch = key('batch:' .. number)
   redis.call('DEL', batch)
@@ -154,6 +163,7 @@ function steps.claim(owner, events_max)
   redis.call('ZADD', key('since'), int(now_ms()), number)
   redis.call('HSET', key('batches'), number, owner)
   redis.call('HSET', key('owners'), owner, number)
+  for _, id in ipairs(deletions) do redis.call('SADD', key('deleting'), id) end
   redis.call('HINCRBY', KEYS[1], 'claimed', int(count))
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   redis.call('LTRIM', key('pending'), 0, -(count + 1))
@@ -200,6 +210,7 @@ function steps.acknowledge(number, first, cache_ms)
     local of_item = of_items[id] or {}
     of_items[id] = of_item
     of_item[#of_item + 1] = { number_of(event), tonumber(change) }
+    if change == 'D' then redis.call('SREM', key('deleting'), id) end
   end
   for id, of_item in pairs(of_items) do
     local item = key('item:' .. id)
@@ -227,16 +238,17 @@ function steps.acknowledge(number, first, cache_ms)
   return { 'acknowledged' }
 end
 
--- Returns the number of pending events, the number of batches, and the number of the oldest event that is not acknowledged.
+-- Returns the number of pending events, the number of batches, the number of the oldest event that is not acknowledged, and the next number.
 function steps.depth()
-  local oldest = run and next_number or 1
+  local next = run and next_number or 1
+  local oldest = next
   local function older(event)
     if event then oldest = math.min(oldest, number_of(event)) end
   end
   older(redis.call('LINDEX', key('pending'), -1))
   local batches = redis.call('ZRANGE', key('since'), 0, -1)
   for _, number in ipairs(batches) do older(redis.call('LINDEX', key('batch:' .. number), 0)) end
-  return { 'depth', redis.call('LLEN', key('pending')), #batches, int(oldest) }
+  return { 'depth', redis.call('LLEN', key('pending')), #batches, int(oldest), int(next) }
 end
 
 local name = ARGV[1]

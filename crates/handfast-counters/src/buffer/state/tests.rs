@@ -201,3 +201,19 @@ fn a_refresh_is_refused_while_the_store_may_have_more() {
     assert!(!state.refresh(&totals, before), "the totals may lack the batch");
     assert!(state.refresh(&totals, state.fence()));
 }
+
+#[test]
+fn an_event_waits_while_a_batch_has_a_deletion_of_its_item() {
+    let mut state = KindState::new(1, 0);
+    state.delete(&id("7"), NOW);
+    let deletion = state.claim(&kind(), &owner("a"), 100, NOW).expect("a batch");
+    for name in ["8", "7", "8"] {
+        let zero = stored(&state, 0);
+        state.upsert(&id(name), views(1), zero, NOW);
+    }
+    let before = state.claim(&kind(), &owner("b"), 100, NOW).expect("a batch");
+    assert_eq!(before.events.len(), 1, "the view of another item");
+    assert_eq!(state.claim(&kind(), &owner("c"), 100, NOW), None);
+    state.acknowledge(deletion.number());
+    assert_eq!(state.claim(&kind(), &owner("c"), 100, NOW).expect("a batch").events.len(), 2);
+}
