@@ -11,7 +11,7 @@
 //! `pending` to `stored`, so the total does not change while views are saved. An entry with pending views, or with a deletion that is not
 //! acknowledged, is never evicted. So an item without an entry has no such events, and its stored total is all of it.
 //!
-//! Each kind has an *epoch*, which each claim, acknowledgement and deletion increases. A reader notes it ([`Reading::fence`]) before it asks
+//! Each kind has an *epoch*, which each claim, acknowledgement, deletion and refresh increases. A reader notes it ([`Reading::fence`]) before it asks
 //! the store for a total, and hands it in with that total: if the epoch is still the same, no batch was saved and acknowledged in
 //! between, and the total is right.
 //!
@@ -27,7 +27,35 @@
 //! ```
 //!
 //! A *deletion* is an event of the queue, too. Its number parts the views before it, which are dropped wherever they are, from those
-//! after it, which begin at zero.
+//! after it, which begin at zero. When a deletion is saved, the item's figures of before are dropped, so no later event may be in them: an event waits while
+//! a batch has a deletion of its item that is not acknowledged.
+//!
+//! ```text
+//!   instance A                      queue                             instance B                    store
+//!                                   1: ad 7 deleted, 2: ad 7 viewed                                 ad 7: 5
+//!   claim one event           ->    batch 1
+//!                                   2 waits for batch 1  <-           claim                         if B saved 2 now: 6,
+//!   save, acknowledge         ->    2                                                               then A: 0, and 2 is lost
+//!                                   batch 2              <-           claim, save                   ad 7: 1
+//! ```
+//!
+//! # Totals that something else changes
+//! An import adds to stored totals, and no event says so. [`Buffer::refresh`] puts the new totals in the place of the old ones. It needs a moment
+//! at which no batch is claimed: then the stored totals have the acknowledged views and no others, as the entries do. Between the import and that
+//! moment, an entry has the old total; an item without an entry could get one with the old or the new total. So an item gets its entry
+//! before the import ([`Counters::save_import`](crate::Counters::save_import)), and no reader sees the new total before the refresh:
+//!
+//! ```text
+//!   import                            buffer                         a reader                 store
+//!   fill(ad 7, 5 at 40)         ->    stored 5
+//!   add 100                     --------------------------------------------------------->    ad 7: 105
+//!                                     stored 5 (a total)      <-     read(ad 7)
+//!   read(ad 7)                  ->    epoch 40
+//!   105                         <---------------------------------------------------------    find
+//!   refresh(ad 7, 105 at 40)    ->    no entry, epoch 41
+//!                                     absent, epoch 41        <-     read(ad 7)
+//!                                                                    105              <---    find
+//! ```
 //!
 //! Source: seed 3 (`IncrementIfExists`, `Upsert`, the reliable queue), made exact.
 
@@ -131,6 +159,8 @@ pub struct QueueDepth {
     pub batches: u64,
     /// The number of the oldest event that is not acknowledged; if there is none, the next number.
     pub oldest: SequenceNumber,
+    /// The number that the next event gets.
+    pub next: SequenceNumber,
 }
 
 /// A cache of totals and a queue of views. Each method that changes something is one atomic step; a failed one says whether it may have been
@@ -166,6 +196,15 @@ pub trait Buffer: Send + Sync + 'static {
     /// partial entry is not completed while a batch is claimed, as the store may have saved it or not.
     async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>>;
 
+    /// Sets the stored totals of items that have entries, because something else than a batch has changed them in the store: an import or a repair.
+    /// The totals were read after the change and after the fence. Returns `false`, and sets nothing, if the fence has changed since or a batch is claimed, as the
+    /// store may have saved it or not: read fence and totals again.
+    ///
+    /// - An entry that differs and that the queue does not need is removed: the stored total is all of it.
+    /// - An item with a deletion that is not acknowledged keeps its total: what was stored before is dropped when the deletion is saved.
+    /// - The epoch increases, so that nobody puts in a total that was read before.
+    async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool>;
+
     /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
     ///
     /// # Errors
@@ -176,7 +215,8 @@ pub trait Buffer: Send + Sync + 'static {
     async fn kinds(&self) -> Result<Vec<Kind>>;
 
     /// Returns the batch of this owner that is not acknowledged; if it has none, moves the oldest events that no batch has, `events_max`
-    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call.
+    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call. An event of an item whose deletion is in another batch stays in
+    /// the queue, with those behind it, until that batch is acknowledged.
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>>;
 
     /// Gives the owner a batch that was claimed or taken over longer than `idle` ago and is not acknowledged: who had it may be dead. Returns

@@ -1,5 +1,7 @@
 //! Counting, reading and saving views: the buffer and the storage together.
 
+mod stored_changes;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ pub struct CountersOptions {
     pub flush_interval: Duration,
     /// The maximum number of events that one transaction saves.
     pub batch_events: usize,
-    /// The time after which another instance saves a batch that its owner has not acknowledged.
+    /// The time after which another instance saves a batch that its owner has not acknowledged. It may be short: a batch that two instances save is added
+    /// once.
     pub idle: Duration,
     /// The number of days, 1 or more, for which daily figures are kept at least; `None` for ever. Whole months that are older become a part of the
     /// base of their item's total ([`Storage::trim`]).

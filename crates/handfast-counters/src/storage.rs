@@ -42,6 +42,7 @@ pub use imports::{
 };
 pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
 pub use retention::Trimmed;
+pub(crate) use verification::Repaired;
 pub use verification::{Difference, Verification};
 
 /// The result of saving a batch.

@@ -313,6 +313,11 @@ impl Buffer for EmbeddedBuffer {
         Ok(of_kind.and_then(|of_kind| of_kind.fill(&item.id, stored, now)))
     }
 
+    async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool> {
+        // A kind without events gets a state, whose epoch says that totals of before are out of date.
+        Ok(self.shared.write().kind(kind).refresh(totals, fence))
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         let item = item.clone();
         self.request(|answer| Work::Delete { item, answer }).await
@@ -356,7 +361,7 @@ impl Buffer for EmbeddedBuffer {
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let state = self.shared.read();
         let Some(of_kind) = state.kinds.get(kind) else {
-            return Ok(QueueDepth { oldest: 1, ..QueueDepth::default() });
+            return Ok(QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() });
         };
         let depth = of_kind.depth();
         // A group in the collection may have events that were acknowledged.

@@ -137,6 +137,10 @@ impl Buffer for MemoryBuffer {
         Ok(self.lock().kinds.get_mut(&item.kind).and_then(|kind| kind.fill(&item.id, stored, now)))
     }
 
+    async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool> {
+        Ok(self.lock().kind(kind).refresh(totals, fence))
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         let (now, mut state) = (self.now(), self.lock());
         let kind = state.kind(&item.kind);
@@ -178,7 +182,7 @@ impl Buffer for MemoryBuffer {
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
-        let unknown = QueueDepth { oldest: 1, ..QueueDepth::default() };
+        let unknown = QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() };
         Ok(self.lock().kinds.get(kind).map_or(unknown, KindState::depth))
     }
 }

@@ -503,6 +503,14 @@ impl Buffer for RedisBuffer {
         }
     }
 
+    async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool> {
+        let (fence, numbers) = (fence.0.to_string(), totals.iter().map(|(_, total)| total.to_string()));
+        let numbers: Vec<String> = numbers.collect();
+        let mut arguments = vec![&*fence];
+        arguments.extend(totals.iter().zip(&numbers).flat_map(|((id, _), total)| [id.as_str(), total]));
+        Ok(self.step(kind, "refresh", &arguments, Applied::Maybe).await?.word() == "refreshed")
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         let arguments = [item.id.as_str(), &self.options.queue_events_max.to_string()];
         let answer = self.step(&item.kind, "delete", &arguments, Applied::Maybe).await?;
@@ -561,7 +569,12 @@ impl Buffer for RedisBuffer {
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let answer = self.step(kind, "depth", &[], Applied::No).await?;
-        Ok(QueueDepth { pending: answer.number(1)?, batches: answer.number(2)?, oldest: answer.number(3)? })
+        Ok(QueueDepth {
+            pending: answer.number(1)?,
+            batches: answer.number(2)?,
+            oldest: answer.number(3)?,
+            next: answer.number(4)?,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of one kind's cache and queue, as pure steps. The embedded buffer runs them; the scripts of the Redis buffer are the same
 //! steps in Lua, and a test compares the two on random sequences.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::buffer::{Fence, Increment, Owner, QueueDepth, Stored, Total, Upsert};
@@ -154,6 +154,26 @@ impl KindState {
         self.total(id)
     }
 
+    /// Sets the stored totals of items that have entries, as [`Buffer::refresh`](crate::Buffer::refresh) describes; returns whether they were taken.
+    pub(crate) fn refresh(&mut self, totals: &[(ItemId, u64)], fence: Fence) -> bool {
+        if !self.is_current(fence) || !self.batches.is_empty() {
+            return false;
+        }
+        self.epoch += 1;
+        for (id, total) in totals {
+            let Some(entry) = self.entries.get_mut(id) else { continue };
+            if entry.open_deletions > 0 || entry.stored == Some(*total) {
+                continue;
+            }
+            if entry.is_needed() {
+                entry.stored = Some(*total);
+            } else {
+                self.entries.remove(id);
+            }
+        }
+        true
+    }
+
     /// Deletes an item; the event is kept until a batch has it.
     pub(crate) fn delete(&mut self, id: &ItemId, now: Duration) {
         self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);
@@ -187,7 +207,12 @@ impl KindState {
         if let Some(claimed) = self.batches.values().find(|claimed| claimed.owner == *owner) {
             return Some(Batch { kind: kind.clone(), events: claimed.events.clone() });
         }
-        let count = events_max.min(self.pending.len());
+        let in_batches = self.batches.values().flat_map(|claimed| &claimed.events);
+        let deleting: HashSet<&ItemId> =
+            in_batches.filter(|event| event.change == Change::Delete).map(|event| &event.id).collect();
+        // Saved before its item's deletion, an event would be dropped with it.
+        let free = self.pending.iter().take_while(|event| !deleting.contains(&event.id));
+        let count = free.take(events_max).count();
         let events: Vec<Event> = self.pending.drain(..count).collect();
         let batch = Batch { kind: kind.clone(), events };
         if batch.events.is_empty() {
@@ -262,6 +287,7 @@ impl KindState {
             pending: self.pending.len() as u64,
             batches: self.batches.len() as u64,
             oldest: claimed.chain(pending).min().unwrap_or(self.next),
+            next: self.next,
         }
     }
 

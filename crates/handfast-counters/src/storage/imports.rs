@@ -24,7 +24,7 @@
 //!
 //! Empty lines are none: they are neither counted nor hashed, so a file stays the same file when an editor adds one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{Applied, Find, StoreExt as _, UpdateSpec, UpdateStatement};
@@ -94,7 +94,7 @@ pub struct LinesHash {
 /// Whether a line of an import was added before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineState {
-    /// It was added before.
+    /// It was added before: the items that it is about go to [`Import::add_known`].
     Known,
     /// It is new: what it says is to be added.
     New,
@@ -102,7 +102,7 @@ pub enum LineState {
     Changed,
 }
 
-/// The result of [`Import::save`].
+/// The result of [`Counters::save_import`](crate::Counters::save_import).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportSaved {
     /// The batch was added.
@@ -127,6 +127,8 @@ pub struct Import {
     /// The lines that were read.
     read: LinesHash,
     figures: Vec<Figure>,
+    /// The items of figures that were added, by this process or an earlier one, and whose totals in caches may be those of before.
+    items: BTreeSet<Item>,
 }
 
 /// A comparison of a file with the imports of before: whether one of them has added the lines that it begins with.
@@ -215,17 +217,38 @@ impl Import {
         self.figures.push(figure);
     }
 
-    /// Returns the number of figures in the batch.
-    pub fn batch_len(&self) -> usize {
-        self.figures.len()
+    /// Adds the item of a figure of the line that was read last and that was added before: the process that has added it may have died before
+    /// the cached total followed.
+    pub fn add_known(&mut self, item: Item) {
+        self.items.insert(item);
     }
 
-    /// Adds the batch to the totals and days, and records the line that was read last.
+    /// Returns the number of figures in the batch and of items that were added before: what the next save works on.
+    pub fn batch_len(&self) -> usize {
+        self.figures.len() + self.items.len()
+    }
+
+    /// Returns the items of the batch.
+    pub(crate) fn batch_items(&self) -> BTreeSet<Item> {
+        self.figures.iter().map(|figure| figure.item.clone()).collect()
+    }
+
+    /// Returns the items whose totals in caches may be those of before.
+    pub(crate) fn items(&self) -> &BTreeSet<Item> {
+        &self.items
+    }
+
+    /// Forgets these items, as the caches have followed.
+    pub(crate) fn forget_items(&mut self) {
+        self.items.clear();
+    }
+
+    /// Adds the batch to the totals and days, and records the line that was read last. Caches do not follow.
     ///
     /// # Errors
     /// [`Error::Store`]; [`Error::Invalid`] for a batch of more than [`IMPORT_FIGURES_MAX`] figures. The batch is kept: it may be saved
     /// again, which adds it once in all.
-    pub async fn save(&mut self) -> Result<ImportSaved> {
+    pub(crate) async fn save(&mut self) -> Result<ImportSaved> {
         if self.figures.len() > IMPORT_FIGURES_MAX {
             let text =
                 format!("{} figures are more than {IMPORT_FIGURES_MAX}, the limit of a batch", self.figures.len());
@@ -251,7 +274,7 @@ impl Import {
             Attempt::Added | Attempt::Before => {
                 self.sums = self.sums_after();
                 self.recorded = Some(end);
-                self.figures.clear();
+                self.items.extend(self.figures.drain(..).map(|figure| figure.item));
                 ImportSaved::Added
             }
         })
@@ -320,7 +343,7 @@ impl Storage {
         let recorded = record.as_ref().map(|record| record.position);
         let sums = record.map_or((0, 0), |record| (record.figures, record.views));
         let (storage, read) = (self.clone(), LinesHash::default());
-        Ok(Import { storage, name, recorded, sums, read, figures: Vec::new() })
+        Ok(Import { storage, name, recorded, sums, read, figures: Vec::new(), items: BTreeSet::new() })
     }
 
     /// Returns the imports that were begun, to compare a file with them.

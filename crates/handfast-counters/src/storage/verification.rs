@@ -7,7 +7,7 @@ use bson::rawdoc;
 use handfast_store::{Find, StoreExt as _};
 use handfast_txn::Transaction;
 
-use super::walk::ItemFigures;
+use super::walk::{ItemFigures, Walk};
 use super::{Storage, int, months_of, total_id};
 use crate::{Error, Item, Kind, Result};
 
@@ -35,6 +35,22 @@ pub struct Difference {
     pub base: u64,
     /// The sum of the days.
     pub days: u64,
+}
+
+/// A repair of totals, one item after the other.
+pub(crate) struct Repair {
+    storage: Storage,
+    walk: Walk,
+}
+
+/// The result of the repair of an item.
+pub(crate) enum Repaired {
+    /// Its total was right.
+    Right(Item),
+    /// Its total was another one, and is right now.
+    Changed(Difference),
+    /// It cannot be read, and was left as it is.
+    Unreadable(String),
 }
 
 impl Difference {
@@ -76,38 +92,9 @@ impl Storage {
         Ok(result)
     }
 
-    /// Sets each total that differs to its base and the sum of its days, in a transaction for each item, and returns the number of items.
-    /// `progress` is called with the number of items so far, and `rebuilt` with the figures of each item that had another total before, or with
-    /// what is wrong with an item that cannot be read, which is left as it is.
-    ///
-    /// Totals in the caches of services that run are not changed.
-    pub async fn rebuild(
-        &self,
-        kind: Option<&Kind>,
-        mut progress: impl FnMut(u64),
-        mut rebuilt: impl FnMut(Result<Difference, String>),
-    ) -> Result<u64> {
-        let mut walk = self.walk(kind).await?;
-        let mut items = 0;
-        while let Some(figures) = walk.next().await? {
-            let wrong = figures.and_then(|figures| Ok(figures.difference()?.map(|wrong| wrong.item)));
-            let changed = match wrong {
-                Ok(Some(item)) => {
-                    let item = &item;
-                    self.database
-                        .transaction(|transaction| async move { self.rebuild_in(&transaction, item).await })
-                        .await
-                }
-                Ok(None) => Ok(None),
-                Err(error) => Err(error),
-            };
-            if let Some(changed) = unless_damaged(changed)?.transpose() {
-                rebuilt(changed);
-            }
-            items += 1;
-            progress(items);
-        }
-        Ok(items)
+    /// Begins a repair of all totals, or of those of a kind.
+    pub(crate) async fn repair(&self, kind: Option<&Kind>) -> Result<Repair> {
+        Ok(Repair { storage: self.clone(), walk: self.walk(kind).await? })
     }
 
     /// Sets the total of an item, unless it is right, as another transaction may have made it.
@@ -122,6 +109,26 @@ impl Storage {
             transaction.upsert_one(&self.totals, by_id, change).await?;
         }
         Ok(difference)
+    }
+}
+
+impl Repair {
+    /// Sets the total of the next item, in a transaction, if it differs from the base and the sum of the days; `None` behind the last one.
+    pub(crate) async fn next(&mut self) -> Result<Option<Repaired>> {
+        let Some(figures) = self.walk.next().await? else { return Ok(None) };
+        let found = figures.and_then(|figures| Ok((figures.difference()?.is_some(), figures.item)));
+        let repaired = match found {
+            Ok((true, item)) => {
+                let (storage, of_item) = (&self.storage, &item);
+                let transaction = storage
+                    .database
+                    .transaction(|transaction| async move { storage.rebuild_in(&transaction, of_item).await });
+                transaction.await.map(|changed| changed.map_or(Repaired::Right(item), Repaired::Changed))
+            }
+            Ok((false, item)) => Ok(Repaired::Right(item)),
+            Err(error) => Err(error),
+        };
+        Ok(Some(unless_damaged(repaired)?.unwrap_or_else(Repaired::Unreadable)))
     }
 }
 

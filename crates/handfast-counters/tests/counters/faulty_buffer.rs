@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Error, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total,
-    Upsert, View,
+    Batch, Buffer, Error, Fence, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored,
+    Total, Upsert, View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -20,11 +20,17 @@ pub(crate) struct FaultyBuffer {
     fault: Option<(u64, Fault)>,
     next: AtomicU64,
     is_dead: AtomicBool,
+    dies_at_refresh: bool,
 }
 
 impl FaultyBuffer {
     pub(crate) fn new(buffer: Arc<dyn Buffer>, fault: Option<(u64, Fault)>) -> Self {
-        FaultyBuffer { buffer, fault, next: AtomicU64::new(0), is_dead: AtomicBool::new(false) }
+        FaultyBuffer { buffer, fault, next: AtomicU64::new(0), is_dead: AtomicBool::new(false), dies_at_refresh: false }
+    }
+
+    /// A buffer whose process dies at its first refresh.
+    pub(crate) fn that_never_refreshes(buffer: Arc<dyn Buffer>) -> Self {
+        FaultyBuffer { dies_at_refresh: true, ..FaultyBuffer::new(buffer, None) }
     }
 
     /// Returns how many requests there were.
@@ -84,6 +90,11 @@ impl Buffer for FaultyBuffer {
 
     async fn fill(&self, item: &Item, stored: Stored) -> Result<Option<Total>> {
         self.perform(self.buffer.fill(item, stored)).await
+    }
+
+    async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool> {
+        self.is_dead.fetch_or(self.dies_at_refresh, Ordering::SeqCst);
+        self.perform(self.buffer.refresh(kind, totals, fence)).await
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {

@@ -37,17 +37,17 @@ pub(crate) async fn add(counters: &Counters, name: &str, lines: &[Line]) -> Resu
     for (index, (id, day, views)) in lines.iter().enumerate() {
         match import.read(&format!("{id},{day:?},{views}")) {
             LineState::New => import.add(Figure { item: ad(id), day: *day, views: *views }),
-            LineState::Known => {}
+            LineState::Known => import.add_known(ad(id)),
             LineState::Changed => panic!("line {} has changed", index + 1),
         }
-        if import.batch_len() == BATCH {
-            let saved = import.save().await?;
+        if import.batch_len() >= BATCH {
+            let saved = counters.save_import(&mut import).await?;
             if saved != ImportSaved::Added {
                 return Ok(saved);
             }
         }
     }
-    import.save().await
+    counters.save_import(&mut import).await
 }
 
 /// Checks that the lines of the file were added exactly once.
@@ -107,7 +107,7 @@ async fn a_file_with_other_lines_is_refused() {
     for line in lines {
         assert_eq!(import.read(line), LineState::New);
     }
-    import.save().await.expect("saved");
+    counters.save_import(&mut import).await.expect("saved");
     assert!(import.has_caught_up());
     let check = async |lines: &[&str], expected: &[LineState]| {
         let mut import = begin(&counters, "may").await.expect("an import");
@@ -164,7 +164,7 @@ async fn a_batch_has_a_limit() {
         import.read("line");
         import.add(Figure { item: ad("a"), day: None, views: 1 });
     }
-    let refused = import.save().await.expect_err("too many").to_string();
+    let refused = counters.save_import(&mut import).await.expect_err("too many").to_string();
     assert_eq!(refused, "10001 figures are more than 10000, the limit of a batch");
 }
 
@@ -178,16 +178,16 @@ async fn of_two_processes_with_one_import_each_line_is_added_by_one() {
         import.read("one");
         import.add(Figure { item: ad("a"), day: None, views: 1 });
     }
-    assert_eq!(first.save().await.expect("saved"), ImportSaved::Added);
-    assert_eq!(second.save().await.expect("saved"), ImportSaved::Added, "the same batch was added");
+    assert_eq!(one.save_import(&mut first).await.expect("saved"), ImportSaved::Added);
+    assert_eq!(two.save_import(&mut second).await.expect("saved"), ImportSaved::Added, "the same batch was added");
     second.read("two");
     second.add(Figure { item: ad("a"), day: None, views: 10 });
-    assert_eq!(second.save().await.expect("saved"), ImportSaved::Added);
+    assert_eq!(two.save_import(&mut second).await.expect("saved"), ImportSaved::Added);
     for line in ["two", "three"] {
         first.read(line);
         first.add(Figure { item: ad("a"), day: None, views: 10 });
     }
-    assert_eq!(first.save().await.expect("an answer"), ImportSaved::Elsewhere);
+    assert_eq!(one.save_import(&mut first).await.expect("an answer"), ImportSaved::Elsewhere);
     save_all(&one).await;
     assert_eq!(one.storage().totals(&ads(), &[ad("a").id]).await.expect("totals"), [11]);
 }

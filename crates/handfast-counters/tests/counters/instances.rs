@@ -11,14 +11,17 @@ use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
 
+use crate::imports::{Line, add};
 use crate::server::RedisServer;
-use crate::world::{ad, ads, key, save_all, total};
+use crate::world::{World, ad, ads, broken_scripts, first_day, key, save_all, total, whole};
 
 const ITEMS: usize = 5;
 /// The requests of each instance.
 const REQUESTS: usize = 240;
 /// The tasks of each instance that send requests.
 const WRITERS: usize = 4;
+/// The lines of an import, in batches of few.
+const IMPORTED: usize = 120;
 /// The time between two looks at a condition, and between two passes.
 const POLL: Duration = Duration::from_millis(5);
 /// The time after which a batch is taken over; no test runs that long.
@@ -200,4 +203,95 @@ async fn ext_redis_instances_that_take_each_other_s_batches_count_each_view_once
     let flushed = tokio::join!(first.flush(), second.flush());
     flushed.0.and(flushed.1).expect("saved");
     check(&first, 2 * REQUESTS).await;
+}
+
+/// The lines of an import of all items: views of days and views without one.
+fn lines() -> Vec<Line> {
+    let ids = ["0", "1", "2", "3", "4"];
+    (0..IMPORTED).map(|number| (ids[number % ITEMS], (number % 3 > 0).then(first_day), 10)).collect()
+}
+
+/// Imports are killed at all moments beside three instances, of which one dies, too, and are begun again until one has ended. Readers of two instances see no
+/// total go back, and in the end all have the views of the instances and the import.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_an_import_that_is_killed_again_and_again_is_counted_once_beside_three_instances() {
+    let Some(server) = RedisServer::start_with("no").await else { return };
+    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let answered = Answered::default();
+    let mut instances = Vec::new();
+    for name in ["a", "b", "c"] {
+        instances.push(Instance::start(name, &server, &store, IDLE, &answered).await);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers = [0, 1].map(|at| reader(instances[at].counters.clone(), Arc::clone(&stop)));
+    until_answered(&answered, REQUESTS / 4).await;
+    let mut kills = 0;
+    loop {
+        let counters = counters(&server, &store, Duration::ZERO).await;
+        let mut importing = tokio::spawn(async move {
+            counters.flush_all().await?;
+            add(&counters, "may", &lines()).await
+        });
+        let lifetime = Duration::from_millis(10 * (kills + 1));
+        if let Ok(ended) = tokio::time::timeout(lifetime, &mut importing).await {
+            ended.expect("no panic").expect("added");
+            break;
+        }
+        importing.abort();
+        kills += 1;
+        if kills == 2 {
+            let left = instances.pop().expect("an instance").kill(&answered);
+            send(&instances[0].counters, &left, &answered).await;
+        }
+    }
+    assert!(kills > 0, "no import was killed");
+    println!("{kills} imports were killed");
+    let mut finished = Vec::new();
+    for instance in instances {
+        finished.push(instance.finish().await);
+    }
+    assert_eq!(answered.lock().expect("the answers").len(), 3 * REQUESTS);
+    server.move_batches(-i64::try_from(IDLE.as_millis()).expect("a time")).await;
+    finished[0].flush().await.expect("saved");
+    check(&finished[1], 3 * REQUESTS + 10 * IMPORTED).await;
+    stop.store(true, Ordering::SeqCst);
+    for reader in readers {
+        assert!(reader.await.expect("no total went back") > 0);
+    }
+}
+
+/// An instance holds a batch with a deletion while the next view of the item is counted, and another instance saves what waits.
+async fn save_beside_a_deletion(world: World) {
+    let (holds, saves) = (world.healthy(1).await, world.healthy(2).await);
+    holds.view(ad("7"), 5, None).await.expect("counted");
+    save_all(&holds).await;
+    holds.delete(&ad("7")).await.expect("deleted");
+    let owner = Owner::new(&world.sources(5));
+    let batch = holds.buffer().claim(&ads(), &owner, 5).await.expect("claimed").expect("a batch");
+    assert_eq!(saves.view(ad("7"), 3, None).await.expect("counted"), whole(3));
+    let other = Owner::new(&world.sources(6));
+    while let Some(waiting) = saves.buffer().claim(&ads(), &other, 5).await.expect("claimed") {
+        saves.storage().save(&waiting).await.expect("saved");
+        saves.buffer().acknowledge(&waiting).await.expect("acknowledged");
+    }
+    assert_eq!(holds.storage().save(&batch).await.expect("saved"), Saved::Now);
+    holds.buffer().acknowledge(&batch).await.expect("acknowledged");
+    save_all(&saves).await;
+    assert_eq!(saves.storage().totals(&ads(), &[ad("7").id]).await.expect("totals"), [3]);
+    assert_eq!(total(&holds, "7").await, whole(3));
+}
+
+#[tokio::test]
+async fn ext_redis_a_view_behind_a_deletion_is_saved_behind_it() {
+    if let Some(world) = World::redis().await {
+        save_beside_a_deletion(world).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_claim_that_does_not_wait_for_deletions_is_caught() {
+    let Some(world) = World::redis().await else { return };
+    let (right, wrong) = ("if is_deleting and redis.call('SISMEMBER'", "if false and redis.call('SISMEMBER'");
+    let broken = World { scripts: broken_scripts("a claim does not wait for deletions", right, wrong), ..world };
+    assert!(tokio::spawn(save_beside_a_deletion(broken)).await.is_err());
 }

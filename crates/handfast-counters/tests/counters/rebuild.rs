@@ -18,10 +18,9 @@ pub(crate) async fn rebuild(
     kind: Option<&Kind>,
 ) -> handfast_counters::Result<(u64, Vec<Difference>)> {
     let mut rebuilt = Vec::new();
-    let items = counters
-        .storage()
-        .rebuild(kind, |_| (), |difference| rebuilt.push(difference.expect("an item that can be read")))
-        .await?;
+    let rebuilt_item =
+        |difference: Result<Difference, String>| rebuilt.push(difference.expect("an item that can be read"));
+    let items = counters.rebuild(kind, |_| (), rebuilt_item).await?;
     Ok((items, rebuilt))
 }
 
@@ -77,7 +76,7 @@ async fn items_that_cannot_be_read_are_named_and_the_others_repaired() {
         Ok(difference) => rebuilt.push(difference),
         Err(what) => damaged.push(what),
     };
-    assert_eq!(counters.storage().rebuild(None, |_| (), repaired).await.expect("rebuilt"), 5);
+    assert_eq!(counters.rebuild(None, |_| (), repaired).await.expect("rebuilt"), 5);
     assert_eq!(rebuilt, found.differences);
     named(&damaged);
     let repaired = counters.storage().totals(&ads(), &[ad("b").id, ad("c").id]).await.expect("totals");

@@ -69,7 +69,7 @@ async fn imported_kinds_are_in_the_state() {
     let mut import = counters.storage().begin_import(ImportName::new("may").expect("a name")).await.expect("an import");
     import.read("films,7,5");
     import.add(Figure { item: Item::new("films", "7").expect("an item"), day: None, views: 5 });
-    assert_eq!(import.save().await.expect("saved"), ImportSaved::Added);
+    assert_eq!(counters.save_import(&mut import).await.expect("saved"), ImportSaved::Added);
     let client = Client::new(&counters).await;
     client.ask("POST /v1/ads/7/views").await;
     client.ask("POST /v1/news/7/views").await;

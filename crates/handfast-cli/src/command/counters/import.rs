@@ -4,20 +4,23 @@
 //! file      all lines are checked, and hashed: the hash is the name of the import, unless a flag names it
 //! store     what waits in the queue is saved; a new import is compared with those of before
 //! thread    lines ── figures ──┐  chunks, some of them waiting at most
-//! task                         └──> Import: skips what was added ── batches, a transaction each
+//! task                         └──> Import: skips what was added ── batches: a transaction each, then the cached totals
 //! ```
+//!
+//! With Redis, instances may run beside it. The totals that they have there follow after each batch, also those of lines that an earlier run has added: it may
+//! have been killed in between.
 //!
 //! Standard input cannot be read twice: it needs a name, and its lines are checked batch by batch.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use handfast_counters::{CountersOptions, Import, ImportName, ImportSaved, LineState, TOTAL_MAX};
+use handfast_counters::{Counters, Import, ImportName, ImportSaved, LineState, TOTAL_MAX};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::OpenedCounters;
 use super::data_arguments::ImportArguments;
 use super::input::{Checked, Chunk, Input, InputLine};
-use super::opened_counters::ensure_directory;
+use super::opened_counters::{ensure_totals_known, options_beside_instances};
 use crate::command::pattern::first_findings;
 use crate::configuration::Configuration;
 use crate::console::Console;
@@ -40,11 +43,7 @@ struct Added {
 }
 
 pub(super) async fn run(configuration: &Configuration, arguments: &ImportArguments, console: Console) -> Result<Exit> {
-    ensure_directory(
-        configuration,
-        "import",
-        "import into one, and copy it into the store before the first instance starts",
-    )?;
+    ensure_totals_known(configuration, "import")?;
     let input = Input::new(&arguments.file, arguments.format)?;
     let given = arguments.name.as_ref().map(|name| name.0.clone());
     if input.length.is_none() && given.is_none() && !arguments.dry_run {
@@ -67,9 +66,9 @@ pub(super) async fn run(configuration: &Configuration, arguments: &ImportArgumen
     if let Some(checked) = &checked {
         checked.ensure_right(&input)?;
     }
-    let options = CountersOptions::default();
     // The queue is emptied, and nothing is added to it.
-    let opened = OpenedCounters::open(configuration, &arguments.counters.database, options, u32::MAX).await?;
+    let opened =
+        OpenedCounters::open(configuration, &arguments.counters.database, options_beside_instances(), u32::MAX).await?;
     let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
     opened.close().await?;
     result
@@ -111,22 +110,23 @@ async fn add(
     console: Console,
 ) -> Result<Exit> {
     // A deletion that waits there drops what was counted before it, and not what is added now.
-    opened.counters.flush().await.context("the views in the queue could not be saved")?;
+    opened.counters.flush_all().await.context("the views in the queue could not be saved; nothing was added")?;
     let storage = opened.counters.storage();
     let mut import = storage.begin_import(name).await?;
     if is_default && import.position().is_none() {
         ensure_new(input, storage.earlier_imports().await?).await?;
     }
     let mut added = Added::default();
-    let result = add_lines(&mut import, input, checked, &mut added, console).await;
-    if added.lines > 0 {
-        let lines = counted(added.lines, "lines");
-        result.with_context(|| {
-            format!("{lines} of {} were added, and not all: repeat the command, which adds nothing twice", input.name)
-        })?;
-    } else {
-        result?;
-    }
+    let result = add_lines(&opened.counters, &mut import, input, checked, &mut added, console).await;
+    result.map_err(|error| match added.lines > 0 || error.is::<handfast_counters::Error>() {
+        true => {
+            let (file, lines) = (&input.name, counted(added.lines, "lines"));
+            error.context(format!(
+                "the import of {file} has not ended, and has added {lines}: repeat the command, which adds nothing twice"
+            ))
+        }
+        false => error,
+    })?;
     report(&import, &added, console)?;
     Ok(Exit::Good)
 }
@@ -147,6 +147,7 @@ async fn ensure_new(input: &Input, earlier: handfast_counters::EarlierImports) -
 }
 
 async fn add_lines(
+    counters: &Counters,
     import: &mut Import,
     input: &Input,
     checked: Option<&Checked>,
@@ -163,7 +164,7 @@ async fn add_lines(
             for line in lines {
                 batch.read(import, input, line, added)?;
                 if import.batch_len() >= BATCH_FIGURES {
-                    batch.save(import, input, added).await?;
+                    batch.save(counters, import, input, added).await?;
                 }
             }
             bar.set_position(bytes);
@@ -178,7 +179,7 @@ async fn add_lines(
         let lines = position.lines;
         bail!("{}; it ends before all {lines} lines that were added, empty ones not counted", changed(import, input));
     }
-    batch.save(import, input, added).await?;
+    batch.save(counters, import, input, added).await?;
     let name = import.name().as_str();
     let is_same = checked.is_none_or(|checked| checked.hash == hash);
     ensure!(is_same, "{} was changed while it was read: --name {name} adds lines that were appended", input.name);
@@ -198,7 +199,12 @@ impl Batch {
         let InputLine { number, text, figure } = line;
         match import.read(&text) {
             LineState::Changed => bail!("{}", changed(import, input)),
-            LineState::Known => added.before += u64::from(matches!(figure, Ok(Some(_)))),
+            LineState::Known => {
+                if let Ok(Some(figure)) = figure {
+                    added.before += 1;
+                    import.add_known(figure.item);
+                }
+            }
             LineState::New => match figure {
                 Ok(None) => {}
                 Ok(Some(figure)) => {
@@ -212,8 +218,8 @@ impl Batch {
         Ok(())
     }
 
-    async fn save(&mut self, import: &mut Import, input: &Input, added: &mut Added) -> Result<()> {
-        match import.save().await? {
+    async fn save(&mut self, counters: &Counters, import: &mut Import, input: &Input, added: &mut Added) -> Result<()> {
+        match counters.save_import(import).await? {
             ImportSaved::Added => {}
             ImportSaved::Elsewhere => {
                 let name = import.name().as_str();

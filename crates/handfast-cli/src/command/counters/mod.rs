@@ -17,7 +17,7 @@ mod tokens;
 use anyhow::Result;
 
 use self::arguments::{CountersArguments, CountersFlags, Parsed, TimeZoneFlag};
-use self::opened_counters::{OpenedCounters, ensure_directory};
+use self::opened_counters::{OpenedCounters, ensure_totals_known};
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Exit;
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &CountersArguments) -> Result<Exit> {
         CountersArguments::Rebuild(arguments) => {
             let (configuration, console) = prepare_counters(&arguments.counters.open)?;
             if !arguments.dry_run {
-                ensure_directory(&configuration, "rebuild", "--dry-run shows what would change")?;
+                ensure_totals_known(&configuration, "rebuild")?;
             }
             with_opened(&configuration, &arguments.counters, None, console, async |opened, console| {
                 let kind = arguments.kind.as_ref().map(|kind| &kind.0);

@@ -6,6 +6,7 @@
 //! | `--redis URL --store URL` | in Redis | on servers, in transactions that Handfast makes; any number of processes |
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bson::rawdoc;
@@ -22,6 +23,9 @@ use super::arguments::{CountersFlags, TimeZoneFlag};
 use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
 use crate::store::{Directory, Location, OpenedDatabase, ensure_there, namespace, open_directory};
+
+/// The time after which a command saves a batch that an instance has claimed. Saving one takes less than a second; one that both save is added once.
+const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
 /// The form of the counters that the settings name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,19 +71,24 @@ impl Form {
     }
 }
 
-/// Fails unless the settings name a data directory, for a command that changes saved totals. Instances over a Redis have totals there, too, which
-/// the command would not change. `instead` says what to do.
-pub(super) fn ensure_directory(configuration: &Configuration, command: &str, instead: &str) -> Result<(), Mistake> {
+/// Fails for a store without its Redis, for a command that changes saved totals: instances have totals there, too, which have to follow.
+pub(super) fn ensure_totals_known(configuration: &Configuration, command: &str) -> Result<(), Mistake> {
     match Form::of(configuration)? {
-        Form::Directory => Ok(()),
-        Form::Redis(_) | Form::Saved => {
+        Form::Directory | Form::Redis(_) => Ok(()),
+        Form::Saved => {
             let why = format!(
-                "`counters {command}` changes saved totals, and not those that instances have in Redis, so it works on a data \
-                 directory (--data) alone; {instead}"
+                "`counters {command}` changes saved totals, and instances have totals in Redis, too: add --redis URL, the Redis of \
+                 the instances"
             );
             Err(configuration.mistake("store", why))
         }
     }
+}
+
+/// Returns the options of a command that may run beside instances. One that changes saved totals needs moments without a batch that somebody saves, so it saves
+/// those of instances that have died, and does not wait as long as a service does.
+pub(super) fn options_beside_instances() -> CountersOptions {
+    CountersOptions { idle: ABANDONED_AFTER, ..CountersOptions::default() }
 }
 
 impl OpenedCounters {
@@ -120,7 +129,7 @@ impl OpenedCounters {
         days: Option<&TimeZoneFlag>,
     ) -> Result<Self> {
         let totals = namespace(&flags.database, "totals", "--database")?;
-        let mut options = CountersOptions::default();
+        let mut options = options_beside_instances();
         if let Some(days) = days {
             options.time_zone = days.time_zone.0.clone();
         }

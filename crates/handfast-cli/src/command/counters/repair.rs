@@ -31,8 +31,10 @@ pub(super) async fn rebuild(
             changes = Changes { rebuilt: found.differences, damaged: found.damaged };
         }),
         false => {
-            let rebuilt = storage.rebuild(kind, &mut progress, |change| changes.add(change)).await.map(drop);
-            rebuilt.context("not all totals were rebuilt: repeat the command")
+            let rebuilt = opened.counters.rebuild(kind, &mut progress, |change| changes.add(change)).await.map(drop);
+            rebuilt.context(
+                "not all totals were rebuilt, or not all of those in the cache have followed: repeat the command",
+            )
         }
     };
     bar.finish_and_clear();

@@ -1,7 +1,8 @@
 //! The scaled form: several processes over one Redis and one store, which is a `handfast serve`.
 
+use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -146,6 +147,118 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     Ok(())
 }
 
+/// The lines of an import of all items, and its views of each.
+const LINES: usize = 6_000;
+const IMPORTED: u64 = 10 * (LINES / ITEMS) as u64;
+
+fn figures() -> String {
+    let line = |number: usize| match number % 2 {
+        0 => format!("ads,{},10,,\n", number % ITEMS),
+        _ => format!("ads,{},,2026-02-{:02},10\n", number % ITEMS, number % 28 + 1),
+    };
+    let lines: String = (0..LINES).map(line).collect();
+    format!("kind,id,total,day,views\n{lines}")
+}
+
+/// Reads totals of a service until it is told to stop: none goes back.
+fn read(address: &str, stop: &AtomicBool) -> u64 {
+    let (mut last, mut reads) = ([0; ITEMS], 0);
+    let mut stream = connect(address).unwrap();
+    while !stop.load(Ordering::SeqCst) {
+        for (item, last) in last.iter_mut().enumerate() {
+            let (status, body) = request(&mut stream, &format!("GET /v1/ads/{item}"), "").unwrap();
+            assert_eq!(status, 200, "{body}");
+            let total: Value = serde_json::from_str(&body).unwrap();
+            if total["partial"] == false {
+                let views = total["total"].as_u64().unwrap();
+                assert!(views >= *last, "item {item} went back from {last} to {views}");
+                *last = views;
+                reads += 1;
+            }
+        }
+    }
+    reads
+}
+
+#[test]
+fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_once() -> Result<()> {
+    let scratch = Scratch::new("counters-scaled-import")?;
+    let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (store, uri) = store(&scratch)?;
+    std::fs::write(scratch.path("figures.csv"), figures())?;
+    let processes = (0..3).map(|_| start(&scratch, &redis.url(), &uri)).collect::<Result<Vec<_>>>()?;
+    let addresses = Arc::new(processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?);
+    let (answers, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (answers, addresses) = (Arc::clone(&answers), Arc::clone(&addresses));
+            std::thread::spawn(move || send(&addresses, client, &answers))
+        })
+        .collect();
+    let (reads, address) = (Arc::clone(&stop), addresses[0].clone());
+    let reader = std::thread::spawn(move || read(&address, &reads));
+    while answers.load(Ordering::SeqCst) < 100 {
+        pause(POLL);
+    }
+    let servers = ["--redis", &redis.url(), "--store", &uri];
+    let import = ["import", "figures.csv", "--json"];
+    let mut kills = 0;
+    let report: Value = loop {
+        let mut command = handfast(&scratch, &["counters"]);
+        command.args(import).args(servers).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let began = now();
+        let lifetime = Duration::from_millis(150 * (kills + 1));
+        while child.try_wait()?.is_none() && began.elapsed() < lifetime {
+            pause(POLL);
+        }
+        if child.try_wait()?.is_some() {
+            break serde_json::from_str(&stdout(&child.wait_with_output()?)?)?;
+        }
+        child.kill()?;
+        child.wait()?;
+        kills += 1;
+    };
+    ensure!(kills > 0 && report["lines"].as_u64().zip(report["before"].as_u64()).is_some(), "{kills} {report}");
+    for client in clients {
+        client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
+    }
+    stop.store(true, Ordering::SeqCst);
+    let reads = reader.join().map_err(|_| anyhow::anyhow!("a total went back"))?;
+    ensure!(reads > 0, "nothing was read");
+    let of_item = (CLIENTS * REQUESTS / ITEMS) as u64 + IMPORTED;
+    let ensure_totals = |of_item: u64| {
+        for service in &processes {
+            for item in 0..ITEMS {
+                let total = ask(service, &format!("GET /v1/ads/{item}"), "")?;
+                assert_eq!(total, json!({ "kind": "ads", "id": item.to_string(), "total": of_item, "partial": false }));
+            }
+        }
+        anyhow::Ok(())
+    };
+    ensure_totals(of_item)?;
+    let again = stdout(&run_with(&scratch, &["import", "figures.csv"], &servers)?)?;
+    ensure!(again.starts_with("nothing was added: the import sha256:"), "{again}");
+    ensure_totals(of_item)?;
+
+    // A total that something else has changed, and that an instance has in its cache.
+    let more = doc! { "q": { "_id": { "kind": "ads", "id": "1" } }, "u": { "$inc": { "total": 7_i64 } } };
+    let changed = store.command(doc! { "update": "totals", "updates": [more], "$db": "counters" })?;
+    ensure!(changed.get_i32("n").ok() == Some(1), "{changed}");
+    let rebuilt: Value = serde_json::from_str(&stdout(&run_with(&scratch, &["rebuild", "--json"], &servers)?)?)?;
+    ensure!(rebuilt["changes"].as_array().is_some_and(|changes| changes.len() == 1), "{rebuilt}");
+    ensure_totals(of_item)?;
+    for mut service in processes {
+        service.stop("TERM")?;
+        assert_eq!(service.wait()?.0, Some(0));
+    }
+    let report: Value = serde_json::from_str(&stdout(&run_with(&scratch, &["verify", "--json"], &servers)?)?)?;
+    let views = of_item * ITEMS as u64;
+    let expected = json!({ "items": ITEMS, "views": views, "waiting": 0, "differences": [], "damaged": [] });
+    assert_eq!(report, expected);
+    Ok(())
+}
+
 #[test]
 fn ext_redis_settings_that_lose_views_are_told_at_the_start() -> Result<()> {
     let scratch = Scratch::new("counters-warnings")?;
@@ -195,11 +308,15 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
     ensure!(!String::from_utf8_lossy(&other.stderr).contains("secret"), "{other:?}");
     std::fs::write(scratch.path("totals.csv"), "kind,id,total\nads,7,1\n")?;
     for arguments in [&["import", "totals.csv"][..], &["rebuild"]] {
-        let refused = run_with(&scratch, arguments, &["--store", &uri, "--redis", "redis://127.0.0.1:1"])?;
-        assert_one_line(&refused, 2, "changes saved totals, and not those that instances have in Redis");
+        let refused = run_with(&scratch, arguments, &["--store", &uri])?;
+        let text = "changes saved totals, and instances have totals in Redis, too: add --redis URL";
+        assert_one_line(&refused, 2, text);
     }
     let missing = run_with(&scratch, &["verify"], &["--store", &uri])?;
     assert_one_line(&missing, 1, "--database: there is no database 'counters'");
+    let away = run_with(&scratch, &["import", "totals.csv"], &["--store", &uri, "--redis", "redis://127.0.0.1:1"])?;
+    let text = String::from_utf8_lossy(&away.stderr);
+    ensure!(away.status.code() == Some(1) && text.contains("could not be saved; nothing was added: "), "{text}");
     let event = doc! { "_id": { "kind": "ads", "first": 1_i64 }, "events": [{ "id": "7", "deleted": true }] };
     let inserted = store.command(doc! { "insert": "queue", "documents": [event], "$db": "counters" })?;
     ensure!(inserted.get_i32("n").ok() == Some(1), "{inserted}");

@@ -11,6 +11,7 @@
 --   batch:NUMBER    list of events, the oldest on the left; NUMBER is that of the last one
 --   batches         hash: number of a batch -> its owner
 --   owners          hash: owner -> number of its batch
+--   deleting        set of the ids whose deletion is in a batch; one batch at a time has deletions of an id
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
@@ -137,6 +138,12 @@ function steps.begin(least, first_epoch)
   return { 'begun', generation }
 end
 
+-- Returns whether the store may have saved events that are not acknowledged here: those of a batch, or those from before Redis lost something.
+local function may_be_saved()
+  local oldest, count = oldest_pending()
+  return redis.call('ZCARD', key('since')) > 0 or (count > 0 and oldest < floor)
+end
+
 -- id, stored total, epoch, lifetime of an unused entry in ms
 function steps.fill(id, stored, fence, cache_ms)
   if not run or fence ~= epoch then return { 'refused' } end
@@ -145,12 +152,33 @@ function steps.fill(id, stored, fence, cache_ms)
     set_entry(id, { p = 0, s = stored, g = generation, f = next_number(), o = 0 }, cache_ms)
     return counted(stored, 0, false)
   end
-  local oldest, count = oldest_pending()
-  local open = redis.call('ZCARD', key('since')) > 0 or (count > 0 and oldest < floor)
-  if not is_partial(entry) or open then return { 'refused' } end
+  if not is_partial(entry) or may_be_saved() then return { 'refused' } end
   entry.s, entry.g = stored, generation
   set_entry(id, entry, cache_ms)
   return counted(stored, entry.p, false)
+end
+
+-- epoch, then id and stored total of each item
+--
+-- A kind that is not begun has no entries, and its epoch, 0, is never current.
+function steps.refresh(fence, ...)
+  if not run then return { fence == '0' and 'refreshed' or 'refused' } end
+  if fence ~= epoch or may_be_saved() then return { 'refused' } end
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  local items = { ... }
+  for at = 1, #items, 2 do
+    local id, stored = items[at], items[at + 1]
+    local entry = entry_of(id)
+    if entry and entry.o == 0 and (entry.s ~= stored or entry.g ~= generation) then
+      if entry.p == 0 then
+        redis.call('DEL', key('item:' .. id))
+      else
+        entry.s, entry.g = stored, generation
+        set_entry(id, entry)
+      end
+    end
+  end
+  return { 'refreshed' }
 end
 
 -- id, limit of events
@@ -171,6 +199,8 @@ local function batch_of(number, events)
 end
 
 -- owner, limit of events
+--
+-- An event of an item whose deletion is in another batch waits, with those behind it: saved first, it would be dropped with the deletion.
 function steps.claim(owner, events_max)
   local number = redis.call('HGET', key('owners'), owner)
   if number then return batch_of(number, redis.call('LRANGE', key('batch:' .. number), 0, -1)) end
@@ -178,8 +208,17 @@ function steps.claim(owner, events_max)
   local count = math.min(tonumber(events_max), available)
   if count < 1 then return { 'none' } end
   local newest_first = redis.call('LRANGE', key('pending'), int(-count), -1)
-  local events = {}
-  for at = count, 1, -1 do events[#events + 1] = newest_first[at] end
+  local events, deletions = {}, {}
+  local is_deleting = redis.call('EXISTS', key('deleting')) == 1
+  for at = count, 1, -1 do
+    local event = newest_first[at]
+    local id, change = string.match(event, '^([^|]+)|([^|]+)')
+    if is_deleting and redis.call('SISMEMBER', key('deleting'), id) == 1 then break end
+    events[#events + 1] = event
+    if change == 'D' then deletions[#deletions + 1] = id end
+  end
+  count = #events
+  if count == 0 then return { 'none' } end
   number = int(first + count - 1)
   local batch = key('batch:' .. number)
   redis.call('DEL', batch)
@@ -187,6 +226,7 @@ function steps.claim(owner, events_max)
   redis.call('ZADD', key('since'), int(now_ms()), number)
   redis.call('HSET', key('batches'), number, owner)
   redis.call('HSET', key('owners'), owner, number)
+  for _, id in ipairs(deletions) do redis.call('SADD', key('deleting'), id) end
   set_claimed(claimed + count)
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   redis.call('LTRIM', key('pending'), 0, int(-(count + 1)))
@@ -242,6 +282,7 @@ function steps.acknowledge(number, first, cache_ms)
     local of_item = of_items[id] or {}
     of_items[id] = of_item
     of_item[#of_item + 1] = { first_number + at - 1, tonumber(change) }
+    if change == 'D' then redis.call('SREM', key('deleting'), id) end
   end
   for id, of_item in pairs(of_items) do
     local entry = entry_of(id)
@@ -266,15 +307,16 @@ function steps.acknowledge(number, first, cache_ms)
   return { 'acknowledged' }
 end
 
--- Returns the number of pending events, the number of batches, and the number of the oldest event that is not acknowledged.
+-- Returns the number of pending events, the number of batches, the number of the oldest event that is not acknowledged, and the next number.
 function steps.depth()
-  local oldest, count = run and next_number() or 1, redis.call('LLEN', key('pending'))
+  local next, count = run and next_number() or 1, redis.call('LLEN', key('pending'))
+  local oldest = next
   if count > 0 then oldest = math.min(oldest, (oldest_pending())) end
   local batches = redis.call('ZRANGE', key('since'), 0, -1)
   for _, number in ipairs(batches) do
     oldest = math.min(oldest, first_of(number, redis.call('LLEN', key('batch:' .. number))))
   end
-  return { 'depth', count, #batches, int(oldest) }
+  return { 'depth', count, #batches, int(oldest), int(next) }
 end
 
 local name = ARGV[1]

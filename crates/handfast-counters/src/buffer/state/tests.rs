@@ -146,3 +146,74 @@ fn an_item_that_is_not_cached_is_deleted() {
     assert_eq!(state.total(&id("7")), Some(whole(0)));
     assert_eq!(state.upsert(&id("7"), views(1), before, NOW), Upsert::Counted(whole(1)), "its entry knows better");
 }
+
+/// An item that was viewed and is deleted, one whose views wait, one that is cached only, and one without an entry.
+fn refreshed(total: u64) -> (KindState, Vec<(ItemId, u64)>) {
+    let mut state = KindState::new(1, 0);
+    for name in ["deleted", "viewed"] {
+        let five = stored(&state, 5);
+        state.upsert(&id(name), views(2), five, NOW);
+    }
+    state.delete(&id("deleted"), NOW);
+    state.fill(&id("cached"), Stored { fence: state.fence(), total: 5 }, NOW).expect("filled");
+    (state, ["deleted", "viewed", "cached", "absent"].map(|name| (id(name), total)).to_vec())
+}
+
+#[test]
+fn a_refresh_sets_what_the_queue_needs_and_removes_the_rest() {
+    let (mut state, totals) = refreshed(105);
+    let before = state.fence();
+    assert!(state.refresh(&totals, before));
+    let found: Vec<_> = totals.iter().map(|(id, _)| state.total(id)).collect();
+    assert_eq!(found, [Some(whole(0)), Some(whole(107)), None, None]);
+    // A reader and a first view that have read the old total come too late.
+    let old = Stored { fence: before, total: 5 };
+    assert_eq!(state.fill(&id("cached"), old, NOW), None);
+    assert_eq!(state.upsert(&id("absent"), views(1), Some(old), NOW), Upsert::Outdated);
+    flush(&mut state, "a");
+    assert_eq!(state.total(&id("viewed")), Some(whole(107)), "the views are in the stored total");
+}
+
+#[test]
+fn a_refresh_with_the_same_totals_changes_none() {
+    let (mut state, totals) = refreshed(5);
+    assert!(state.refresh(&totals, state.fence()));
+    assert_eq!(state.total(&id("viewed")), Some(whole(7)));
+    assert_eq!(state.total(&id("cached")), Some(whole(5)));
+}
+
+#[test]
+fn a_refresh_completes_a_partial_total() {
+    let mut state = KindState::new(1, 0);
+    state.upsert(&id("7"), views(2), None, NOW);
+    assert!(state.refresh(&[(id("7"), 5)], state.fence()));
+    assert_eq!(state.total(&id("7")), Some(whole(7)));
+}
+
+#[test]
+fn a_refresh_is_refused_while_the_store_may_have_more() {
+    let (mut state, totals) = refreshed(105);
+    let before = state.fence();
+    let batch = state.claim(&kind(), &owner("a"), 1, NOW).expect("a batch");
+    assert!(!state.refresh(&totals, before), "the batch may have been saved before the totals were read");
+    assert!(!state.refresh(&totals, state.fence()), "and after the fence was read");
+    state.acknowledge(batch.number());
+    assert!(!state.refresh(&totals, before), "the totals may lack the batch");
+    assert!(state.refresh(&totals, state.fence()));
+}
+
+#[test]
+fn an_event_waits_while_a_batch_has_a_deletion_of_its_item() {
+    let mut state = KindState::new(1, 0);
+    state.delete(&id("7"), NOW);
+    let deletion = state.claim(&kind(), &owner("a"), 100, NOW).expect("a batch");
+    for name in ["8", "7", "8"] {
+        let zero = stored(&state, 0);
+        state.upsert(&id(name), views(1), zero, NOW);
+    }
+    let before = state.claim(&kind(), &owner("b"), 100, NOW).expect("a batch");
+    assert_eq!(before.events.len(), 1, "the view of another item");
+    assert_eq!(state.claim(&kind(), &owner("c"), 100, NOW), None);
+    state.acknowledge(deletion.number());
+    assert_eq!(state.claim(&kind(), &owner("c"), 100, NOW).expect("a batch").events.len(), 2);
+}
