@@ -51,10 +51,11 @@
 mod answer;
 mod connection;
 mod health;
+mod instances;
 mod url;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,7 +63,10 @@ use handfast_store::{Applied, Sources};
 use jiff::civil::Date;
 use redis::Value;
 
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
+use crate::buffer::arrivals::Arrivals;
+use crate::buffer::{
+    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+};
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use answer::{Answer, Count, Entry, Row};
@@ -119,6 +123,8 @@ pub struct RedisBuffer {
     options: RedisBufferOptions,
     /// The kinds to which this process has written.
     kinds: RwLock<BTreeSet<Kind>>,
+    /// The times at which the events of each kind came, as this process has seen.
+    arrivals: Mutex<BTreeMap<Kind, Arrivals>>,
 }
 
 /// The texts of the scripts, which tests break on purpose.
@@ -178,7 +184,8 @@ impl RedisBuffer {
         options: RedisBufferOptions,
     ) -> Result<Self> {
         let connection = Connection::new(url, scripts, options)?;
-        let buffer = RedisBuffer { connection, storage, sources, options, kinds: RwLock::default() };
+        let (kinds, arrivals) = Default::default();
+        let buffer = RedisBuffer { connection, storage, sources, options, kinds, arrivals };
         if let Err(error) = buffer.connection.get().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
         }
@@ -506,8 +513,28 @@ impl Buffer for RedisBuffer {
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        // Before the answer: what has a later number came after this moment.
+        let asked = self.sources.clock.elapsed();
         let answer = self.step(kind, "depth", &[], Applied::No).await?;
-        Ok(QueueDepth { pending: answer.number(1)?, batches: answer.number(2)?, oldest: answer.number(3)? })
+        let [pending, batches, oldest, next] =
+            [answer.number(1)?, answer.number(2)?, answer.number(3)?, answer.number(4)?];
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = arrivals.entry(kind.clone()).or_default();
+        of_kind.look(oldest, next, asked);
+        let age = of_kind.age(oldest, self.sources.clock.elapsed());
+        Ok(QueueDepth { pending, batches, oldest, oldest_age: age.filter(|_| pending > 0 || batches > 0) })
+    }
+
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()> {
+        instances::announce(&self.connection, &report, lifetime).await
+    }
+
+    async fn withdraw(&self, name: &Owner) -> Result<()> {
+        instances::withdraw(&self.connection, name).await
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        instances::list(&self.connection).await
     }
 }
 

@@ -259,15 +259,16 @@ function steps.acknowledge(number, first, cache_ms)
   return { 'acknowledged' }
 end
 
--- Returns the number of pending events, the number of batches, and the number of the oldest event that is not acknowledged.
+-- Returns the number of pending events, the number of batches, the number of the oldest event that is not acknowledged, and the next number.
 function steps.depth()
-  local oldest, count = run and next_number() or 1, redis.call('LLEN', key('pending'))
+  local next, count = run and next_number() or 1, redis.call('LLEN', key('pending'))
+  local oldest = next
   if count > 0 then oldest = math.min(oldest, (oldest_pending())) end
   local batches = redis.call('ZRANGE', key('since'), 0, -1)
   for _, number in ipairs(batches) do
     oldest = math.min(oldest, first_of(number, redis.call('LLEN', key('batch:' .. number))))
   end
-  return { 'depth', count, #batches, int(oldest) }
+  return { 'depth', count, #batches, int(oldest), int(next) }
 end
 
 local name = ARGV[1]
