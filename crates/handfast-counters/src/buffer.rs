@@ -67,12 +67,15 @@ use jiff::civil::Date;
 
 use crate::{Batch, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex};
 
+mod arrivals;
 mod embedded;
+mod instances;
 mod memory;
 mod redis;
 pub(crate) mod state;
 
 pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
+pub use instances::{Instance, InstanceReport};
 pub use memory::MemoryBuffer;
 pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts};
 
@@ -161,6 +164,10 @@ pub struct QueueDepth {
     pub oldest: SequenceNumber,
     /// The number that the next event gets.
     pub next: SequenceNumber,
+    /// The time for which that event has waited, as far as this process has seen the queue; `None` if there is none. It begins anew with the process. It
+    /// may be too long by a second, or by a two-thousandth of the time since the queue was empty if that is more; in Redis also by the time between two
+    /// looks at the queue, of which each pass that saves views is one.
+    pub oldest_age: Option<Duration>,
 }
 
 /// A cache of totals and a queue of views. Each method that changes something is one atomic step; a failed one says whether it may have been
@@ -229,12 +236,24 @@ pub trait Buffer: Send + Sync + 'static {
     /// Returns the salt under which the visitors of a day are hashed, the same for all instances; the first call of a day makes it.
     async fn visitor_salt(&self, day: Date) -> Result<Salt>;
 
-    /// Returns the time for which the oldest event of a kind's queue has waited; `None` if there is none, or if the buffer does not know. It is at most
-    /// a second too long, and begins anew with the process.
-    async fn oldest_age(&self, _: &Kind) -> Result<Option<Duration>> {
-        Ok(None)
-    }
-
     /// Returns the contents of a kind's queue.
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;
+
+    /// Lists an instance among those that run until its lifetime is over; a later announcement of the same name replaces an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`](crate::Error::Buffer). Nothing else depends on announcements.
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()>;
+
+    /// Removes an instance from those that run.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`](crate::Error::Buffer): it leaves the list when its lifetime is over.
+    async fn withdraw(&self, name: &Owner) -> Result<()>;
+
+    /// Returns the instances that have announced themselves and whose lifetime is not over, in the order of their names.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`](crate::Error::Buffer). Reports that cannot be read are left out.
+    async fn instances(&self) -> Result<Vec<Instance>>;
 }

@@ -107,6 +107,11 @@ impl Counters {
         &self.options
     }
 
+    /// Returns the name of this instance.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     pub(crate) fn last_pass(&self) -> &LastPass {
         &self.last_pass
     }
@@ -267,17 +272,23 @@ impl Counters {
     }
 
     async fn flush_kinds(&self) -> Result<Flushed> {
-        let mut flushed = Flushed::default();
+        let mut queues = Vec::new();
+        // First of all kinds: a store that is away ends the pass at the first one, and the buffer knows ages from these looks.
         for kind in self.buffer.kinds().await? {
-            self.flush_kind(&kind, &mut flushed).await?;
+            let depth = self.buffer.depth(&kind).await?;
+            queues.push((kind, depth.pending));
+        }
+        let mut flushed = Flushed::default();
+        for (kind, pending) in queues {
+            self.flush_kind(&kind, pending, &mut flushed).await?;
         }
         Ok(flushed)
     }
 
-    async fn flush_kind(&self, kind: &Kind, flushed: &mut Flushed) -> Result<()> {
+    /// Saves the batches of a kind, and the events that were `pending` at the start of the pass. Views that arrive meanwhile wait for the next one.
+    async fn flush_kind(&self, kind: &Kind, pending: u64, flushed: &mut Flushed) -> Result<()> {
         let before = flushed.batches;
-        // Batches that were there at the start; views that arrive meanwhile wait for the next pass.
-        let mut remaining = self.buffer.depth(kind).await?.pending;
+        let mut remaining = pending;
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
                 let saved = self.storage.save(&batch).await?;

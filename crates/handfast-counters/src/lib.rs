@@ -12,8 +12,8 @@ mod view;
 mod visitor;
 
 pub use buffer::{
-    Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, MemoryBuffer, Owner, QueueDepth, Reading,
-    RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, Stored, Total, Upsert,
+    Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, Instance, InstanceReport, MemoryBuffer, Owner,
+    QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, Stored, Total, Upsert,
 };
 pub use counters::{CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bson::DateTime;
 
@@ -40,8 +39,6 @@ pub struct KindQueue {
     pub kind: Kind,
     /// The contents of the queue.
     pub depth: QueueDepth,
-    /// The time for which the oldest event has waited; `None` if there is none, or the buffer does not know.
-    pub oldest_age: Option<Duration>,
 }
 
 /// The passes of an instance, which clones share.
@@ -104,8 +101,8 @@ impl Counters {
         let buffer = self.buffer();
         let mut queues = Vec::new();
         for kind in buffer.kinds().await.unwrap_or_default() {
-            if let (Ok(depth), Ok(oldest_age)) = (buffer.depth(&kind).await, buffer.oldest_age(&kind).await) {
-                queues.push(KindQueue { kind, depth, oldest_age });
+            if let Ok(depth) = buffer.depth(&kind).await {
+                queues.push(KindQueue { kind, depth });
             }
         }
         queues

@@ -29,8 +29,11 @@ use handfast_store::{
 use jiff::civil::Date;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::buffer::instances::LocalInstances;
 use crate::buffer::state::KindState;
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
+use crate::buffer::{
+    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+};
 use crate::visitor::{DailySalt, Marks};
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
@@ -88,6 +91,7 @@ struct Shared {
     options: EmbeddedBufferOptions,
     state: RwLock<State>,
     salt: DailySalt,
+    instances: LocalInstances,
     /// Held while a batch is acknowledged: a group that two batches share is removed by the second one.
     acknowledging: tokio::sync::Mutex<()>,
 }
@@ -168,6 +172,7 @@ impl EmbeddedBuffer {
             options,
             state,
             salt: DailySalt::default(),
+            instances: LocalInstances::default(),
             acknowledging: tokio::sync::Mutex::default(),
         });
         shared.create_index().await?;
@@ -353,23 +358,32 @@ impl Buffer for EmbeddedBuffer {
         self.shared.salt.of(day)
     }
 
-    async fn oldest_age(&self, kind: &Kind) -> Result<Option<Duration>> {
-        let now = self.shared.now();
-        Ok(self.shared.read().kinds.get(kind).and_then(|of_kind| of_kind.oldest_age(now)))
-    }
-
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        let now = self.shared.now();
         let state = self.shared.read();
         let Some(of_kind) = state.kinds.get(kind) else {
             return Ok(QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() });
         };
-        let depth = of_kind.depth();
+        let depth = of_kind.depth(now);
         // A group in the collection may have events that were acknowledged.
         let oldest = state.groups.get(kind).and_then(|groups| groups.keys().next().copied());
         Ok(QueueDepth { oldest: oldest.unwrap_or(depth.oldest).min(depth.oldest), ..depth })
     }
-}
 
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()> {
+        self.shared.instances.announce(report, lifetime, self.shared.now());
+        Ok(())
+    }
+
+    async fn withdraw(&self, name: &Owner) -> Result<()> {
+        self.shared.instances.withdraw(name);
+        Ok(())
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        Ok(self.shared.instances.list(self.shared.now()))
+    }
+}
 impl State {
     /// Returns the groups that have no unacknowledged events once this batch is acknowledged.
     fn finished_groups(&self, kind: &Kind, batch: SequenceNumber) -> Vec<Group> {

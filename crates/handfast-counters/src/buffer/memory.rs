@@ -8,8 +8,11 @@ use async_trait::async_trait;
 use handfast_store::Sources;
 use jiff::civil::Date;
 
+use crate::buffer::instances::LocalInstances;
 use crate::buffer::state::KindState;
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
+use crate::buffer::{
+    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+};
 use crate::visitor::{DailySalt, Marks};
 use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, Salt, View};
 
@@ -19,6 +22,7 @@ pub struct MemoryBuffer {
     queue_events_max: usize,
     state: Mutex<State>,
     salt: DailySalt,
+    instances: LocalInstances,
 }
 
 struct State {
@@ -44,7 +48,8 @@ impl MemoryBuffer {
     /// Creates an empty buffer whose queues hold `queue_events_max` events each.
     pub fn new(sources: Sources, queue_events_max: usize) -> Self {
         let state = State { kinds: BTreeMap::new(), keys: BTreeSet::new(), marks: Marks::new(usize::MAX) };
-        MemoryBuffer { sources, queue_events_max, state: Mutex::new(state), salt: DailySalt::default() }
+        let (salt, instances) = Default::default();
+        MemoryBuffer { sources, queue_events_max, state: Mutex::new(state), salt, instances }
     }
 
     /// Lets all items go that have no events in the queue.
@@ -176,13 +181,22 @@ impl Buffer for MemoryBuffer {
         self.salt.of(day)
     }
 
-    async fn oldest_age(&self, kind: &Kind) -> Result<Option<Duration>> {
+    async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let now = self.now();
-        Ok(self.lock().kinds.get(kind).and_then(|of_kind| of_kind.oldest_age(now)))
+        let unknown = QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() };
+        Ok(self.lock().kinds.get(kind).map_or(unknown, |of_kind| of_kind.depth(now)))
+    }
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()> {
+        self.instances.announce(report, lifetime, self.now());
+        Ok(())
     }
 
-    async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
-        let unknown = QueueDepth { oldest: 1, next: 1, ..QueueDepth::default() };
-        Ok(self.lock().kinds.get(kind).map_or(unknown, KindState::depth))
+    async fn withdraw(&self, name: &Owner) -> Result<()> {
+        self.instances.withdraw(name);
+        Ok(())
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        Ok(self.instances.list(self.now()))
     }
 }

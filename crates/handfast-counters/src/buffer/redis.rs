@@ -53,6 +53,7 @@ mod cluster;
 mod connection;
 mod failure;
 mod health;
+mod instances;
 mod sentinel;
 mod servers;
 mod slots;
@@ -61,7 +62,7 @@ mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -69,7 +70,10 @@ use handfast_store::{Applied, Sources};
 use jiff::civil::Date;
 use redis::Value;
 
-use crate::buffer::{Buffer, Fence, Increment, Owner, QueueDepth, Reading, Stored, Total, Upsert};
+use crate::buffer::arrivals::Arrivals;
+use crate::buffer::{
+    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+};
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use answer::{Answer, Count, Entry, Row};
@@ -128,6 +132,8 @@ pub struct RedisBuffer {
     options: RedisBufferOptions,
     /// The kinds that this process has begun, or has tried to.
     kinds: RwLock<BTreeMap<Kind, Arc<Beginning>>>,
+    /// The times at which the events of each kind came, as this process has seen.
+    arrivals: Mutex<BTreeMap<Kind, Arrivals>>,
 }
 
 /// How this process begins a kind: once for all requests that wait for it.
@@ -195,7 +201,8 @@ impl RedisBuffer {
         options: RedisBufferOptions,
     ) -> Result<Self> {
         let servers = Servers::new(url, scripts, options)?;
-        let buffer = RedisBuffer { servers, storage, sources, options, kinds: RwLock::default() };
+        let (kinds, arrivals) = Default::default();
+        let buffer = RedisBuffer { servers, storage, sources, options, kinds, arrivals };
         if let Err(error) = buffer.servers.check().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
         }
@@ -568,13 +575,29 @@ impl Buffer for RedisBuffer {
     }
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
+        // Before the answer: what has a later number came after this moment.
+        let asked = self.sources.clock.elapsed();
         let answer = self.step(kind, "depth", &[], Applied::No).await?;
-        Ok(QueueDepth {
-            pending: answer.number(1)?,
-            batches: answer.number(2)?,
-            oldest: answer.number(3)?,
-            next: answer.number(4)?,
-        })
+        let [pending, batches, oldest, next] =
+            [answer.number(1)?, answer.number(2)?, answer.number(3)?, answer.number(4)?];
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = arrivals.entry(kind.clone()).or_default();
+        of_kind.look(oldest, next, asked);
+        let age = of_kind.age(oldest, self.sources.clock.elapsed());
+        let oldest_age = age.filter(|_| pending > 0 || batches > 0);
+        Ok(QueueDepth { pending, batches, oldest, next, oldest_age })
+    }
+
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()> {
+        instances::announce(&self.servers, &report, lifetime).await
+    }
+
+    async fn withdraw(&self, name: &Owner) -> Result<()> {
+        instances::withdraw(&self.servers, name).await
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        instances::list(&self.servers).await
     }
 }
 

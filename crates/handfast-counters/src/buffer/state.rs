@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use crate::buffer::arrivals::Arrivals;
 use crate::buffer::{Fence, Increment, Owner, QueueDepth, Stored, Total, Upsert};
 use crate::{Batch, Change, Event, ItemId, Kind, SequenceNumber};
 
@@ -26,9 +27,6 @@ pub(crate) struct Entry {
     used: Duration,
 }
 
-/// The least time between two [`KindState::arrivals`].
-const ARRIVAL_STEP: Duration = Duration::from_secs(1);
-
 /// A batch that is not acknowledged.
 #[derive(Clone, Debug)]
 struct Claimed {
@@ -46,8 +44,7 @@ pub(crate) struct KindState {
     entries: HashMap<ItemId, Entry>,
     pending: VecDeque<Event>,
     batches: BTreeMap<SequenceNumber, Claimed>,
-    /// The numbers of events with the times at which they came, a second apart at least; those before the oldest event are let go, but one.
-    arrivals: VecDeque<(SequenceNumber, Duration)>,
+    arrivals: Arrivals,
 }
 
 impl Entry {
@@ -76,7 +73,7 @@ impl KindState {
             entries: HashMap::new(),
             pending: VecDeque::new(),
             batches: BTreeMap::new(),
-            arrivals: VecDeque::new(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -184,9 +181,7 @@ impl KindState {
     pub(crate) fn push(&mut self, event: Event, stored: Option<u64>, now: Duration) -> Total {
         debug_assert!(event.number >= self.next, "numbers ascend");
         self.next = event.number + 1;
-        if self.arrivals.back().is_none_or(|(_, came)| now.saturating_sub(*came) >= ARRIVAL_STEP) {
-            self.arrivals.push_back((event.number, now));
-        }
+        self.arrivals.note(event.number, now);
         let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, event.number, now));
         entry.used = now;
         match event.change {
@@ -257,21 +252,8 @@ impl KindState {
                 self.entries.remove(&event.id);
             }
         }
-        let oldest = self.depth().oldest;
-        while self.arrivals.get(1).is_some_and(|(number, _)| *number <= oldest) {
-            self.arrivals.pop_front();
-        }
-        if self.events() == 0 {
-            self.arrivals.clear();
-        }
+        self.arrivals.forget(self.oldest());
         claimed.events
-    }
-
-    /// Returns the time for which the oldest event has waited, at most a second too long; `None` if there is none.
-    pub(crate) fn oldest_age(&self, now: Duration) -> Option<Duration> {
-        let oldest = self.depth().oldest;
-        let earlier = self.arrivals.iter().take_while(|(number, _)| *number <= oldest);
-        earlier.last().filter(|_| self.events() > 0).map(|(_, came)| now.saturating_sub(*came))
     }
 
     /// Removes the entries that were not used for `unused`, but none that has what the store may not have.
@@ -279,15 +261,22 @@ impl KindState {
         self.entries.retain(|_, entry| entry.is_needed() || now.saturating_sub(entry.used) < unused);
     }
 
-    /// Returns the contents of the queue.
-    pub(crate) fn depth(&self) -> QueueDepth {
+    /// Returns the number of the oldest event that is not acknowledged; if there is none, the next number.
+    fn oldest(&self) -> SequenceNumber {
         let claimed = self.batches.values().filter_map(|claimed| claimed.events.first()).map(|event| event.number);
         let pending = self.pending.front().map(|event| event.number);
+        claimed.chain(pending).min().unwrap_or(self.next)
+    }
+
+    /// Returns the contents of the queue.
+    pub(crate) fn depth(&self, now: Duration) -> QueueDepth {
+        let oldest = self.oldest();
         QueueDepth {
             pending: self.pending.len() as u64,
             batches: self.batches.len() as u64,
-            oldest: claimed.chain(pending).min().unwrap_or(self.next),
+            oldest,
             next: self.next,
+            oldest_age: self.arrivals.age(oldest, now).filter(|_| self.events() > 0),
         }
     }
 

@@ -75,6 +75,12 @@ impl Counters {
         Ok(items)
     }
 
+    /// Saves what waits in the queue of a kind.
+    async fn flush_waiting(&self, kind: &Kind, flushed: &mut Flushed) -> Result<()> {
+        let pending = self.buffer.depth(kind).await?.pending;
+        self.flush_kind(kind, pending, flushed).await
+    }
+
     /// Saves what is in the queues when it is called, also what other instances have claimed: after that, no earlier deletion drops what is added.
     ///
     /// # Errors
@@ -85,7 +91,7 @@ impl Counters {
             let mut attempts = ATTEMPTS;
             let end = self.buffer.depth(&kind).await?.next;
             loop {
-                self.flush_kind(&kind, &mut all).await?;
+                self.flush_waiting(&kind, &mut all).await?;
                 if self.buffer.depth(&kind).await?.oldest >= end {
                     break;
                 }
@@ -114,7 +120,7 @@ impl Counters {
                 return Ok(());
             }
             attempts = self.pause_after(attempts, kind, Applied::Maybe).await?;
-            self.flush_kind(kind, &mut Flushed::default()).await?;
+            self.flush_waiting(kind, &mut Flushed::default()).await?;
         }
     }
 

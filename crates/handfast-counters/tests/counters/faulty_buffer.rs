@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Error, Fence, Increment, Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored,
-    Total, Upsert, View,
+    Batch, Buffer, Error, Fence, Increment, Instance, InstanceReport, Item, ItemId, Kind, Owner, QueueDepth, Reading,
+    Result, Salt, Stored, Total, Upsert, View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -123,5 +123,17 @@ impl Buffer for FaultyBuffer {
 
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         self.perform(self.buffer.depth(kind)).await
+    }
+
+    async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()> {
+        self.perform(self.buffer.announce(report, lifetime)).await
+    }
+
+    async fn withdraw(&self, name: &Owner) -> Result<()> {
+        self.perform(self.buffer.withdraw(name)).await
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        self.perform(self.buffer.instances()).await
     }
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
+mod announcements;
 mod beside;
 mod campaign;
 mod clocks;

@@ -73,18 +73,18 @@ fn write_saved(counters: &Counters, text: &mut MetricsText) {
 async fn write_queues(counters: &Counters, text: &mut MetricsText) {
     let queues = counters.queues().await;
     text.family("queue_requests", "gauge", "Requests whose views wait in the queue, by kind");
-    for KindQueue { kind, depth, .. } in &queues {
+    for KindQueue { kind, depth } in &queues {
         text.sample("queue_requests", &[("kind", kind.as_str())], depth.pending);
     }
     text.family("queue_batches", "gauge", "Batches that are being saved, by kind");
-    for KindQueue { kind, depth, .. } in &queues {
+    for KindQueue { kind, depth } in &queues {
         text.sample("queue_batches", &[("kind", kind.as_str())], depth.batches);
     }
     let help = "Time for which the oldest request has waited in the queue or in a batch, by kind; 0 if none waits";
     text.family("queue_oldest_seconds", "gauge", help);
-    for KindQueue { kind, depth, oldest_age } in &queues {
+    for KindQueue { kind, depth } in &queues {
         let is_empty = depth.pending == 0 && depth.batches == 0;
-        if let Some(seconds) = oldest_age.map(|age| age.as_secs_f64()).or(is_empty.then_some(0.0)) {
+        if let Some(seconds) = depth.oldest_age.map(|age| age.as_secs_f64()).or(is_empty.then_some(0.0)) {
             text.sample("queue_oldest_seconds", &[("kind", kind.as_str())], seconds);
         }
     }

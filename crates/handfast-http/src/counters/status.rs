@@ -97,11 +97,11 @@ pub(super) async fn status(
 ) -> Result<StatusReply, Error> {
     let counters = &service.counters;
     // A buffer that does not answer is one of the parts.
-    let queues = counters.queues().await.into_iter().map(|KindQueue { kind, depth, oldest_age }| QueueReply {
+    let queues = counters.queues().await.into_iter().map(|KindQueue { kind, depth }| QueueReply {
         kind: kind.to_string(),
         requests: depth.pending,
         batches: depth.batches,
-        oldest_seconds: oldest_age.map(|age| age.as_secs_f64()),
+        oldest_seconds: depth.oldest_age.map(|age| age.as_secs_f64()),
     });
     let mut queues: Vec<QueueReply> = queues.collect();
     // A store that does not answer is one of the parts, and is not waited for again.

@@ -118,7 +118,7 @@ fn a_batch_never_changes_and_belongs_to_one_owner() {
     let next = Fence(state.fence().0);
     assert!(state.acknowledge(first.number()).is_empty(), "the late owner does it once more");
     assert_eq!(state.fence(), next);
-    assert_eq!(state.depth().oldest, 3);
+    assert_eq!(state.depth(NOW).oldest, 3);
 }
 
 #[test]
