@@ -265,10 +265,16 @@ impl Counters {
 
     async fn flush_kinds(&self) -> Result<Flushed> {
         let mut flushed = Flushed::default();
+        let mut failed = None;
         for kind in self.buffer.kinds().await? {
-            self.flush_kind(&kind, &mut flushed).await?;
+            match self.flush_kind(&kind, &mut flushed).await {
+                Ok(()) => {}
+                // In a cluster, other kinds are on other servers.
+                Err(error @ Error::Buffer { .. }) => failed = failed.or(Some(error)),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(flushed)
+        failed.map_or(Ok(flushed), Err)
     }
 
     async fn flush_kind(&self, kind: &Kind, flushed: &mut Flushed) -> Result<()> {

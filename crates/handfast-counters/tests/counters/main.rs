@@ -7,18 +7,23 @@
 
 mod campaign;
 mod clocks;
+mod cluster;
 mod costs;
 mod crash;
 mod data_crash;
 mod faulty_buffer;
 mod imports;
 mod instances;
+mod load;
 mod model;
 mod outages;
 mod rebuild;
+mod redis_cluster;
 mod reports;
 mod retention;
+mod sentinel;
 mod server;
 mod service;
+mod tls;
 mod visitors;
 mod world;
