@@ -272,17 +272,17 @@ impl Counters {
     }
 
     async fn flush_kinds(&self) -> Result<Flushed> {
-        let mut queues = Vec::new();
+        let (mut flushed, mut failed, mut queues) = (Flushed::default(), None, Vec::new());
         // First of all kinds: a store that is away ends the pass at the first one, and the buffer knows ages from these looks.
         for kind in self.buffer.kinds().await? {
-            let depth = self.buffer.depth(&kind).await?;
-            queues.push((kind, depth.pending));
+            if let Some(depth) = unless_of_buffer(self.buffer.depth(&kind).await, &mut failed)? {
+                queues.push((kind, depth.pending));
+            }
         }
-        let mut flushed = Flushed::default();
         for (kind, pending) in queues {
-            self.flush_kind(&kind, pending, &mut flushed).await?;
+            unless_of_buffer(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }
-        Ok(flushed)
+        failed.map_or(Ok(flushed), Err)
     }
 
     /// Saves the batches of a kind, and the events that were `pending` at the start of the pass. Views that arrive meanwhile wait for the next one.
@@ -333,6 +333,18 @@ impl Counters {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+}
+
+/// Keeps the first error of the buffer for the end of a pass: in a cluster, other kinds are on other servers.
+fn unless_of_buffer<T>(result: Result<T>, failed: &mut Option<Error>) -> Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error @ Error::Buffer { .. }) => {
+            failed.get_or_insert(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -139,7 +139,7 @@ impl fmt::Debug for ConnectionString {
     }
 }
 
-/// The URL of a Redis server, with its login: `redis://user:password@host:6379/0`. It is shown without user and password.
+/// The URL of Redis, with its logins: `redis://user:password@host:6379/0`, or of sentinels or a cluster. It is shown without them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RedisUrl(String);
@@ -152,7 +152,7 @@ impl RedisUrl {
 
     /// Returns whether it contains a user or a password, which are not shown.
     pub(crate) fn has_login(&self) -> bool {
-        self.0.contains('@')
+        self.0.contains('@') || self.0.contains("sentinel_")
     }
 
     /// Checks that the text is a URL of a form that is supported.

@@ -71,8 +71,9 @@ pub(crate) struct RemoteFlags {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "View counters")]
 pub(crate) struct RedisFlags {
-    /// Keep cache and queue of view counters in this Redis, for several instances over one --store: redis://user:password@host:6379/0. A
-    /// password is safer in the variable or the file
+    /// Keep cache and queue of view counters in this Redis, for several instances over one --store:
+    /// redis://user:password@host:6379/0, or rediss:// with TLS, redis+sentinel://, redis+cluster://. A password is safer in the
+    /// variable or the file
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<RedisUrl>,
 }

@@ -31,10 +31,11 @@
 //!   two.
 //! - *The run* in the state is compared with that of the connection. If it differs, the kind is begun, and all is read again.
 //!
-//! # When Redis starts again
-//! It may have lost everything, the last second, or nothing. So each step names the run of the server that its connection leads to; a kind
-//! whose state was left by another run is first *begun* anew. It gets a next number above all that were used, by the clock of Redis in
-//! microseconds and by [`Storage::last_number`], and an epoch that was never used. So no batch gets the name of another, no stored total that was
+//! # When Redis starts again, or another server takes its place
+//! It may have lost everything, the last second, or nothing; a replica may lack what was not replicated. So each step names the run of the server that
+//! its connection leads to; a kind whose state was left by another run is first *begun* anew. A server that was a replica meanwhile, and is a master
+//! again, counts as another run: it has the data of the server that it followed. It gets a next number above all that were used, by the clock of Redis in
+//! microseconds, by [`Storage::last_number`] and by the state that was left, and an epoch that was never used. So no batch gets the name of another, no stored total that was
 //! read before is taken for current, and what is in the queue although the store has it is left out by [`Storage::save`].
 //!
 //! ```text
@@ -47,6 +48,10 @@
 //!   pending 100 .. 104, 1790000000000000
 //!   batch 1790000000000000 of B                  100 .. 104 are there: left out, 1790000000000000 is added
 //! ```
+//!
+//! # Several servers
+//! [`Servers`] knows which server has a key: that of an address, the master that sentinels name ([`sentinel`]), or the one of a cluster that has its slot ([`cluster`]).
+//! A request that a server has refused, before it had an effect, because another one has its place or its slot, is sent again to that one.
 
 mod answer;
 mod cluster;
@@ -179,11 +184,11 @@ impl Keys {
 }
 
 impl RedisBuffer {
-    /// Creates a buffer in the Redis at a URL such as `redis://user:password@host:6379/0`. If it cannot be reached now, that is logged,
-    /// and each request connects again; [`RedisBuffer::health`] tells.
+    /// Creates a buffer in the Redis at a URL such as `redis://user:password@host:6379/0`, `rediss://..` with TLS, `redis+sentinel://host,host/MASTER/0`
+    /// or `redis+cluster://host,host`. If it cannot be reached now, that is logged, and each request connects again; [`RedisBuffer::health`] tells.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL that cannot be read.
+    /// [`Error::Invalid`] for a URL or certificates that cannot be read.
     pub async fn connect(url: &str, storage: Storage, sources: Sources, options: RedisBufferOptions) -> Result<Self> {
         Self::connect_with_scripts(url, &RedisScripts::default(), storage, sources, options).await
     }
@@ -209,7 +214,7 @@ impl RedisBuffer {
         Ok(buffer)
     }
 
-    /// Returns the URL of a Redis server without user and password, for messages.
+    /// Returns a URL without logins and files, for messages.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that [`RedisBuffer::connect`] would refuse. The message does not repeat it.
@@ -228,6 +233,15 @@ impl RedisBuffer {
     /// Returns what a user should know about the settings of Redis, as of the last connection or look; one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         self.servers.last_health().warnings
+    }
+
+    /// Returns the connection to the server that has a key: benchmarks send bare commands over it.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] if the server cannot be reached.
+    #[doc(hidden)]
+    pub async fn connection(&self, key: &str) -> Result<redis::aio::MultiplexedConnection> {
+        Ok(self.servers.get(key).await?.connection)
     }
 
     /// Runs a step, after the kind was begun if it has to be.

@@ -14,8 +14,7 @@ use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use crate::server::RedisServer;
-use crate::world::{ad, ads, broken_scripts, first_day, key};
+use crate::world::{World, ad, ads, broken_scripts, first_day, key};
 
 const IDS: [&str; 3] = ["a", "b", "c"];
 const OWNERS: usize = 3;
@@ -24,6 +23,8 @@ const QUEUE_EVENTS_MAX: usize = 12;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// The sequences of a run.
 const SEQUENCES: u32 = 64;
+/// The random sequences on a cluster: each begins with empty servers, and the steps are those of one server.
+const CLUSTER_SEQUENCES: u32 = 24;
 
 static SALT: std::sync::OnceLock<Salt> = std::sync::OnceLock::new();
 
@@ -227,30 +228,32 @@ fn shown<T: std::fmt::Debug>(answer: Result<T>) -> String {
 
 /// The two sides, and how time passes for them.
 struct Pair {
-    server: Arc<RedisServer>,
+    world: World,
     memory: Arc<MemoryBuffer>,
     clock: Arc<ManualClock>,
     sides: [Side; 2],
 }
 
 impl Pair {
-    async fn new(server: &Arc<RedisServer>, scripts: &RedisScripts) -> Self {
-        server.command(&["FLUSHALL"]).await;
+    async fn new(world: &World, scripts: &RedisScripts) -> Self {
+        for server in world.servers() {
+            server.command(&["FLUSHALL"]).await;
+        }
         let (sources, clock) = Sources::manual(1);
         let memory = Arc::new(MemoryBuffer::new(sources.clone(), QUEUE_EVENTS_MAX));
         let store = MemoryStore::new(sources.clone());
         let storage = Storage::open(Database::local(store, sources.clone()), "counters").await.expect("a storage");
         let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX as u64, ..RedisBufferOptions::default() };
-        let redis = RedisBuffer::connect_with_scripts(&server.url(), scripts, storage, sources, options).await;
+        let redis = RedisBuffer::connect_with_scripts(&world.url(), scripts, storage, sources, options).await;
         let sides = [Side::new(memory.clone()).await, Side::new(Arc::new(redis.expect("a buffer"))).await];
-        Pair { server: Arc::clone(server), memory, clock, sides }
+        Pair { world: world.clone(), memory, clock, sides }
     }
 
     async fn step(&mut self, step: &Step) -> [String; 2] {
         match step {
             Step::Evict => {
                 self.memory.evict();
-                let mut client = self.server.client().await;
+                let mut client = self.world.server().client().await;
                 let items: Vec<String> =
                     redis::cmd("KEYS").arg("hf:{ads}:item:*").query_async(&mut client).await.expect("keys");
                 for item in items {
@@ -262,7 +265,7 @@ impl Pair {
             }
             Step::Age => {
                 self.clock.advance(HOUR);
-                let mut client = self.server.client().await;
+                let mut client = self.world.server().client().await;
                 let since = "hf:{ads}:since";
                 let batches: Vec<String> =
                     redis::cmd("ZRANGE").arg(since).arg(0).arg(-1).query_async(&mut client).await.expect("batches");
@@ -326,12 +329,8 @@ fn written_sequences() -> [Vec<Step>; 4] {
 }
 
 /// Compares the sides on a sequence; the error is the first difference.
-async fn compare_on(
-    server: &Arc<RedisServer>,
-    scripts: &RedisScripts,
-    steps: &[Step],
-) -> std::result::Result<(), String> {
-    let mut pair = Pair::new(server, scripts).await;
+async fn compare_on(world: &World, scripts: &RedisScripts, steps: &[Step]) -> std::result::Result<(), String> {
+    let mut pair = Pair::new(world, scripts).await;
     for (at, step) in steps.iter().chain([&Step::Read, &Step::Depth]).enumerate() {
         let [memory, redis] = pair.step(step).await;
         if memory != redis {
@@ -341,10 +340,17 @@ async fn compare_on(
     Ok(())
 }
 
+/// Compares the sides on a cluster.
+pub(crate) fn on_cluster(runtime: &tokio::runtime::Runtime, world: &World) {
+    let config =
+        Config { cases: CLUSTER_SEQUENCES, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
+    compare(runtime, world, &RedisScripts::default(), config).expect("the same answers");
+}
+
 /// Compares the sides on sequences that are written down and on random ones; the result is the first difference.
 fn compare(
     runtime: &tokio::runtime::Runtime,
-    server: &Arc<RedisServer>,
+    world: &World,
     scripts: &RedisScripts,
     config: Config,
 ) -> std::result::Result<(), String> {
@@ -353,10 +359,10 @@ fn compare(
         Err(_) => TestRunner::new(config),
     };
     for steps in written_sequences() {
-        runtime.block_on(compare_on(server, scripts, &steps))?;
+        runtime.block_on(compare_on(world, scripts, &steps))?;
     }
-    let result = runner
-        .run(&steps(), |steps| runtime.block_on(compare_on(server, scripts, &steps)).map_err(TestCaseError::fail));
+    let result =
+        runner.run(&steps(), |steps| runtime.block_on(compare_on(world, scripts, &steps)).map_err(TestCaseError::fail));
     result.map_err(|error| match error {
         TestError::Fail(why, steps) => format!("{why}\n{steps:#?}"),
         TestError::Abort(why) => why.to_string(),
@@ -364,18 +370,18 @@ fn compare(
 }
 
 /// Runs a test that is not async with a server.
-fn with_server(test: impl FnOnce(&tokio::runtime::Runtime, &Arc<RedisServer>)) {
+fn with_server(test: impl FnOnce(&tokio::runtime::Runtime, &World)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    if let Some(server) = runtime.block_on(RedisServer::start_with("no")) {
-        test(&runtime, &Arc::new(server));
+    if let Some(world) = runtime.block_on(World::redis()) {
+        test(&runtime, &world);
     }
 }
 
 #[test]
 fn ext_redis_gives_the_answers_of_the_model() {
-    with_server(|runtime, server| {
+    with_server(|runtime, world| {
         let config = Config { cases: SEQUENCES, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
-        compare(runtime, server, &RedisScripts::default(), config).expect("the same answers");
+        compare(runtime, world, &RedisScripts::default(), config).expect("the same answers");
     });
 }
 
@@ -456,14 +462,14 @@ fn ext_redis_broken_scripts_are_caught() {
             "redis.call('HSET'",
         ),
     ];
-    with_server(|runtime, server| {
+    with_server(|runtime, world| {
         for (name, right, wrong) in mutants {
             let scripts = broken_scripts(name, right, wrong);
             let config =
                 Config { cases: 4 * SEQUENCES, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
             // A script that is broken enough makes a step fail altogether.
             let caught =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compare(runtime, server, &scripts, config)));
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compare(runtime, world, &scripts, config)));
             assert!(!matches!(caught, Ok(Ok(()))), "not caught: {name}");
         }
     });

@@ -380,6 +380,31 @@ async fn ext_redis_a_replica_and_an_empty_script_cache_are_no_harm() {
     assert_eq!(total(&counters, "7").await, whole(2));
 }
 
+/// A server becomes a replica of one that lacks its newest views, and then a master again, without a start: its run_id is the same, and its
+/// data are older than what its clients saw.
+#[tokio::test]
+async fn ext_redis_a_server_that_was_a_replica_meanwhile_begins_anew() {
+    let Some(world) = World::redis().await else { return };
+    let Some(other) = RedisServer::start_with("no").await else { return };
+    let server = world.server();
+    let port = |server: &RedisServer| server.port().to_string();
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 1, None).await.expect("counted");
+    other.command(&["REPLICAOF", "127.0.0.1", &port(server)]).await;
+    other.until_info("master_link_status:up").await;
+    other.command(&["REPLICAOF", "NO", "ONE"]).await;
+    counters.view(ad("7"), 5, None).await.expect("counted");
+    save_all(&counters).await;
+    server.command(&["REPLICAOF", "127.0.0.1", &port(&other)]).await;
+    server.until_info("master_link_status:up").await;
+    server.command(&["REPLICAOF", "NO", "ONE"]).await;
+    // As a sentinel does when it makes a master a replica.
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    while counters.view(ad("7"), 2, key("a")).await.is_err() {}
+    save_all(&counters).await;
+    assert_eq!(total(&counters, "7").await, whole(8));
+}
+
 #[tokio::test]
 async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
     let Some(world) = World::redis().await else { return };

@@ -1,4 +1,5 @@
-//! A `redis-server` of a test: on a free loopback port, with a directory of its own, killed at the end.
+//! A `redis-server` of a test: on a free loopback port, with a directory of its own, killed at the end. It is a server, one of a cluster, or a
+//! sentinel.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,23 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 /// A server that runs, unless it was killed.
 pub(crate) struct RedisServer {
     port: u16,
+    /// Another port, on which the server listens or not.
+    second_port: u16,
     directory: tempfile::TempDir,
-    appendfsync: &'static str,
+    arguments: Vec<String>,
     child: Mutex<Option<Child>>,
+}
+
+/// Returns a port that is free now.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let offset = NEXT_PORT.fetch_add(1, Ordering::SeqCst);
+        let port = PORT_FIRST
+            + u16::try_from((std::process::id() * 37 + u32::from(offset)) % u32::from(PORTS)).expect("a port");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Says aloud that a test is skipped: not by a macro, whose output a test that passes keeps to itself.
@@ -40,27 +55,38 @@ fn is_installed() -> bool {
 
 impl RedisServer {
     /// Starts a server with this setting `appendfsync`; `None`, having said so, if the program is not installed.
-    pub(crate) async fn start_with(appendfsync: &'static str) -> Option<Self> {
+    pub(crate) async fn start_with(appendfsync: &str) -> Option<Self> {
+        Self::start(|_, _| {
+            ["--save", "", "--appendonly", "yes", "--appendfsync", appendfsync].map(str::to_owned).to_vec()
+        })
+        .await
+    }
+
+    /// Starts a server with more arguments, which are made from its directory and a second port.
+    pub(crate) async fn start(arguments: impl Fn(&Path, u16) -> Vec<String>) -> Option<Self> {
         if !is_installed() {
             skipped();
             return None;
         }
-        let directory = tempfile::tempdir().expect("a directory");
         loop {
-            let offset = NEXT_PORT.fetch_add(1, Ordering::SeqCst);
-            let port = PORT_FIRST
-                + u16::try_from((std::process::id() * 37 + u32::from(offset)) % u32::from(PORTS)).expect("a port");
-            // Another process may take it in between: then the server ends, and the next port is tried.
-            if std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
-                continue;
-            }
-            let child = spawn(port, directory.path(), appendfsync);
-            let server = RedisServer { port, directory, appendfsync, child: Mutex::new(Some(child)) };
+            let directory = tempfile::tempdir().expect("a directory");
+            let (port, second_port) = (free_port(), free_port());
+            let arguments = arguments(directory.path(), second_port);
+            let child = spawn(port, directory.path(), &arguments);
+            let server = RedisServer { port, second_port, directory, arguments, child: Mutex::new(Some(child)) };
+            // Another process may have taken a port in between: then the server ends, and other ones are tried.
             if server.answers().await {
                 return Some(server);
             }
-            return Box::pin(Self::start_with(appendfsync)).await;
         }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn second_port(&self) -> u16 {
+        self.second_port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -89,7 +115,10 @@ impl RedisServer {
     }
 
     async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        redis::Client::open(self.url()).expect("a URL").get_multiplexed_async_connection().await
+        // On a busy machine, and to WAIT, an answer takes its time.
+        let config = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let client = redis::Client::open(self.url()).expect("a URL");
+        client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// Connects as somebody who looks at the keys.
@@ -97,11 +126,28 @@ impl RedisServer {
         self.try_connect().await.expect("a connection")
     }
 
-    /// Sends a command, whose answer does not matter.
-    pub(crate) async fn command(&self, command: &[&str]) {
+    /// Sends a command.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
         let mut sent = redis::cmd(command[0]);
         sent.arg(&command[1..]);
-        sent.exec_async(&mut self.client().await).await.expect("carried out");
+        sent.query_async(&mut self.client().await).await.expect("carried out")
+    }
+
+    /// Sends a command, whose answer does not matter.
+    pub(crate) async fn command(&self, command: &[&str]) {
+        self.ask::<redis::Value>(command).await;
+    }
+
+    /// Waits until `INFO` has this line.
+    pub(crate) async fn until_info(&self, line: &str) {
+        for _ in 0..START_ATTEMPTS {
+            let info: String = self.ask(&["INFO"]).await;
+            if info.lines().any(|found| found.trim_end() == line) {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        panic!("redis-server on port {} does not get to {line}", self.port);
     }
 
     /// Adds milliseconds to the times at which the batches of ads were claimed.
@@ -126,7 +172,7 @@ impl RedisServer {
 
     /// Starts a server that was killed on its port and its files.
     pub(crate) async fn restart(&self) {
-        let child = spawn(self.port, self.directory.path(), self.appendfsync);
+        let child = spawn(self.port, self.directory.path(), &self.arguments);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         assert!(self.answers().await, "redis-server has ended: see {:?}", self.directory.path());
     }
@@ -163,11 +209,15 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(port: u16, directory: &Path, appendfsync: &str) -> Child {
-    let log = std::fs::File::create(directory.join("log")).expect("a file");
+fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
+    let log = std::fs::File::options().create(true).append(true).open(directory.join("log")).expect("a file");
     let mut command = Command::new(PROGRAM);
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
-    command.args(["--appendfsync", appendfsync, "--dir"]).arg(directory);
+    // A configuration file comes first.
+    let (file, others) = match arguments.first().filter(|first| !first.starts_with("--")) {
+        Some(file) => (Some(file), &arguments[1..]),
+        None => (None, arguments),
+    };
+    command.args(file).args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(directory).args(others);
     command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().expect("a server")
 }
 

@@ -12,6 +12,7 @@ use handfast_counters::{
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
 
+use crate::redis_cluster::RedisCluster;
 use crate::server::RedisServer;
 
 /// The number of events that a queue holds.
@@ -28,11 +29,13 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) redis: Option<Arc<RedisServer>>,
+    /// The cluster of the server, which is the one with the ads.
+    pub(crate) cluster: Option<Arc<RedisCluster>>,
     /// The steps on Redis, which a test may break.
     pub(crate) scripts: RedisScripts,
 }
 
-/// Makes a test of each function on the embedded form, and one on Redis.
+/// Makes a test of each function on the embedded form, and one on Redis; `on_cluster` calls each of them on a Redis Cluster.
 macro_rules! on_both_forms {
     ($($name:ident,)*) => {
         mod embedded {
@@ -54,6 +57,14 @@ macro_rules! on_both_forms {
                 }
             )*
         }
+
+        /// Carries all of them out on a cluster, one after the other.
+        pub(crate) async fn on_cluster(cluster: &std::sync::Arc<$crate::redis_cluster::RedisCluster>) {
+            $({
+                cluster.flush().await;
+                $name($crate::world::World::on_cluster(cluster)).await;
+            })*
+        }
     };
 }
 pub(crate) use on_both_forms;
@@ -63,7 +74,8 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, scripts: RedisScripts::default() }
+        let store = Arc::new(MemoryStore::new(sources));
+        World { store, clock, redis: None, cluster: None, scripts: RedisScripts::default() }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -79,6 +91,24 @@ impl World {
     /// A new store beside a Redis.
     pub(crate) fn on(server: &Arc<RedisServer>) -> Self {
         World { redis: Some(Arc::clone(server)), ..World::embedded() }
+    }
+
+    /// A new store beside a cluster.
+    pub(crate) fn on_cluster(cluster: &Arc<RedisCluster>) -> Self {
+        World { cluster: Some(Arc::clone(cluster)), ..World::on(cluster.server("hf:{ads}:")) }
+    }
+
+    /// The URL of Redis.
+    pub(crate) fn url(&self) -> String {
+        self.cluster.as_ref().map_or_else(|| self.server().url(), |cluster| cluster.url())
+    }
+
+    /// All servers of Redis.
+    pub(crate) fn servers(&self) -> Vec<&RedisServer> {
+        match &self.cluster {
+            Some(cluster) => cluster.servers.iter().map(|server| &**server).collect(),
+            None => self.redis.iter().map(|server| &**server).collect(),
+        }
     }
 
     pub(crate) fn server(&self) -> &RedisServer {
@@ -121,7 +151,7 @@ impl World {
 
     /// A buffer in Redis with a small queue, and time for busy machines.
     pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
-        let url = self.server().url();
+        let url = self.url();
         let patient = Duration::from_secs(60);
         let options = RedisBufferOptions {
             queue_events_max: QUEUE_EVENTS_MAX as u64,
@@ -145,15 +175,16 @@ impl World {
     /// Lets time pass, for Redis as well: what would have expired is gone.
     pub(crate) async fn advance(&self, time: Duration) {
         self.clock.advance(time);
-        let Some(server) = &self.redis else { return };
-        let mut client = server.client().await;
-        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut client).await.expect("keys");
         let passed = i64::try_from(time.as_millis()).expect("a time");
-        for key in keys {
-            let left: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut client).await.expect("a time");
-            if left >= 0 {
-                // Without a positive time it is deleted.
-                redis::cmd("PEXPIRE").arg(&key).arg(left - passed).exec_async(&mut client).await.expect("set");
+        for server in self.servers() {
+            let mut client = server.client().await;
+            let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut client).await.expect("keys");
+            for key in keys {
+                let left: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut client).await.expect("a time");
+                if left >= 0 {
+                    // Without a positive time it is deleted.
+                    redis::cmd("PEXPIRE").arg(&key).arg(left - passed).exec_async(&mut client).await.expect("set");
+                }
             }
         }
     }

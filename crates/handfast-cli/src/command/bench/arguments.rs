@@ -81,7 +81,7 @@ pub(crate) struct TransferFlags {
 /// The flags of the measurement of view counters.
 #[derive(Args, Debug)]
 pub(crate) struct CountersFlags {
-    /// Measure the cache and the queue in this Redis, too (redis://HOST:PORT); keys of the kind handfast-bench are removed before and after
+    /// Measure the cache and the queue in this Redis, too (redis://HOST:PORT, or another form of `counters serve --redis`); keys of the kind handfast-bench are removed before and after
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
     #[command(flatten)]

@@ -303,9 +303,17 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
     let with_data = serve(&["--redis", "redis://h", "--data", "data"])?;
     assert_one_line(&with_data, 2, "a data directory has one process, which needs no Redis");
     assert_one_line(&serve(&["--store", &uri])?, 2, "store (from flag --store): it needs `redis`");
-    let other = serve(&["--store", &uri, "--redis", "rediss://:secret@h"])?;
-    assert_one_line(&other, 2, "TLS is not supported");
-    ensure!(!String::from_utf8_lossy(&other.stderr).contains("secret"), "{other:?}");
+    for (url, expected) in [
+        ("redis+sentinel://:secret@h", "must name the master behind the sentinels"),
+        ("redis+cluster://:secret@h/3", "a cluster has number 0 alone"),
+        ("rediss://:secret@h?tls_verify=no", "unknown parameter tls_verify"),
+    ] {
+        let other = serve(&["--store", &uri, "--redis", url])?;
+        assert_one_line(&other, 2, expected);
+        ensure!(!String::from_utf8_lossy(&other.stderr).contains("secret"), "{other:?}");
+    }
+    let missing = serve(&["--store", &uri, "--redis", "rediss://:secret@h?tls_ca=missing.pem"])?;
+    assert_one_line(&missing, 1, "tls_ca of the URL of Redis: missing.pem");
     std::fs::write(scratch.path("totals.csv"), "kind,id,total\nads,7,1\n")?;
     for arguments in [&["import", "totals.csv"][..], &["rebuild"]] {
         let refused = run_with(&scratch, arguments, &["--store", &uri])?;

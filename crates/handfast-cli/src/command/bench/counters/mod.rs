@@ -77,8 +77,8 @@ pub(super) async fn run(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Figures> {
     // First, so that a wrong URL is an error at once.
-    let bare = match redis {
-        Some(url) => Some((url, redis::connect(url).await?)),
+    let buffer = match redis {
+        Some(url) => Some(redis::connect(url, sources).await?),
         None => None,
     };
     progress("counting a view of each item");
@@ -89,8 +89,8 @@ pub(super) async fn run(
     service.stop().await?;
     progress("operations, counted");
     measurements.extend(flush::run(embedded, sources).await?);
-    if let Some((url, bare)) = bare {
-        comparisons.extend(redis::run(plan, url, bare, sources, progress).await?);
+    if let Some(buffer) = buffer {
+        comparisons.extend(redis::run(plan, buffer, sources, progress).await?);
     }
     Ok(Figures { comparisons, measurements })
 }

@@ -12,8 +12,6 @@ use handfast_counters::{
 use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{Client, IntoConnectionInfo as _, ProtocolVersion};
 
 use super::super::measure::{Round, in_turns, round};
 use super::super::report::Comparison;
@@ -22,6 +20,8 @@ use super::Plan;
 
 /// The kind of the items. All keys of this name are removed before and after.
 const KIND: &str = "handfast-bench";
+/// The set of all kinds.
+const KINDS: &str = "hf:kinds";
 /// `IncrementIfExists` of seed 3, without anything else.
 const BARE_SCRIPT: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end \
     redis.call('LPUSH', KEYS[2], ARGV[1]) \
@@ -44,33 +44,30 @@ struct Bench<'a> {
     hash: Arc<str>,
 }
 
-/// Connects as the buffer does.
-pub(super) async fn connect(url: &str) -> Result<MultiplexedConnection> {
-    let info = url.into_connection_info().context("--redis: the URL is invalid")?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    let info = info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    let client = Client::open(info).context("--redis: the URL is invalid")?;
-    client.get_multiplexed_async_connection().await.context("--redis: cannot connect")
+/// Connects to the Redis of a URL.
+pub(super) async fn connect(url: &str, sources: &Sources) -> Result<Arc<RedisBuffer>> {
+    let store = MemoryStore::new(sources.clone());
+    let storage = Storage::open(Database::local(store, sources.clone()), "counters").await?;
+    let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..RedisBufferOptions::default() };
+    let buffer = RedisBuffer::connect(url, storage, sources.clone(), options).await.context("--redis")?;
+    buffer.check().await.context("--redis")?;
+    Ok(Arc::new(buffer))
 }
 
-/// Runs all cases on the Redis of a URL, to which `bare` is connected.
+/// Runs all cases on the Redis of a buffer.
 pub(super) async fn run(
     plan: &Plan,
-    url: &str,
-    mut bare: MultiplexedConnection,
+    buffer: Arc<RedisBuffer>,
     sources: &Sources,
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Comparison>> {
     progress("totals and views in Redis");
-    remove(&mut bare).await?;
+    remove(&buffer).await?;
+    let mut bare = buffer.connection(BARE_TOTALS).await?;
     let hash: String = redis::cmd("SCRIPT").arg("LOAD").arg(BARE_SCRIPT).query_async(&mut bare).await?;
-    let store = MemoryStore::new(sources.clone());
-    let storage = Storage::open(Database::local(store, sources.clone()), "counters").await?;
-    let options = RedisBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..RedisBufferOptions::default() };
-    let buffer = Arc::new(RedisBuffer::connect(url, storage, sources.clone(), options).await?);
-    let bench = Bench { plan, sources, buffer, kind: Kind::new(KIND)?, bare: bare.clone(), hash: hash.into() };
+    let bench = Bench { plan, sources, buffer, kind: Kind::new(KIND)?, bare, hash: hash.into() };
     let measured = bench.all().await;
-    remove(&mut bare).await?;
+    remove(&bench.buffer).await?;
     measured
 }
 
@@ -183,22 +180,24 @@ fn bare_key(id: u64) -> String {
     format!("hf:{{{KIND}}}:bare:{id}")
 }
 
-/// Removes all keys of the kind.
-async fn remove(connection: &mut MultiplexedConnection) -> Result<()> {
+/// Removes all keys of the kind, which are on one server, and its name.
+async fn remove(buffer: &RedisBuffer) -> Result<()> {
+    let mut connection = buffer.connection(BARE_TOTALS).await?;
     let pattern = format!("hf:{{{KIND}}}:*");
     let mut cursor = 0_u64;
     loop {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_KEYS);
-        let (next, keys): (u64, Vec<String>) = scan.query_async(connection).await?;
+        let (next, keys): (u64, Vec<String>) = scan.query_async(&mut connection).await?;
         if !keys.is_empty() {
-            redis::cmd("UNLINK").arg(keys).exec_async(connection).await?;
+            redis::cmd("UNLINK").arg(keys).exec_async(&mut connection).await?;
         }
         cursor = next;
         if cursor == 0 {
             break;
         }
     }
-    redis::cmd("SREM").arg("hf:kinds").arg(KIND).exec_async(connection).await?;
+    let mut connection = buffer.connection(KINDS).await?;
+    redis::cmd("SREM").arg(KINDS).arg(KIND).exec_async(&mut connection).await?;
     Ok(())
 }
