@@ -16,8 +16,8 @@ use redis::Value;
 
 use super::connection::Connection;
 use super::{answer, text};
-use crate::buffer::{Instance, InstanceReport, Owner};
 use crate::Result;
+use crate::buffer::{Instance, InstanceReport, Owner};
 
 const NAMES: &str = "hf:{.instances}:names";
 /// The maximum number of names that are read at a time: more instances than anybody runs.
