@@ -208,6 +208,7 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     assert_eq!(request(&mut stream, "GET /readyz", "").context("no answer")?.0, 503);
     let read = ask(&service, "GET /v1/ads/7", "")?;
     assert_eq!(read, json!({ "kind": "ads", "id": "7", "total": 0, "partial": true }));
+    assert_eq!(listed(&service)?.len(), 1, "the one that answers");
     service.signal("TERM")?;
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(1) && stderr.contains("views are not counted until Redis is there"), "{code:?} {stderr}");

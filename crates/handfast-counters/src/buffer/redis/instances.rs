@@ -36,10 +36,10 @@ fn key(name: &str) -> String {
 pub(super) async fn announce(connection: &Connection, report: &InstanceReport, lifetime: Duration) -> Result<()> {
     let name = report.name.as_str();
     let lifetime = super::millis(lifetime);
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("SET").arg(key(name)).arg(written(report, &lifetime)).arg("PX").arg(&lifetime);
-    pipeline.cmd("SADD").arg(NAMES).arg(name);
-    connection.read(&connection.get().await?, &pipeline).await.map(drop)
+    let mut set = redis::cmd("SET");
+    set.arg(key(name)).arg(written(report, &lifetime)).arg("PX").arg(&lifetime);
+    connection.send(&set).await?;
+    connection.send(redis::cmd("SADD").arg(NAMES).arg(name)).await.map(drop)
 }
 
 /// Removes an instance.
@@ -47,10 +47,8 @@ pub(super) async fn announce(connection: &Connection, report: &InstanceReport, l
 /// # Errors
 /// [`Error::Buffer`](crate::Error::Buffer).
 pub(super) async fn withdraw(connection: &Connection, name: &Owner) -> Result<()> {
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("DEL").arg(key(name.as_str()));
-    pipeline.cmd("SREM").arg(NAMES).arg(name.as_str());
-    connection.read(&connection.get().await?, &pipeline).await.map(drop)
+    connection.send(redis::cmd("DEL").arg(key(name.as_str()))).await?;
+    connection.send(redis::cmd("SREM").arg(NAMES).arg(name.as_str())).await.map(drop)
 }
 
 /// Returns the instances that live, in the order of their names, and removes the names of the others.
@@ -89,8 +87,10 @@ pub(super) async fn list(connection: &Connection) -> Result<Vec<Instance>> {
             None => tracing::debug!(name, "the report of an instance cannot be read, and is left out"),
         }
     }
-    if !gone.is_empty() {
-        connection.send_on(&live, redis::cmd("SREM").arg(NAMES).arg(&gone)).await?;
+    if !gone.is_empty()
+        && let Err(error) = connection.send(redis::cmd("SREM").arg(NAMES).arg(&gone)).await
+    {
+        tracing::debug!(%error, "names of instances that are gone could not be removed");
     }
     Ok(instances)
 }
