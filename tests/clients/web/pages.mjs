@@ -13,8 +13,8 @@ const DESK = { width: 1280, height: 900 };
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const shots = process.argv.includes("--shots") ? flag("shots") : null;
 
-/// Opens a page, and collects what goes wrong in it.
-async function open(browser, url, options) {
+/// Opens a page, and collects what goes wrong in it. `change` changes each answer of /status on its way.
+async function open(browser, url, { change, ...options } = {}) {
   // The policy of the pages forbids scripts of others, axe's among them, so it is switched off where axe looks.
   const context = await browser.newContext({ viewport: DESK, ...options });
   const page = await context.newPage();
@@ -26,6 +26,14 @@ async function open(browser, url, options) {
     const to = new URL(request.url());
     if (to.origin !== origin && to.protocol !== "data:") wrong.push(`request to ${request.url()}`);
   });
+  if (change) {
+    await page.route("**/status*", async (route) => {
+      const response = await route.fetch();
+      const json = await response.json();
+      change(json);
+      await route.fulfill({ response, json });
+    });
+  }
   await page.goto(url);
   return { page, wrong, close: () => context.close() };
 }
@@ -46,6 +54,51 @@ async function shot(page, name) {
 }
 
 const text = (page, id) => page.textContent(`#${id}`);
+const cells = (page, id) => page.$$eval(`#${id} tr`, (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+
+/// Another instance, as /status has it.
+function instance(name, uptime_seconds, views, more) {
+  const others = { version: "0.1.0", addresses: [`192.0.2.${name.charCodeAt(0) - 96}:8080`], saved: views, seen_seconds: 2.4 };
+  return { name: name.repeat(32), uptime_seconds, views, ...others, ...more };
+}
+
+/// What a page shows of several instances, and how it adds up their views a second.
+async function instances(browser, url) {
+  const polls = [
+    // Nothing is known after one report.
+    [[instance("a", 100, 1000), instance("b", 50, 500)], "–"],
+    // b has not reported again.
+    [[instance("a", 102, 1020), instance("b", 50, 500)], "10"],
+    [[instance("a", 104, 1040), instance("b", 55, 550)], "20"],
+    // A report of a that is older, as a has not answered itself; a new instance.
+    [[instance("a", 103, 1030), instance("b", 57, 610), instance("c", 1, 400)], "40"],
+    // b is gone, and its successor has another name.
+    [[instance("a", 106, 1060), instance("c", 6, 450), instance("d", 3, 9000)], "20"],
+    [[instance("a", 108, 1060), instance("c", 8, 450), instance("d", 5, 9001)], "0.5"],
+  ];
+  let at = 0;
+  const change = (status) => Object.assign(status, { name: "a".repeat(32), instances: polls[at][0] });
+  const { page, wrong, close } = await open(browser, `${url}/`, { change });
+  await page.waitForSelector("#figures:not([hidden])");
+  for (const [shown, rate] of polls) {
+    await page.dispatchEvent("#top-days", "change");
+    const last = shown.at(-1);
+    await page.waitForFunction(([name, rate]) => {
+      const row = document.querySelector("#instances tr:last-child");
+      return row && row.querySelector("code").title === name && document.querySelector("#rate").textContent === rate;
+    }, [last.name, rate]);
+    const names = await page.$$eval("#instances code", (codes) => codes.map((code) => code.title));
+    assert.deepEqual(names, shown.map(({ name }) => name));
+    at = Math.min(at + 1, polls.length - 1);
+  }
+  assert.deepEqual(await cells(page, "instances"), [
+    ["192.0.2.1:8080 this one aaaaaaaa", "0.1.0", "1 min 48 s", "0", "1,060", "1,060", "now"],
+    ["192.0.2.3:8080 cccccccc", "0.1.0", "8 s", "0", "450", "450", "2 s ago"],
+    ["192.0.2.4:8080 dddddddd", "0.1.0", "5 s", "0.5", "9,001", "9,001", "2 s ago"],
+  ]);
+  assert.deepEqual(wrong, []);
+  await close();
+}
 
 async function figures(browser, url) {
   const { page, wrong, close } = await open(browser, `${url}/`);
@@ -54,7 +107,7 @@ async function figures(browser, url) {
   await page.selectOption("#kind", "ads");
   await page.waitForFunction(() => document.querySelector("#total").textContent === "1,239");
   assert.equal(await text(page, "items"), "3");
-  const rows = (id) => page.$$eval(`#${id} tr`, (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const rows = (id) => cells(page, id);
   await page.waitForFunction(() => document.querySelectorAll("#top tr").length === 3);
   assert.deepEqual(await rows("top"), [["7", "1,234"], ["8", "4"], ["9", "1"]]);
   const days = await rows("days");
@@ -70,17 +123,32 @@ async function figures(browser, url) {
   await page.selectOption("#top-days", "today");
   await page.waitForFunction(() => document.querySelector("#top").textContent === "15");
   await page.waitForFunction(() => document.querySelector("#rate").textContent !== "–");
+  const { name, version } = await ask(`${url}/status`);
+  const [[first, ...others], ...more] = await rows("instances");
+  assert.equal(first, `${new URL(url).host} this one ${name.slice(0, 8)}`);
+  assert.deepEqual(others.toSpliced(1, 1), [version, "0", "1,244", "1,244", "now"]);
+  assert.match(others[1], /^(\d+ min )?\d+ s$/);
+  assert.deepEqual(more, [], "the service is one instance");
   assert.deepEqual(wrong, []);
   await close();
+}
+
+/// Adds instances to the one that there is, with figures of many digits.
+function crowd(status) {
+  const addresses = ["[2001:db8:1234:5678:9abc:def0:1234:5678]:18090", "192.0.2.2:18090"];
+  status.instances.push(instance("b", 8_640_000, 123_456_789_012, { addresses }), instance("c", 75, 0, { seen_seconds: 9, addresses: [] }));
 }
 
 async function looks(browser, url, path, ready) {
   for (const [colorScheme, size, viewport] of [["light", "desk", DESK], ["dark", "phone", PHONE]]) {
     const what = `${path} ${colorScheme} ${size}`;
-    const { page, wrong, close } = await open(browser, `${url}${path}`, { colorScheme, viewport, bypassCSP: true });
+    const { page, wrong, close } = await open(browser, `${url}${path}`, { colorScheme, viewport, bypassCSP: true, change: crowd });
     await page.waitForSelector(ready);
     await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
-    await fits(page, what);
+    for (const width of [DESK.width, 800, 700, 500, viewport.width]) {
+      await page.setViewportSize({ ...viewport, width });
+      await fits(page, `${what} at ${width}`);
+    }
     const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.equal(back, colorScheme === "dark" ? "rgb(16, 20, 26)" : "rgb(255, 255, 255)", what);
     await accessible(page, what);
@@ -191,6 +259,7 @@ await run(async () => {
   const browser = await chromium.launch({ executablePath: flag("chromium"), args: ["--no-sandbox"] });
   try {
     await figures(browser, url);
+    await instances(browser, url);
     await api(browser, url);
     await looks(browser, url, "/", "#top tr td.number");
     await looks(browser, url, "/docs", "#schemas article");

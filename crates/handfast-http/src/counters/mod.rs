@@ -7,6 +7,7 @@
 mod badge;
 mod bots;
 mod handlers;
+mod instances;
 mod metrics;
 mod pages;
 mod pixel;
@@ -16,6 +17,7 @@ mod schemas;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +35,7 @@ use crate::metrics::RequestMetrics;
 use crate::openapi;
 use crate::route::{self, RequestLimits, RouterOptions};
 
+use instances::ThisInstance;
 use metrics::ViewMetrics;
 use status::Summaries;
 
@@ -87,14 +90,24 @@ struct Service {
     bots: BotPolicy,
     pixels: BTreeSet<Kind>,
     requests: Arc<RequestMetrics>,
-    views: ViewMetrics,
+    views: Arc<ViewMetrics>,
+    instance: ThisInstance,
     summaries: Summaries,
-    /// The time of the start, by the steady clock.
-    started: Duration,
 }
 
-/// Creates the router of the service.
+/// Creates the router of the service. It lists the instances that run, and does not announce this one: [`serve`] does.
 pub fn router(counters: Counters, options: ServiceOptions) -> Router {
+    let (instance, views) = this_instance(&counters, Vec::new());
+    router_of(instance, views, counters, options)
+}
+
+/// Returns the instance that listens on these addresses, and the views that it counts.
+fn this_instance(counters: &Counters, addresses: Vec<SocketAddr>) -> (ThisInstance, Arc<ViewMetrics>) {
+    let views = Arc::new(ViewMetrics::default());
+    (ThisInstance::new(counters.clone(), addresses, Arc::clone(&views)), views)
+}
+
+fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters, options: ServiceOptions) -> Router {
     // The next pass makes room in a full queue.
     let retry_after_seconds = counters.options().flush_interval.as_secs().max(1);
     let limits = RequestLimits {
@@ -113,7 +126,7 @@ pub fn router(counters: Counters, options: ServiceOptions) -> Router {
         metrics: Arc::clone(&requests),
     };
     let service = Service {
-        started: counters.sources().clock.elapsed(),
+        instance,
         summaries: Summaries::default(),
         counters,
         document: document.into(),
@@ -121,13 +134,13 @@ pub fn router(counters: Counters, options: ServiceOptions) -> Router {
         bots: options.bots,
         pixels: options.pixels,
         requests,
-        views: ViewMetrics::default(),
+        views,
     };
     route::router(&routes::ROUTES, service, router_options)
 }
 
-/// Serves the counters on a listener, and saves their views, until `stop` is canceled. Then it answers the requests in progress, saves what is
-/// in the queue, and returns what the last pass has saved.
+/// Serves the counters on a listener, saves their views, and announces itself to the other instances, until `stop` is canceled. Then it answers the
+/// requests in progress, saves what is in the queue, withdraws, and returns what the last pass has saved.
 ///
 /// # Errors
 /// Those of the last pass: the views that it has not saved are in the queue, which is durable, and saved after the next start.
@@ -153,11 +166,14 @@ pub async fn serve_all(
     stop: CancellationToken,
 ) -> Result<Flushed> {
     let saving = CancellationToken::new();
-    let router = router(counters.clone(), service);
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let (instance, views) = this_instance(&counters, addresses);
+    let router = router_of(instance.clone(), views, counters.clone(), service);
     let serving = async {
         serve_connections(listeners, router, connections, stop).await;
         saving.cancel();
     };
-    let ((), flushed) = tokio::join!(serving, counters.run(saving.clone()));
+    let announcing = instance.announce_until(saving.clone());
+    let ((), flushed, ()) = tokio::join!(serving, counters.run(saving.clone()), announcing);
     flushed
 }

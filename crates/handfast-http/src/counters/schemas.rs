@@ -64,6 +64,7 @@ fn schemas() -> Value {
         ("user_agent", text_of(USER_AGENT_BYTES_MAX, "The User-Agent of the visitor, instead of the request's own")),
     ]);
     body["required"] = json!([]);
+    let number = |description: &str| json!({ "type": "number", "minimum": 0, "description": description });
     let seconds = |description: &str| json!({ "type": ["number", "null"], "description": description });
     let queue = object(&[
         ("kind", kind()),
@@ -79,13 +80,24 @@ fn schemas() -> Value {
     ]);
     of_kind["type"] = json!(["object", "null"]);
     of_kind["description"] = "The sums of the kind that was asked for, once they were read".into();
+    let instance = object(&[
+        ("name", json!({ "type": "string", "description": "A random name for each start of a program" })),
+        ("version", text()),
+        ("addresses", list(json!({ "type": "string", "description": "An address that the instance listens on" }))),
+        ("uptime_seconds", number("The time since its start")),
+        ("views", views("The views that it has counted since its start")),
+        ("saved", views("The views that it has saved since its start")),
+        ("seen_seconds", number("The time for which these figures are old; 0 for the instance that answers")),
+    ]);
     let status = object(&[
+        ("name", json!({ "type": "string", "description": "The name of the instance that answers" })),
         ("version", text()),
         ("buffer", text()),
         ("time_zone", text()),
-        ("uptime_seconds", seconds("The time since the start of this instance")),
+        ("uptime_seconds", number("The time since the start of this instance")),
         ("views", views("The views that this instance has counted")),
         ("saved", views("The views that this instance has saved")),
+        ("instances", list(instance)),
         ("ready", json!({ "type": "boolean" })),
         ("parts", list(part.clone())),
         ("queues", list(queue)),

@@ -1,12 +1,13 @@
 //! The state of the service at this moment, for its page.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Counters, Error, Kind, KindQueue, KindSummary};
+use handfast_counters::{Counters, Error, Instance, InstanceReport, Kind, KindQueue, KindSummary};
 use serde::Serialize;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::AbortHandle;
@@ -54,12 +55,15 @@ struct KeptSummary {
 
 #[derive(Serialize)]
 pub(super) struct StatusReply {
-    version: &'static str,
+    /// The name of the instance that answers.
+    name: String,
+    version: String,
     buffer: &'static str,
     time_zone: String,
     uptime_seconds: f64,
     views: u64,
     saved: u64,
+    instances: Vec<InstanceReply>,
     ready: bool,
     parts: Vec<PartReply>,
     queues: Vec<QueueReply>,
@@ -81,6 +85,17 @@ struct QueueReply {
 }
 
 #[derive(Serialize)]
+struct InstanceReply {
+    name: String,
+    version: String,
+    addresses: Vec<String>,
+    uptime_seconds: f64,
+    views: u64,
+    saved: u64,
+    seen_seconds: f64,
+}
+
+#[derive(Serialize)]
 struct KindReply {
     kind: String,
     views: u64,
@@ -97,7 +112,8 @@ pub(super) async fn status(
 ) -> Result<StatusReply, Error> {
     let counters = &service.counters;
     // A buffer that does not answer is one of the parts.
-    let queues = counters.queues().await.into_iter().map(|KindQueue { kind, depth }| QueueReply {
+    let (queues, instances) = tokio::join!(counters.queues(), service.instance.all());
+    let queues = queues.into_iter().map(|KindQueue { kind, depth }| QueueReply {
         kind: kind.to_string(),
         requests: depth.pending,
         batches: depth.batches,
@@ -118,18 +134,35 @@ pub(super) async fn status(
         }
         _ => None,
     };
+    let InstanceReport { name, version, uptime, views, saved, .. } = service.instance.report();
     Ok(StatusReply {
-        version: env!("CARGO_PKG_VERSION"),
+        name: name.as_str().to_owned(),
+        version,
         buffer: counters.buffer().name(),
         time_zone: counters.options().time_zone.iana_name().unwrap_or("UTC").to_owned(),
-        uptime_seconds: counters.sources().clock.elapsed().saturating_sub(service.started).as_secs_f64(),
-        views: service.views.total(),
-        saved: counters.saved().views,
+        uptime_seconds: uptime.as_secs_f64(),
+        views,
+        saved,
+        instances: instances.into_iter().map(InstanceReply::new).collect(),
         ready,
         parts,
         queues,
         kind,
     })
+}
+
+impl InstanceReply {
+    fn new(Instance { report, seen }: Instance) -> Self {
+        InstanceReply {
+            name: report.name.as_str().to_owned(),
+            version: report.version,
+            addresses: report.addresses.iter().map(SocketAddr::to_string).collect(),
+            uptime_seconds: report.uptime.as_secs_f64(),
+            views: report.views,
+            saved: report.saved,
+            seen_seconds: seen.as_secs_f64(),
+        }
+    }
 }
 
 impl Summaries {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use handfast_counters::{Figure, ImportName, ImportSaved, Item};
+use handfast_counters::{Figure, ImportName, ImportSaved, InstanceReport, Item, Owner};
 use handfast_http::ProblemKind;
 use handfast_store::decorator::{Address, Fault, Operation, Plan};
 use serde_json::json;
@@ -49,6 +49,11 @@ async fn the_state_is_that_of_the_instance_and_of_a_kind() {
     assert_eq!(state["queues"], json!([queue("ads", 2), queue("news", 1)]));
     assert_eq!(json!([state["views"], state["saved"], state["uptime_seconds"]]), json!([3, 0, 3.0]));
     assert_eq!(json!([state["buffer"], state["time_zone"]]), json!(["embedded", "Europe/Berlin"]));
+    let mut own = json!({ "addresses": [], "seen_seconds": 0.0 });
+    for figure in ["name", "version", "uptime_seconds", "views", "saved"] {
+        own[figure] = state[figure].clone();
+    }
+    assert_eq!(state["instances"], json!([own]));
     assert_eq!(json!([state["kind"]["views"], state["kind"]["items"]]), json!([0, 0]));
     counters.flush().await.expect("saved");
     // The sums are shown again for a while.
@@ -60,6 +65,44 @@ async fn the_state_is_that_of_the_instance_and_of_a_kind() {
     assert_eq!((days.len(), &days[29]), (30, &json!({ "day": "2026-11-30", "views": 2 })));
     assert_eq!(client.ask("GET /status?kind=none").await.json()["kind"], json!(null));
     client.ask("GET /status?kind=None").await.problem(ProblemKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn the_instances_are_those_that_have_announced_themselves_and_the_one_that_answers() {
+    let world = World::new();
+    let counters = world.healthy(1).await;
+    let client = Client::new(&counters).await;
+    let name = Owner::new(counters.sources());
+    let report = InstanceReport {
+        name: name.clone(),
+        version: "0.0.9".to_owned(),
+        addresses: vec!["[::1]:8081".parse().expect("an address")],
+        uptime: Duration::from_millis(1_500),
+        views: 12,
+        saved: 7,
+    };
+    // An own announcement is older than what it knows of itself.
+    let own = InstanceReport { name: counters.owner().clone(), ..report.clone() };
+    for report in [report, own] {
+        counters.buffer().announce(report, Duration::from_secs(10)).await.expect("announced");
+    }
+    client.ask("POST /v1/ads/7/views").await;
+    world.clock.advance(Duration::from_secs(4));
+    let state = client.ask("GET /status").await.json();
+    let instances = state["instances"].as_array().expect("instances");
+    assert_eq!(instances.len(), 2);
+    assert_eq!(json!([instances[0]["name"], instances[0]["views"]]), json!([counters.owner().as_str(), 1]));
+    assert_eq!(state["name"], instances[0]["name"]);
+    assert_eq!(
+        instances[1],
+        json!({
+            "name": name.as_str(), "version": "0.0.9", "addresses": ["[::1]:8081"], "uptime_seconds": 1.5, "views": 12, "saved": 7,
+            "seen_seconds": 4.0
+        })
+    );
+    world.clock.advance(Duration::from_secs(6));
+    let instances = client.ask("GET /status").await.json()["instances"].clone();
+    assert_eq!(instances.as_array().map(Vec::len), Some(1), "the other one is silent: {instances}");
 }
 
 #[tokio::test]

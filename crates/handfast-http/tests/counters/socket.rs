@@ -20,6 +20,9 @@ const VIEW: &str = "POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\ncontent-lengt
 /// A time after which a test fails that would wait for ever: no test needs it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The time between two looks at the list of instances.
+const POLL: Duration = Duration::from_millis(10);
+
 /// A service on a socket.
 struct Running {
     address: SocketAddr,
@@ -249,4 +252,34 @@ async fn the_other_end_of_a_connection_is_the_client() {
     }
     stop.cancel();
     serving.await.expect("ended").expect("saved");
+}
+
+#[tokio::test]
+async fn a_service_is_listed_with_its_addresses_until_it_stops() {
+    let counters = World::new().healthy(1).await;
+    let mut listeners = Vec::new();
+    for _ in 0..2 {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+    }
+    let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
+    let (service, connections, stop) =
+        (ServiceOptions::default(), ConnectionOptions::default(), CancellationToken::new());
+    let serving = tokio::spawn(serve_all(listeners, counters.clone(), service, connections, stop.clone()));
+    let mut stream = TcpStream::connect(addresses[1]).await.expect("a connection");
+    stream.write_all(VIEW.as_bytes()).await.expect("sent");
+    read(&mut stream).await.expect("an answer");
+    let list = async || counters.buffer().instances().await.expect("a list");
+    let listed = tokio::time::timeout(DEADLINE, async {
+        loop {
+            match list().await.pop() {
+                Some(instance) if instance.report.views == 1 => break instance.report,
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    });
+    let report = listed.await.expect("listed in time");
+    assert_eq!((&report.name, report.addresses), (counters.owner(), addresses));
+    stop.cancel();
+    serving.await.expect("ended").expect("saved");
+    assert_eq!(list().await, []);
 }

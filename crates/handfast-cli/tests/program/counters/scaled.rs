@@ -21,8 +21,8 @@ const CLIENTS: usize = 6;
 /// The requests of each thread.
 const REQUESTS: usize = 250;
 const POLL: Duration = Duration::from_millis(20);
-/// Everything is saved sooner, even on a busy machine.
-const SAVED_MAX: Duration = Duration::from_secs(60);
+/// What a test waits for happens sooner, even on a busy machine: everything is saved, the list of instances is right.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A `handfast serve` as the store.
 fn store(scratch: &Scratch) -> Result<(Serve, String)> {
@@ -34,6 +34,35 @@ fn store(scratch: &Scratch) -> Result<(Serve, String)> {
 fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
     let mut command = handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", "50ms"]);
     Serve::start(command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]))
+}
+
+/// Returns the addresses of the instances that an instance lists.
+fn listed(service: &Serve) -> Result<Vec<String>> {
+    let status = ask(service, "GET /status", "")?;
+    let instances = status["instances"].as_array().context("instances")?;
+    let own = instances.iter().find(|instance| instance["name"] == status["name"]).context("the one that answers")?;
+    ensure!(own["addresses"] == json!([service.address()?]) && own["seen_seconds"] == 0.0, "{status}");
+    let addresses = instances.iter().map(|instance| instance["addresses"][0].as_str().map(str::to_owned));
+    addresses.collect::<Option<_>>().context("addresses")
+}
+
+/// Waits until each instance lists all of them, and no other.
+fn until_listed(services: &[Serve]) -> Result<()> {
+    let mut expected = services.iter().map(Serve::address).collect::<Result<Vec<_>>>()?;
+    expected.sort();
+    for service in services {
+        let began = now();
+        loop {
+            let mut found = listed(service)?;
+            found.sort();
+            if found == expected {
+                break;
+            }
+            ensure!(began.elapsed() < WAIT_MAX, "{found:?} are listed, and not {expected:?}");
+            pause(POLL);
+        }
+    }
+    Ok(())
 }
 
 /// Sends the requests of one client, each again with its key at one service after the other until it is answered.
@@ -77,6 +106,7 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     ensure!(first.start.contains(&form), "{}, and not {form}", first.start);
     ensure!(first.start.contains("with transactions made by Handfast, days in UTC"), "{}", first.start);
     let addresses = processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?;
+    until_listed(&processes)?;
     let (answers, addresses) = (Arc::new(AtomicU64::new(0)), Arc::new(addresses));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
@@ -94,6 +124,8 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     let killed = processes.remove(1);
     killed.signal("KILL")?;
     assert_eq!(killed.wait()?.0, None, "killed");
+    // Nobody says that it is dead.
+    processes.push(start(&scratch, &redis.url(), &uri)?);
     until(all / 2);
     redis.kill()?;
     pause(POLL);
@@ -102,13 +134,14 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
         client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
     }
 
+    until_listed(&processes)?;
     // Beside the services: the batch of the one that was killed is taken over.
     let servers = ["--redis", &redis.url(), "--store", &uri];
     let began = now();
     let saved = loop {
         let report: Value = serde_json::from_str(&stdout(&run_with(&scratch, &["verify", "--json"], &servers[2..])?)?)?;
         let views = report["views"].as_u64().context("views")?;
-        ensure!(views <= all && began.elapsed() < SAVED_MAX, "{views} of {all} views were saved: {report}");
+        ensure!(views <= all && began.elapsed() < WAIT_MAX, "{views} of {all} views were saved: {report}");
         if views == all {
             break report;
         }
@@ -137,9 +170,12 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     let trimmed: Value =
         serde_json::from_str(&stdout(&run_with(&scratch, &["trim", "--before", "2026-01-01", "--json"], &servers)?)?)?;
     assert_eq!(trimmed, json!({ "months": 0, "views": 0, "dry_run": false }));
-    for mut service in processes {
+    while let Some(mut service) = processes.pop() {
         service.stop("TERM")?;
         assert_eq!(service.wait()?.0, Some(0));
+        if let Some(other) = processes.first() {
+            assert_eq!(listed(other)?.len(), processes.len(), "an instance that stops withdraws");
+        }
     }
     let report = stdout(&run_with(&scratch, &["verify", "--json"], &servers)?)?;
     let expected = json!({ "items": ITEMS, "views": all, "waiting": 0, "differences": [], "damaged": [] });
@@ -285,6 +321,7 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     assert_eq!(request(&mut stream, "GET /readyz", "").context("no answer")?.0, 503);
     let read = ask(&service, "GET /v1/ads/7", "")?;
     assert_eq!(read, json!({ "kind": "ads", "id": "7", "total": 0, "partial": true }));
+    assert_eq!(listed(&service)?.len(), 1, "the one that answers");
     service.signal("TERM")?;
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(1) && stderr.contains("views are not counted until Redis is there"), "{code:?} {stderr}");

@@ -36,10 +36,10 @@ fn key(name: &str) -> String {
 pub(super) async fn announce(servers: &Servers, report: &InstanceReport, lifetime: Duration) -> Result<()> {
     let name = report.name.as_str();
     let lifetime = super::millis(lifetime);
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("SET").arg(key(name)).arg(written(report, &lifetime)).arg("PX").arg(&lifetime);
-    pipeline.cmd("SADD").arg(NAMES).arg(name);
-    servers.read(NAMES, &pipeline).await.map(drop)
+    let mut set = redis::cmd("SET");
+    set.arg(key(name)).arg(written(report, &lifetime)).arg("PX").arg(&lifetime);
+    servers.send(NAMES, &set).await?;
+    servers.send(NAMES, redis::cmd("SADD").arg(NAMES).arg(name)).await.map(drop)
 }
 
 /// Removes an instance.
@@ -47,10 +47,8 @@ pub(super) async fn announce(servers: &Servers, report: &InstanceReport, lifetim
 /// # Errors
 /// [`Error::Buffer`](crate::Error::Buffer).
 pub(super) async fn withdraw(servers: &Servers, name: &Owner) -> Result<()> {
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("DEL").arg(key(name.as_str()));
-    pipeline.cmd("SREM").arg(NAMES).arg(name.as_str());
-    servers.read(NAMES, &pipeline).await.map(drop)
+    servers.send(NAMES, redis::cmd("DEL").arg(key(name.as_str()))).await?;
+    servers.send(NAMES, redis::cmd("SREM").arg(NAMES).arg(name.as_str())).await.map(drop)
 }
 
 /// Returns the instances that live, in the order of their names, and removes the names of the others.
@@ -88,8 +86,10 @@ pub(super) async fn list(servers: &Servers) -> Result<Vec<Instance>> {
             None => tracing::debug!(name, "the report of an instance cannot be read, and is left out"),
         }
     }
-    if !gone.is_empty() {
-        servers.send(NAMES, redis::cmd("SREM").arg(NAMES).arg(&gone)).await?;
+    if !gone.is_empty()
+        && let Err(error) = servers.send(NAMES, redis::cmd("SREM").arg(NAMES).arg(&gone)).await
+    {
+        tracing::debug!(%error, "names of instances that are gone could not be removed");
     }
     Ok(instances)
 }

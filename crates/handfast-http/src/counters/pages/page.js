@@ -2,14 +2,16 @@
 "use strict";
 
 const POLL_MS = 2000;
+const RATE_SECONDS_MIN = 1; // A shorter time between two reports gives no rate: a few views more or less would change it too much.
 const DAYS = 30;
 const element = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat("en");
 
 let token = "";
 let kind = "";
-let before = null; // The views and the uptime of the last answer.
+let reports = new Map(); // By the name of each instance: uptime and views as of its last report, and its views a second (null: not known yet).
 let timer = 0;
+let newest = 0; // The number of the newest poll: an older one that is still under way shows nothing more and sets no timer.
 
 async function ask(path) {
   const headers = token ? { authorization: `Bearer ${token}` } : {};
@@ -78,57 +80,109 @@ function showKinds(queues) {
   select.value = kind;
 }
 
-function showRate(status) {
-  if (before && status.uptime_seconds > before.uptime_seconds && status.views >= before.views) {
-    const rate = (status.views - before.views) / (status.uptime_seconds - before.uptime_seconds);
-    element("rate").textContent = numbers.format(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
+// Compares each report with an earlier one of the same instance, by the clock of that instance: reports are of different moments. An instance that starts
+// again has another name, so its views are not compared with those of before; one that is gone is forgotten.
+function keepReports(instances) {
+  const known = reports;
+  reports = new Map();
+  for (const { name, uptime_seconds: uptime, views } of instances) {
+    const last = known.get(name);
+    const passed = last ? uptime - last.uptime : 0;
+    // The instance that answers knows newer figures of itself than others are told later.
+    if (last && passed < RATE_SECONDS_MIN) reports.set(name, last);
+    else if (!last || views < last.views) reports.set(name, { uptime, views, rate: null });
+    else reports.set(name, { uptime, views, rate: (views - last.views) / passed });
   }
-  before = { views: status.views, uptime_seconds: status.uptime_seconds };
+}
+
+const shownRate = (rate) => (rate === null ? "–" : numbers.format(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate)));
+
+function showRate() {
+  const rates = [...reports.values()].map((report) => report.rate).filter((rate) => rate !== null);
+  element("rate").textContent = shownRate(rates.length ? rates.reduce((sum, rate) => sum + rate, 0) : null);
+}
+
+function span(seconds) {
+  const whole = Math.floor(seconds);
+  for (const [unit, part, of, size] of [["d", "h", 86400, 3600], ["h", "min", 3600, 60], ["min", "s", 60, 1]]) {
+    if (whole >= of) return `${numbers.format(Math.floor(whole / of))} ${unit} ${Math.floor((whole % of) / size)} ${part}`;
+  }
+  return `${whole} s`;
+}
+
+function named(tag, text, name) {
+  return Object.assign(document.createElement(tag), { textContent: text, className: name });
+}
+
+function showInstances(status) {
+  const labels = [...document.querySelectorAll("#instances-head th")].map((head) => head.textContent);
+  const rows = status.instances.map((instance) => {
+    const line = document.createElement("tr");
+    const isThis = instance.name === status.name;
+    const short = Object.assign(named("code", instance.name.slice(0, 8), ""), { title: instance.name });
+    const first = line.insertCell();
+    const addresses = instance.addresses.length ? instance.addresses : ["no address"];
+    addresses.forEach((address, at) => first.append(named("span", at + 1 < addresses.length ? `${address},` : address, "address"), " "));
+    if (isThis) first.append(named("strong", "this one", "mark"), " ");
+    first.append(short);
+    const seen = isThis || instance.seen_seconds < 1 ? "now" : `${span(instance.seen_seconds)} ago`;
+    const figures = [instance.version, span(instance.uptime_seconds), shownRate(reports.get(instance.name).rate),
+      numbers.format(instance.views), numbers.format(instance.saved), seen];
+    figures.forEach((text) => cell(line, text, "number"));
+    [...line.cells].forEach((cell, at) => (cell.dataset.label = labels[at]));
+    return line;
+  });
+  element("instances").replaceChildren(...rows);
 }
 
 function showStatus(status) {
   say(status.ready ? (status.parts.length ? "counts views, but not all works" : "ready") : "cannot count views",
     status.ready && status.parts.length === 0 ? "good" : "bad");
-  showRate(status);
+  keepReports(status.instances);
+  showRate();
   const waiting = status.queues.reduce((sum, queue) => sum + queue.requests, 0);
   element("waiting").textContent = numbers.format(waiting);
   const oldest = (queue) => (queue.oldest_seconds === null ? "–" : `${numbers.format(Math.round(queue.oldest_seconds))} s`);
   fill("queue", status.queues.map((queue) =>
     [queue.kind, numbers.format(queue.requests), numbers.format(queue.batches), oldest(queue)]), 4, "no kind has had a view");
+  showInstances(status);
   const parts = ["queue", "store", "saving"].map((part) => {
     const broken = status.parts.find((found) => found.part === part);
     return Object.assign(document.createElement("li"), { textContent: `${part}: ${broken ? broken.detail : "works"}` });
   });
   element("parts").replaceChildren(...parts);
-  element("instance").textContent =
-    `This instance, ${status.buffer}, version ${status.version}, has counted ${numbers.format(status.views)} views in ${numbers.format(Math.round(status.uptime_seconds))} seconds. Days are in ${status.time_zone}.`;
+  element("form").textContent = `Cache and queue: ${status.buffer}. Days are in ${status.time_zone}.`;
   const summary = status.kind;
   element("total").textContent = summary ? numbers.format(summary.views) : "–";
   element("items").textContent = summary ? numbers.format(summary.items) : "–";
   if (summary) showDays(summary.days);
 }
 
-async function refresh() {
+async function refresh(poll) {
   const query = kind ? `?kind=${encodeURIComponent(kind)}` : "";
   const status = await ask(`status${query}`);
+  if (poll !== newest) return;
   const known = kind;
   showKinds(status.queues);
-  if (kind !== known) return refresh();
+  if (kind !== known) return refresh(poll);
   showStatus(status);
   element("figures").hidden = false;
   element("access").hidden = true;
   if (!kind) return fill("top", [], 2, "none");
   const today = element("top-days").value === "today" && status.kind ? status.kind.days.at(-1).day : "";
   const top = await ask(`v1/${kind}/top?n=10${today ? `&day=${today}` : ""}`);
+  if (poll !== newest) return;
   fill("top", top.items.map((item) => [item.id, numbers.format(item.views)]), 2, "none");
 }
 
 async function poll() {
   clearTimeout(timer);
+  const mine = ++newest;
   if (!document.hidden) {
     try {
-      await refresh();
+      await refresh(mine);
     } catch (error) {
+      if (mine !== newest) return;
       if (error.status === 401) {
         say("reading needs a token", "bad");
         element("refused").textContent = token ? "The token is unknown." : "";
@@ -140,7 +194,7 @@ async function poll() {
       say(error.status ? error.message : "the service does not answer", "bad");
     }
   }
-  timer = setTimeout(poll, POLL_MS);
+  if (mine === newest) timer = setTimeout(poll, POLL_MS);
 }
 
 element("kind").addEventListener("change", (event) => {
