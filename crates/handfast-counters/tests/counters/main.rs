@@ -14,6 +14,7 @@ mod data_crash;
 mod faulty_buffer;
 mod imports;
 mod instances;
+mod keys;
 mod model;
 mod outages;
 mod rebuild;
