@@ -170,6 +170,15 @@ pub struct QueueDepth {
     pub oldest_age: Option<Duration>,
 }
 
+/// The number of idempotency keys that a buffer remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RememberedKeys {
+    /// The number of keys.
+    pub keys: u64,
+    /// The number at which requests with further ones are refused.
+    pub keys_max: u64,
+}
+
 /// A cache of totals and a queue of views. Each method that changes something is one atomic step; a failed one says whether it may have been
 /// applied. A reading has each total as of one moment, and several may be of different ones.
 #[async_trait]
@@ -186,14 +195,16 @@ pub trait Buffer: Send + Sync + 'static {
     /// Counts a view if its item has an entry.
     ///
     /// # Errors
-    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
+    /// [`Error::Buffer`](crate::Error::Buffer).
     async fn increment_if_exists(&self, view: &View) -> Result<Increment>;
 
     /// Counts a view, and makes an entry with the stored total if there is none. Without a stored total (the store is down) the total
     /// of the entry is partial.
     ///
     /// # Errors
-    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
+    /// [`Error::Buffer`](crate::Error::Buffer).
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert>;
 
     /// Returns the cached totals of items, and the state of the queue as of before them.
@@ -235,6 +246,11 @@ pub trait Buffer: Send + Sync + 'static {
 
     /// Returns the salt under which the visitors of a day are hashed, the same for all instances; the first call of a day makes it.
     async fn visitor_salt(&self, day: Date) -> Result<Salt>;
+
+    /// Returns the number of idempotency keys that are remembered; `None` for a buffer that has no maximum of its own, as Redis has one for all its memory.
+    fn remembered_keys(&self) -> Option<RememberedKeys> {
+        None
+    }
 
     /// Returns the contents of a kind's queue.
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth>;

@@ -129,7 +129,7 @@ impl Counters {
     /// Counts views of an item, today, and returns its total. With a key, a request that was counted is not counted again.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::Full`], [`Error::Buffer`]. A store that is down is no error: the total is partial then.
+    /// [`Error::Invalid`], [`Error::Full`], [`Error::KeysFull`], [`Error::Buffer`]. A store that is down is no error: the total is partial then.
     pub async fn view(&self, item: Item, views: u32, key: Option<IdempotencyKey>) -> Result<Total> {
         let view = View { key, ..View::new(item, views, self.today()?)? };
         Ok(self.count(&view).await?.total())

@@ -21,6 +21,15 @@ pub enum Error {
         /// The number of events in the queue: one for each request that added views, or that deleted an item.
         events: u64,
     },
+    /// As many idempotency keys are remembered as may be: a request with a new one was not counted. None is forgotten before its time, as
+    /// a request that is sent again with it would be counted twice.
+    #[error(
+        "{keys} idempotency keys are remembered, the limit: a request with a new key is refused until the oldest ones are over"
+    )]
+    KeysFull {
+        /// The maximum number of keys.
+        keys: u64,
+    },
     /// The cache and the queue cannot be reached. A view may have been counted if [`Error::applied`] says so; with an
     /// idempotency key it can be sent again.
     #[error("the cache and the queue are unavailable: {what}")]
@@ -55,7 +64,7 @@ impl Error {
     /// Returns whether the request may have been applied.
     pub fn applied(&self) -> Applied {
         match self {
-            Error::Invalid { .. } | Error::Full { .. } | Error::Damaged { .. } => Applied::No,
+            Error::Invalid { .. } | Error::Full { .. } | Error::KeysFull { .. } | Error::Damaged { .. } => Applied::No,
             Error::Buffer { applied, .. } => *applied,
             Error::Store(error) => error.applied(),
         }

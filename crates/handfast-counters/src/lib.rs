@@ -13,7 +13,8 @@ mod visitor;
 
 pub use buffer::{
     Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, Increment, Instance, InstanceReport, MemoryBuffer, Owner,
-    QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, Stored, Total, Upsert,
+    QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, RememberedKeys, Stored, Total,
+    Upsert,
 };
 pub use counters::{CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};

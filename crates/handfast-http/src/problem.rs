@@ -44,6 +44,8 @@ pub enum ProblemKind {
     DamagedData,
     /// The queue holds as many views as it may.
     QueueFull,
+    /// As many idempotency keys are remembered as may be.
+    KeysFull,
     /// The part that is needed for the request does not answer.
     Unavailable,
     /// Whether the request was applied is unknown.
@@ -54,7 +56,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [ProblemKind; 14] = [
+    pub const ALL: [ProblemKind; 15] = [
         ProblemKind::InvalidRequest,
         ProblemKind::Unauthorized,
         ProblemKind::OriginRefused,
@@ -66,6 +68,7 @@ impl ProblemKind {
         ProblemKind::TooManyRequests,
         ProblemKind::DamagedData,
         ProblemKind::QueueFull,
+        ProblemKind::KeysFull,
         ProblemKind::Unavailable,
         ProblemKind::OutcomeUnknown,
         ProblemKind::NotReady,
@@ -93,6 +96,9 @@ impl ProblemKind {
                 ("damaged-data", StatusCode::INTERNAL_SERVER_ERROR, "data of the service cannot be read")
             }
             ProblemKind::QueueFull => ("queue-full", StatusCode::SERVICE_UNAVAILABLE, "the queue is full"),
+            ProblemKind::KeysFull => {
+                ("keys-full", StatusCode::SERVICE_UNAVAILABLE, "no further idempotency key can be remembered")
+            }
             ProblemKind::Unavailable => {
                 ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "a part of the service is unavailable")
             }

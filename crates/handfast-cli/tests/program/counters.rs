@@ -212,6 +212,22 @@ fn visitors_bots_and_limits_are_set_by_flags() -> Result<()> {
 }
 
 #[test]
+fn a_key_beyond_the_maximum_is_refused_and_not_forgotten() -> Result<()> {
+    let scratch = Scratch::new("counters-keys")?;
+    let serve = Serve::start(handfast(&scratch, &SERVE).args(["--idempotency-keys", "1"]))?;
+    let view = "POST /v1/ads/7/views";
+    assert_eq!(ask(&serve, view, "idempotency-key: a")?["total"], 1);
+    let (status, body) = request(&mut serve_connection(&serve)?, view, "idempotency-key: b").context("no answer")?;
+    ensure!(status == 503 && body.contains("problem:keys-full") && body.contains("not_applied"), "{status} {body}");
+    assert_eq!(ask(&serve, view, "idempotency-key: a")?["total"], 1);
+    assert_eq!(ask(&serve, view, "")?["total"], 2);
+    let (_, metrics) = request(&mut serve_connection(&serve)?, "GET /metrics", "").context("no answer")?;
+    ensure!(metrics.contains("\nhandfast_counters_idempotency_keys 1\n"), "{metrics}");
+    ensure!(metrics.contains("\nhandfast_counters_idempotency_keys_limit 1\n"), "{metrics}");
+    stopped(serve)
+}
+
+#[test]
 fn all_addresses_of_a_name_are_listened_on() -> Result<()> {
     let scratch = Scratch::new("counters-listen")?;
     let serve =

@@ -15,6 +15,7 @@
 //! [batches that were saved](Storage::saved_batches).
 
 mod group;
+mod keys;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
-    Applied, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources, StoreExt as _,
+    Applied, BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources, StoreExt as _,
 };
 use jiff::civil::Date;
 use tokio::sync::{mpsc, oneshot};
@@ -32,18 +33,25 @@ use tokio::sync::{mpsc, oneshot};
 use crate::buffer::instances::LocalInstances;
 use crate::buffer::state::KindState;
 use crate::buffer::{
-    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, RememberedKeys, Stored, Total,
+    Upsert,
 };
 use crate::visitor::{DailySalt, Marks};
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use group::Group;
+use keys::Keys;
 use writer::{Request, Work, Writer};
 
 /// The maximum number of requests that wait for the writer; further ones wait to be queued.
 const WAITING_REQUESTS_MAX: usize = 4_096;
 /// The maximum number of keys or groups that one request moves or removes: a request of some hundred kilobytes.
 const REMOVED_MAX: usize = 1_000;
+/// The keys that are forgotten at most in one look at what is unused: a millisecond's work. Each step also looks at two for each of its requests, so that
+/// they cannot pile up.
+const KEYS_TRIMMED_MAX: usize = 10_000;
+/// The documents of a page.
+const PAGE_DOCUMENTS: usize = 1_000;
 /// The time between two looks for unused items.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -58,19 +66,23 @@ pub struct EmbeddedBufferOptions {
     pub cache_time: Duration,
     /// The time for which idempotency keys are remembered.
     pub key_time: Duration,
+    /// The maximum number of idempotency keys that are remembered, of about 100 bytes each. Requests with further ones are refused with
+    /// [`Error::KeysFull`] until the time of the oldest is over, as none is forgotten early.
+    pub keys_max: usize,
     /// The maximum number of visitors that are remembered until their window is over, of about 100 bytes each. Beyond it the one who was counted first
     /// is forgotten, and counted again.
     pub visitors_max: usize,
 }
 
 impl Default for EmbeddedBufferOptions {
-    /// A million events, a million items for an hour after their last view, keys for a day, a million visitors.
+    /// A million events, a million items for an hour after their last view, ten million keys for a day, a million visitors.
     fn default() -> Self {
         EmbeddedBufferOptions {
             queue_events_max: 1_000_000,
             cache_items_max: 1_000_000,
             cache_time: Duration::from_secs(3_600),
             key_time: Duration::from_secs(24 * 3_600),
+            keys_max: 10_000_000,
             visitors_max: 1_000_000,
         }
     }
@@ -101,8 +113,7 @@ struct State {
     kinds: HashMap<Kind, KindState>,
     /// The groups that are in the collection, by the number of their first event.
     groups: HashMap<Kind, BTreeMap<SequenceNumber, Group>>,
-    /// The idempotency keys, with the time until which they are remembered.
-    keys: HashMap<String, Duration>,
+    keys: Keys,
     marks: Marks,
     /// The time at which unused items were last let go.
     trimmed: Duration,
@@ -127,7 +138,7 @@ impl State {
         State {
             kinds: HashMap::new(),
             groups: HashMap::new(),
-            keys: HashMap::new(),
+            keys: Keys::new(options.keys_max),
             marks: Marks::new(options.visitors_max),
             trimmed: Duration::ZERO,
         }
@@ -208,6 +219,8 @@ impl Shared {
             let next = storage.last_number(&kind).await? + 1;
             state.kinds.insert(kind, KindState::new(next, 0));
         }
+        // Before those of the queue, which end later.
+        self.load_keys(&mut state.keys, now).await?;
         let all = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(self.queue.clone(), rawdoc! {}) };
         let mut saved = HashMap::new();
         let mut finished: HashMap<Kind, Vec<Group>> = HashMap::new();
@@ -221,7 +234,7 @@ impl Shared {
             let open: Vec<Event> = events.into_iter().filter(|event| !is_saved(event)).collect();
             group.unacknowledged = open.len();
             for key in &group.keys {
-                state.keys.insert(key.clone(), now + self.options.key_time);
+                state.keys.set(key, now + self.options.key_time);
             }
             if open.is_empty() {
                 finished.entry(kind).or_default().push(group);
@@ -235,15 +248,32 @@ impl Shared {
             }
             state.groups.entry(kind).or_default().insert(group.first, group);
         }
-        for document in self.store.find_all(Find::new(self.keys.clone(), rawdoc! {})).await? {
-            let key = document.get_str("_id").map_err(|error| Error::damaged(error.to_string()))?;
-            state.keys.insert(key.to_owned(), now + self.options.key_time);
-        }
         *self.write() = state;
         for (kind, groups) in finished {
             self.remove(&kind, &groups).await?;
         }
         Ok(())
+    }
+
+    /// Reads back the keys of groups that were removed, page by page, the oldest first. The calendar's clock says how old they are; if it was set back, they
+    /// are new.
+    async fn load_keys(&self, keys: &mut Keys, now: Duration) -> Result<()> {
+        let damaged = |error: bson::error::Error| Error::damaged(format!("a key: {error}"));
+        let today = self.sources.clock.now().timestamp_millis();
+        let oldest_first = Find { sort: rawdoc! { "at": 1 }, ..Find::new(self.keys.clone(), rawdoc! {}) };
+        let mut cursor = self.store.find(oldest_first).await?;
+        loop {
+            let page = cursor.next_page(BatchLimit { documents: PAGE_DOCUMENTS, ..BatchLimit::REPLY }).await?;
+            for document in page.documents {
+                let (key, at) = (document.get_str("_id"), document.get_datetime("at"));
+                let age = today.saturating_sub(at.map_err(damaged)?.timestamp_millis());
+                let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
+                keys.set(key.map_err(damaged)?, now + self.options.key_time.saturating_sub(age));
+            }
+            if page.exhausted {
+                return Ok(());
+            }
+        }
     }
 
     /// Removes groups whose events were all saved; their keys are kept.
@@ -358,6 +388,11 @@ impl Buffer for EmbeddedBuffer {
         self.shared.salt.of(day)
     }
 
+    fn remembered_keys(&self) -> Option<RememberedKeys> {
+        let (keys, keys_max) = self.shared.read().keys.count();
+        Some(RememberedKeys { keys: keys as u64, keys_max: keys_max as u64 })
+    }
+
     async fn depth(&self, kind: &Kind) -> Result<QueueDepth> {
         let now = self.shared.now();
         let state = self.shared.read();
@@ -414,7 +449,7 @@ impl State {
             return;
         }
         self.trimmed = now;
-        self.keys.retain(|_, until| *until > now);
+        self.keys.trim(now, KEYS_TRIMMED_MAX);
         self.marks.trim(now);
         let mut unused = options.cache_time;
         loop {

@@ -126,7 +126,7 @@ async fn old_totals_come_too_late(world: World) {
     assert_eq!(instance.view(ad("a"), 1, None).await.expect("counted"), whole(1_001));
 }
 
-mod without_events {
+pub(crate) mod without_events {
     use crate::world::on_both_forms;
 
     use super::old_totals_come_too_late;

@@ -9,7 +9,7 @@ use handfast_counters::{Item, RedisBuffer};
 use crate::load::{Load, check};
 use crate::redis_cluster::RedisCluster;
 use crate::world::{World, ad, key, save_all, whole};
-use crate::{clocks, model, retention, service, visitors};
+use crate::{announcements, beside, clocks, model, reports, retention, service, visitors};
 
 /// Kinds on the first, the second and the third server.
 const KINDS: [&str; 3] = ["cars", "ads", "books"];
@@ -26,7 +26,11 @@ fn ext_redis_a_cluster_behaves_as_one_server() {
     let Some(cluster) = runtime.block_on(RedisCluster::start_with("no")) else { return };
     let cluster = Arc::new(cluster);
     runtime.block_on(async {
+        announcements::on_cluster(&cluster).await;
+        beside::on_cluster(&cluster).await;
+        beside::without_events::on_cluster(&cluster).await;
         clocks::on_cluster(&cluster).await;
+        reports::on_cluster(&cluster).await;
         retention::on_cluster(&cluster).await;
         service::on_cluster(&cluster).await;
         visitors::on_cluster(&cluster).await;

@@ -16,6 +16,7 @@ mod data_crash;
 mod faulty_buffer;
 mod imports;
 mod instances;
+mod keys;
 mod load;
 mod model;
 mod outages;

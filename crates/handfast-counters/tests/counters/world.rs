@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) cluster: Option<Arc<RedisCluster>>,
     /// The steps on Redis, which a test may break.
     pub(crate) scripts: RedisScripts,
+    /// The number of idempotency keys that the embedded form remembers.
+    pub(crate) keys_max: usize,
 }
 
 /// Makes a test of each function on the embedded form, and one on Redis; `on_cluster` calls each of them on a Redis Cluster.
@@ -74,8 +76,9 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        let store = Arc::new(MemoryStore::new(sources));
-        World { store, clock, redis: None, cluster: None, scripts: RedisScripts::default() }
+        let keys_max = EmbeddedBufferOptions::default().keys_max;
+        let (store, scripts) = (Arc::new(MemoryStore::new(sources)), RedisScripts::default());
+        World { store, clock, redis: None, cluster: None, scripts, keys_max }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -138,8 +141,8 @@ impl World {
         let buffer: Arc<dyn Buffer> = match &self.redis {
             None => {
                 let store: Arc<dyn DocumentStore> = store;
-                let options =
-                    EmbeddedBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..EmbeddedBufferOptions::default() };
+                let (queue_events_max, keys_max) = (QUEUE_EVENTS_MAX, self.keys_max);
+                let options = EmbeddedBufferOptions { queue_events_max, keys_max, ..EmbeddedBufferOptions::default() };
                 Arc::new(EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?)
             }
             Some(_) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),

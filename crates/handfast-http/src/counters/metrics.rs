@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_counters::{Counters, KindQueue};
+use handfast_counters::{Counters, KindQueue, RememberedKeys};
 
 use super::Service;
 use super::replies::NotCounted;
@@ -52,6 +52,7 @@ pub(super) async fn text(service: &Service) -> String {
     service.requests.write(&mut text);
     write_saved(&service.counters, &mut text);
     write_queues(&service.counters, &mut text).await;
+    write_keys(&service.counters, &mut text);
     write_parts(&service.counters, &mut text).await;
     text.into_string()
 }
@@ -88,6 +89,15 @@ async fn write_queues(counters: &Counters, text: &mut MetricsText) {
             text.sample("queue_oldest_seconds", &[("kind", kind.as_str())], seconds);
         }
     }
+}
+
+/// Writes how many idempotency keys are remembered, if the buffer has a maximum.
+fn write_keys(counters: &Counters, text: &mut MetricsText) {
+    let Some(RememberedKeys { keys, keys_max }) = counters.buffer().remembered_keys() else { return };
+    text.family("idempotency_keys", "gauge", "Idempotency keys that are remembered");
+    text.sample("idempotency_keys", &[], keys);
+    text.family("idempotency_keys_limit", "gauge", "Idempotency keys at which requests with further ones are refused");
+    text.sample("idempotency_keys_limit", &[], keys_max);
 }
 
 async fn write_parts(counters: &Counters, text: &mut MetricsText) {

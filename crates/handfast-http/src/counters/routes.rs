@@ -59,7 +59,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         ],
         body: Some("Views"),
         reply: Reply::Json { schema: "CountedTotal" },
-        problems: &[ProblemKind::QueueFull, ProblemKind::DamagedData],
+        problems: &[ProblemKind::QueueFull, ProblemKind::KeysFull, ProblemKind::DamagedData],
         handler: |service, call| Box::pin(handlers::count(service, call)),
     },
     Route {

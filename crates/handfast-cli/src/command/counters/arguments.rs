@@ -45,10 +45,14 @@ pub(crate) enum CountersArguments {
         counters: Box<CountersFlags>,
     },
     /// Set each total that differs to its base and the sum of its days
-    #[command(after_help = "With --store, only --dry-run: instances have totals in Redis, which would not change.\n\n\
+    #[command(
+        after_help = "With --store it may run beside the service, and needs --redis: the totals that instances have there \
+        follow.\n\n\
         Examples:\n  \
         handfast counters rebuild --dry-run --data /srv/views\n  \
-        handfast counters rebuild --data /srv/views")]
+        handfast counters rebuild --data /srv/views\n  \
+        handfast counters rebuild \\\n    --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017"
+    )]
     Rebuild(Box<RebuildArguments>),
     /// List the items of a kind with the most saved views
     #[command(after_help = "Examples:\n  \
@@ -89,10 +93,12 @@ pub(crate) enum CountersArguments {
     },
     /// Add the totals and days of a file, each line once, even if the command is killed and repeated
     #[command(
-        after_help = "A line has kind, id and total, or kind, id, day and views. Its views are added to what the item has.\n\n\
+        after_help = "A line has kind, id and total, or kind, id, day and views. Its views are added to what the item has. With \
+        --store it may run beside the service, and needs --redis: the totals that instances have there follow.\n\n\
         Examples:\n  \
         handfast counters import totals.csv --dry-run\n  \
         handfast counters import totals.csv --data /srv/views\n  \
+        handfast counters import totals.csv \\\n    --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
         zcat days.jsonl.gz | handfast counters import - --format jsonl --name may --data /srv/views"
     )]
     Import(Box<ImportArguments>),
@@ -165,6 +171,10 @@ pub(crate) struct ServeCountersArguments {
     /// Maximum number of requests whose views wait in the queue, with --redis in the queue of each kind; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub(crate) queue_events: u32,
+    /// Maximum number of Idempotency-Keys that are remembered for a day, of about 100 bytes of memory each (without --redis); requests
+    /// with further ones are refused
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub(crate) idempotency_keys: u32,
     /// Number of days for which daily figures are kept at least; then those of whole months are removed, and the totals
     /// stay [default: for ever]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

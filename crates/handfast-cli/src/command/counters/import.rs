@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::OpenedCounters;
 use super::data_arguments::ImportArguments;
 use super::input::{Checked, Chunk, Input, InputLine};
-use super::opened_counters::{ensure_totals_known, options_beside_instances};
+use super::opened_counters::{Limits, ensure_totals_known, options_beside_instances};
 use crate::command::pattern::first_findings;
 use crate::configuration::Configuration;
 use crate::console::Console;
@@ -67,8 +67,9 @@ pub(super) async fn run(configuration: &Configuration, arguments: &ImportArgumen
         checked.ensure_right(&input)?;
     }
     // The queue is emptied, and nothing is added to it.
-    let opened =
-        OpenedCounters::open(configuration, &arguments.counters.database, options_beside_instances(), u32::MAX).await?;
+    let limits = Limits { queue_events: u32::MAX, idempotency_keys: u32::MAX };
+    let database = &arguments.counters.database;
+    let opened = OpenedCounters::open(configuration, database, options_beside_instances(), limits).await?;
     let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
     opened.close().await?;
     result

@@ -38,6 +38,15 @@ enum Form {
     Saved,
 }
 
+/// The limits of what waits and what is remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The events in a queue.
+    pub(super) queue_events: u32,
+    /// The idempotency keys, in a data directory.
+    pub(super) idempotency_keys: u32,
+}
+
 /// Counters, and the store that they are in.
 pub(super) struct OpenedCounters {
     pub(super) counters: Counters,
@@ -97,7 +106,7 @@ impl OpenedCounters {
         configuration: &Configuration,
         database: &str,
         options: CountersOptions,
-        queue_events_max: u32,
+        limits: Limits,
     ) -> Result<Self> {
         let form = Form::of(configuration)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
@@ -110,12 +119,13 @@ impl OpenedCounters {
             Form::Redis(url) => {
                 let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
                 ensure_no_embedded_queue(&opened.database, database).await?;
-                Self::on_servers(opened, database, options, sources, Some((url, queue_events_max))).await
+                Self::on_servers(opened, database, options, sources, Some((url, limits.queue_events))).await
             }
             Form::Directory => {
                 let store = open_directory(&configuration.settings, sources.clone()).await.map_err(advise)?;
-                let queue_events_max = usize::try_from(queue_events_max).unwrap_or(usize::MAX);
-                let buffer = EmbeddedBufferOptions { queue_events_max, ..EmbeddedBufferOptions::default() };
+                let [queue_events_max, keys_max] = [limits.queue_events, limits.idempotency_keys]
+                    .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+                let buffer = EmbeddedBufferOptions { queue_events_max, keys_max, ..EmbeddedBufferOptions::default() };
                 let counters = counters(&store, database, &sources, options, buffer).await;
                 Self::in_directory(counters, store).await
             }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::OpenedCounters;
 use super::arguments::ServeCountersArguments;
 use super::listen::listen;
+use super::opened_counters::Limits;
 use super::service_options::service_options;
 use crate::configuration::Configuration;
 use crate::console::Console;
@@ -43,8 +44,8 @@ pub(super) async fn run(
         keep_days: arguments.keep_days,
         ..CountersOptions::default()
     };
-    let opened =
-        OpenedCounters::open(configuration, &arguments.counters.database, options, arguments.queue_events).await?;
+    let limits = Limits { queue_events: arguments.queue_events, idempotency_keys: arguments.idempotency_keys };
+    let opened = OpenedCounters::open(configuration, &arguments.counters.database, options, limits).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
     announce(configuration, arguments, &opened, &addresses, console)?;
 

@@ -172,13 +172,15 @@ impl Writer {
         let now = self.shared.now();
         let mut state = self.shared.write();
         state.trim(&self.shared.options, now);
+        state.keys.trim(now, 2 * requests.len());
+        let mut key_places = state.keys.places();
         let mut places = self.shared.options.queue_events_max.saturating_sub(state.events());
         let mut steps: HashMap<Kind, Step> = HashMap::new();
         let (mut keys, mut visitors) = (HashSet::new(), HashSet::new());
         for work in requests {
             let item = work.item().clone();
             let key = work.key();
-            let repeated = key.as_ref().is_some_and(|key| state.keys.get(key).is_some_and(|until| *until > now));
+            let repeated = key.as_ref().is_some_and(|key| state.keys.has(key, now));
             let visitor = work.visitor();
             let is_known = visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
             let of_kind = state.kind(&item.kind);
@@ -207,6 +209,10 @@ impl Writer {
                 work.failed(Error::Full { events: self.shared.options.queue_events_max as u64 });
                 continue;
             }
+            if key_places == 0 && key.as_ref().is_some_and(|key| !keys.contains(key)) {
+                work.failed(Error::KeysFull { keys: self.shared.options.keys_max as u64 });
+                continue;
+            }
             let next = of_kind.next_number();
             let step = steps.entry(item.kind.clone()).or_insert_with(|| Step {
                 kind: item.kind.clone(),
@@ -223,6 +229,7 @@ impl Writer {
                 step.planned.push(Planned { work, plan: Plan::RepeatedVisitor });
                 continue;
             }
+            key_places -= usize::from(key.is_some());
             keys.extend(key.clone());
             places -= 1;
             let number = step.group.first + step.events.len() as u64;
@@ -306,7 +313,7 @@ impl Shared {
         let State { kinds, groups, keys, marks, .. } = &mut *state;
         let of_kind = kinds.entry(step.kind.clone()).or_insert_with(|| crate::buffer::state::KindState::new(1, 0));
         for key in &step.group.keys {
-            keys.insert(key.clone(), now + self.options.key_time);
+            keys.set(key, now + self.options.key_time);
         }
         for visitor in &step.visitors {
             marks.set(visitor, now);
