@@ -322,11 +322,12 @@ impl RedisBuffer {
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
     async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
         let keys = Keys::new(&view.item.kind);
-        let (now, item, pending) = (keys.key("now"), keys.item(&view.item.id), keys.key("pending"));
+        let (now, item) = (keys.key("now"), keys.item(&view.item.id));
+        let (pending, state) = (keys.key("pending"), keys.key("state"));
         let key = view.key.as_ref().map(|key| keys.key(&format!("key:{}/{}", view.item.id, key.as_str())));
         let mark = view.visitor.map(|visitor| keys.key(&format!("visitor:{}", visitor.mark)));
         let named: Vec<&str> =
-            [&*now, &item, &pending].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
+            [&*now, &item, &pending, &state].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
         let (views, event) = (view.views.to_string(), format!("{}|{}|{}", view.item.id, view.views, view.day));
         let events_max = self.options.queue_events_max.to_string();
         let key_time = key.as_ref().map_or_else(String::new, |_| millis(self.options.key_time));
@@ -340,7 +341,7 @@ impl RedisBuffer {
             };
             let known = [&*generation, "|"].concat();
             let mut arguments = vec![&*known, &views, &event, &events_max];
-            if named.len() > 3 || stored.is_some() {
+            if named.len() > 4 || stored.is_some() {
                 arguments.extend([&*key_time, &window]);
                 arguments.extend(stored.iter().flatten());
             }

@@ -406,8 +406,8 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
     let mutants = [
         (
             "keys are forgotten",
-            "KEYS[4], '1', 'PX', ARGV[5], 'NX')",
-            "KEYS[4], '1', 'PX', ARGV[5])",
+            "KEYS[5], '1', 'PX', ARGV[5], 'NX')",
+            "KEYS[5], '1', 'PX', ARGV[5])",
             "views, and must have",
         ),
         ("acknowledged views leave the total", "if entry.s ~= '' then entry.s = sum(entry.s, views) end", "", "item "),

@@ -141,8 +141,11 @@ impl RedisServer {
     /// Waits until `INFO` has this line.
     pub(crate) async fn until_info(&self, line: &str) {
         for _ in 0..START_ATTEMPTS {
-            let info: String = self.ask(&["INFO"]).await;
-            if info.lines().any(|found| found.trim_end() == line) {
+            // A sentinel that makes a server a replica closes its connections.
+            if let Ok(mut connection) = self.try_connect().await
+                && let Ok(info) = redis::cmd("INFO").query_async::<String>(&mut connection).await
+                && info.lines().any(|found| found.trim_end() == line)
+            {
                 return;
             }
             tokio::time::sleep(POLL).await;

@@ -1,8 +1,8 @@
 -- Counts views: the steps increment_if_exists and upsert of the buffer. steps.lua has the other ones, and says which keys there are; these two are
 -- nearly all requests that write, so this script is short, and makes few calls: an item that has an entry takes four.
 --
--- KEYS: the present generation of the kind, the entry of the item, the pending events; the idempotency key and the mark of the visitor if the request
--- has them.
+-- KEYS: all that it reads and writes, so that a server of a cluster refuses it as a whole if it has not all of them: the present generation of the kind,
+-- the entry of the item, the pending events, the state of the kind; the idempotency key and the mark of the visitor if the request has them.
 -- ARGV: the generation that the client knows, with a bar behind it; the views; the event; the limit of events. If the request needs more: the
 -- lifetimes of the key and of the mark in ms ('' for one that it does not have). For upsert: the stored total ('' if it is unknown), and the epoch
 -- that was read before it.
@@ -26,22 +26,22 @@ if pending == '0' then
 end
 if not entry then
   if not ARGV[7] then return 'absent' end
-  state = call('HMGET', string.sub(KEYS[1], 1, -4) .. 'state', 'epoch', 'tail', 'older')
+  state = call('HMGET', KEYS[4], 'epoch', 'tail', 'older')
   if ARGV[7] ~= '' and ARGV[8] ~= state[1] then return 'outdated' end
 end
 local before = entry or '0|' .. ARGV[7] .. '|' .. generation .. '0|0'
-if KEYS[4] then
+if KEYS[5] then
   local has_key, has_mark = ARGV[5] ~= '', ARGV[6] ~= ''
-  if has_key and not call('SET', KEYS[4], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. before end
+  if has_key and not call('SET', KEYS[5], '1', 'PX', ARGV[5], 'NX') then return 'remembered|' .. before end
   if has_mark and not call('SET', KEYS[#KEYS], '1', 'PX', ARGV[6], 'NX') then
-    if has_key then call('DEL', KEYS[4]) end
+    if has_key then call('DEL', KEYS[5]) end
     return 'repeated|' .. before
   end
 end
 local length = call('LPUSH', KEYS[3], ARGV[3])
 if length + claimed > ARGV[4] + 0 then
   call('LPOP', KEYS[3])
-  if KEYS[4] then call('DEL', unpack(KEYS, 4)) end
+  if KEYS[5] then call('DEL', unpack(KEYS, 5)) end
   return 'full'
 end
 -- Written whole, an entry has no expiry: it has pending views now.

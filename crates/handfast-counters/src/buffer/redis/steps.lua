@@ -33,7 +33,7 @@
 --
 -- KEYS[1] is the key of the state, KEYS[2] the one that is never there. While the slot is moved to another server of a cluster, a server has a part of
 -- the keys, and refuses requests for those that it has not: in the middle of a script that does not name them all, after its first write. Because of
--- KEYS[2] it refuses the script before it begins. (count.lua names all keys that it writes.) ARGV has the name of the step, the run of Redis that
+-- KEYS[2] it refuses the script before it begins. (count.lua names all of its keys.) ARGV has the name of the step, the run of Redis that
 -- the client is connected to, and the arguments of the step. The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
 
 local prefix = string.sub(KEYS[1], 1, -6)
