@@ -150,7 +150,11 @@ fn counters_are_measured_beside_a_constant_and_their_operations_are_counted() ->
     assert!(counted("300000 reads and 9000 writes a minute, p99")?["value"].as_f64() > Some(0.0), "{cases:?}");
     assert!(cases.iter().all(|case| !case["case"].as_str().unwrap_or_default().contains("Redis")), "{cases:?}");
     let output = handfast(&scratch, &["bench", "counters", "--redis", "redis://127.0.0.1:1"]).output()?;
-    assert_one_line(&output, 1, "--redis: cannot connect");
+    assert_one_line(
+        &output,
+        1,
+        "--redis: the cache and the queue are unavailable: Redis: 127.0.0.1:1 cannot be connected to",
+    );
     Ok(())
 }
 

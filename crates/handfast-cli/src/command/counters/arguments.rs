@@ -23,8 +23,6 @@ pub(crate) enum CountersArguments {
         Examples:\n  \
         handfast counters serve --data /srv/views\n  \
         handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
-        handfast counters serve --redis redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/main --store mongodb://10.0.0.4\n  \
-        handfast counters serve --redis redis+cluster://10.0.0.1:6379,10.0.0.2:6379 --store mongodb://10.0.0.4\n  \
         handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
         handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse")]

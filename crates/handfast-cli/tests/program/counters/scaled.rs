@@ -350,7 +350,7 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
         ensure!(!String::from_utf8_lossy(&other.stderr).contains("secret"), "{other:?}");
     }
     let missing = serve(&["--store", &uri, "--redis", "rediss://:secret@h?tls_ca=missing.pem"])?;
-    assert_one_line(&missing, 1, "tls_ca of the URL of Redis: missing.pem");
+    assert_one_line(&missing, 2, "tls_ca of the URL of Redis: missing.pem");
     std::fs::write(scratch.path("totals.csv"), "kind,id,total\nads,7,1\n")?;
     for arguments in [&["import", "totals.csv"][..], &["rebuild"]] {
         let refused = run_with(&scratch, arguments, &["--store", &uri])?;
