@@ -35,7 +35,12 @@ async function open(browser, url, { change, ...options } = {}) {
     });
   }
   await page.goto(url);
-  return { page, wrong, close: () => context.close() };
+  const close = async () => {
+    // A poll may be under way.
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await context.close();
+  };
+  return { page, wrong, close };
 }
 
 async function fits(page, what) {

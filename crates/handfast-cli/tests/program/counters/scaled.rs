@@ -10,7 +10,7 @@ use bson::doc;
 use serde_json::{Value, json};
 
 use super::redis_server::{RedisServer, free_port};
-use super::{ask, request, run_with, serve_connection, stdout};
+use super::{ask, request, run_with, serve_connection, stdout, stopped};
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, handfast, now, pause};
 
 /// A Redis that loses nothing when it is killed.
@@ -32,7 +32,13 @@ fn store(scratch: &Scratch) -> Result<(Serve, String)> {
 }
 
 fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
-    let mut command = handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", "50ms"]);
+    start_saving(scratch, "50ms", redis, store)
+}
+
+/// Starts a service that saves views at this interval.
+fn start_saving(scratch: &Scratch, interval: &str, redis: &str, store: &str) -> Result<Serve> {
+    let mut command =
+        handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", interval]);
     Serve::start(command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]))
 }
 
@@ -306,6 +312,25 @@ fn ext_redis_settings_that_lose_views_are_told_at_the_start() -> Result<()> {
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(0) && stderr.contains("appendonly no") && stderr.contains("WARN"), "{code:?} {stderr}");
     Ok(())
+}
+
+#[test]
+fn ext_redis_the_age_of_the_oldest_request_is_shown() -> Result<()> {
+    let scratch = Scratch::new("counters-age")?;
+    let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (_store, uri) = store(&scratch)?;
+    let service = start_saving(&scratch, "1h", &redis.url(), &uri)?;
+    ask(&service, "POST /v1/ads/7/views", "")?;
+    let age = || ask(&service, "GET /status", "")?["queues"][0]["oldest_seconds"].as_f64().context("an age");
+    let first = age()?;
+    pause(POLL);
+    let second = age()?;
+    ensure!(second >= first + POLL.as_secs_f64(), "{second} s after {first} s");
+    let (_, metrics) = request(&mut serve_connection(&service)?, "GET /metrics", "").context("no answer")?;
+    let name = r#"handfast_counters_queue_oldest_seconds{kind="ads"} "#;
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)).context("no age")?;
+    ensure!(value.parse::<f64>()? >= second, "{value} s after {second} s");
+    stopped(service)
 }
 
 #[test]
