@@ -152,7 +152,7 @@ function steps.claim(owner, events_max)
     local event = newest_first[at]
     if is_deleting and redis.call('SISMEMBER', key('deleting'), string.match(event, '^%d+|([^|]+)')) == 1 then break end
     events[#events + 1] = event
-    deletions[#deletions + 1] = string.match(event, '^%d+|([^|]+)|D$')
+    if string.sub(event, -2) == '|D' then deletions[#deletions + 1] = string.match(event, '^%d+|([^|]+)') end
   end
   local count = #events
   if count == 0 then return { 'none' } end
