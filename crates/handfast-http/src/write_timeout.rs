@@ -75,3 +75,47 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         self.limited(context, shutdown)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::{sleep, timeout};
+
+    use super::WriteTimeout;
+
+    const TIME_MAX: Duration = Duration::from_secs(30);
+    const SECOND: Duration = Duration::from_secs(1);
+    /// The bytes of an answer, which are many times what the connection holds.
+    const ANSWER: [u8; 100] = [7; 100];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_that_gets_on_has_all_the_time() {
+        let (mut client, server) = duplex(1);
+        let mut server = WriteTimeout::new(server, TIME_MAX);
+        let writing = tokio::spawn(async move { server.write_all(&ANSWER).await });
+        let mut read = Vec::new();
+        while read.len() < ANSWER.len() {
+            sleep(TIME_MAX - SECOND).await;
+            read.push(client.read_u8().await.expect("a byte"));
+        }
+        assert_eq!(read, ANSWER);
+        writing.await.expect("no panic").expect("written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_is_cut_off_when_the_time_is_over() {
+        let (mut client, server) = duplex(1);
+        let mut server = WriteTimeout::new(server, TIME_MAX);
+        let mut writing = tokio::spawn(async move { server.write_all(&ANSWER).await });
+        // The time begins with the last byte that was read.
+        sleep(TIME_MAX - SECOND).await;
+        client.read_u8().await.expect("a byte");
+        assert!(timeout(TIME_MAX - SECOND, &mut writing).await.is_err(), "not earlier");
+        let cut = timeout(2 * SECOND, writing).await.expect("in time").expect("no panic");
+        assert_eq!(cut.expect_err("cut off").kind(), io::ErrorKind::TimedOut);
+        assert!(client.read_to_end(&mut Vec::new()).await.is_ok(), "the connection has ended");
+    }
+}

@@ -56,13 +56,7 @@ pub(crate) fn definition() -> clap::Command {
             }),
             "serve" => without(command, &["redis"]),
             name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
-            "counters" => command.mut_subcommands(|command| {
-                let command = match command.get_name() {
-                    "import" => without(command, &SERVERS),
-                    _ => command,
-                };
-                rarely(command, &RARE)
-            }),
+            "counters" => command.mut_subcommands(|command| rarely(command, &RARE)),
             _ => command,
         }
     })
@@ -79,8 +73,6 @@ const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sor
 /// Commands of `jobs` that do not ask whether a worker is silent.
 const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
 
-/// Settings of servers, which `counters import` refuses.
-const SERVERS: [&str; 6] = ["store", "route", "store-timeout", "snapshot-lease", "sole-writer", "redis"];
 /// Flags that `-h` of the commands of `counters` does not show; `--help` does.
 const RARE: [&str; 6] = ["database", "config", "quiet", "allow-origin", "client-address-header", "queue-events"];
 

@@ -124,20 +124,22 @@ impl Counters {
         }
     }
 
-    /// Gives items an entry in the cache, if they have none and the buffer makes one: it makes none for a kind that nobody has counted, or if it has no place.
+    /// Gives items an entry with a whole total in the cache, if they have none and the buffer makes one: it makes none for a kind that nobody has counted, or
+    /// if it has no place, and completes no partial one while a batch is claimed.
     async fn ensure_cached(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
         let mut attempts = ATTEMPTS;
         let mut last: Option<Fence> = None;
         loop {
             let reading = self.buffer.read(kind, ids).await?;
-            let absent = ids.iter().zip(&reading.totals).filter(|(_, total)| total.is_none());
-            let absent: Vec<ItemId> = absent.map(|(id, _)| id.clone()).collect();
+            let of_items = ids.iter().zip(&reading.totals);
+            let unknown = of_items.filter(|(_, total)| total.is_none_or(|total| total.partial));
+            let unknown: Vec<ItemId> = unknown.map(|(id, _)| id.clone()).collect();
             // Nothing has changed since the last attempt, so that another one would be in vain.
-            if absent.is_empty() || last == Some(reading.fence) {
+            if unknown.is_empty() || last == Some(reading.fence) {
                 return Ok(());
             }
-            let totals = self.storage.totals(kind, &absent).await?;
-            for (id, total) in absent.into_iter().zip(totals) {
+            let totals = self.storage.totals(kind, &unknown).await?;
+            for (id, total) in unknown.into_iter().zip(totals) {
                 let item = Item { kind: kind.clone(), id };
                 self.buffer.fill(&item, Stored { fence: reading.fence, total }).await?;
             }
