@@ -18,6 +18,7 @@ mod outages;
 mod rebuild;
 mod reports;
 mod retention;
+mod schedules;
 mod server;
 mod service;
 mod visitors;

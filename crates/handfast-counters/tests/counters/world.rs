@@ -7,7 +7,7 @@ use std::time::Duration;
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
     Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind,
-    RedisBuffer, RedisBufferOptions, RedisScripts, Storage, Total,
+    MemoryBuffer, RedisBuffer, RedisBufferOptions, RedisScripts, Storage, StorageForm, Total,
 };
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -28,11 +28,15 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) redis: Option<Arc<RedisServer>>,
+    /// A buffer that outlives the processes, as Redis does.
+    pub(crate) memory: Option<Arc<MemoryBuffer>>,
+    /// The way in which batches are saved.
+    pub(crate) form: StorageForm,
     /// The steps on Redis, which a test may break.
     pub(crate) scripts: RedisScripts,
 }
 
-/// Makes a test of each function on the embedded form, and one on Redis.
+/// Makes a test of each function on the embedded form, and one on Redis with each form of the storage.
 macro_rules! on_both_forms {
     ($($name:ident,)*) => {
         mod embedded {
@@ -54,6 +58,17 @@ macro_rules! on_both_forms {
                 }
             )*
         }
+
+        mod ext_redis_single_documents {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    if let Some(world) = $crate::world::World::redis().await {
+                        super::$name(world.single_documents()).await;
+                    }
+                }
+            )*
+        }
     };
 }
 pub(crate) use on_both_forms;
@@ -63,7 +78,26 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        World { store: Arc::new(MemoryStore::new(sources)), clock, redis: None, scripts: RedisScripts::default() }
+        World {
+            store: Arc::new(MemoryStore::new(sources)),
+            clock,
+            redis: None,
+            memory: None,
+            form: StorageForm::Transactions,
+            scripts: RedisScripts::default(),
+        }
+    }
+
+    /// A world whose queue is in memory and outlives the processes.
+    pub(crate) fn in_memory() -> Self {
+        let world = World::embedded();
+        let buffer = MemoryBuffer::new(world.sources(0), QUEUE_EVENTS_MAX);
+        World { memory: Some(Arc::new(buffer)), ..world }
+    }
+
+    /// The same without transactions.
+    pub(crate) fn single_documents(self) -> Self {
+        World { form: StorageForm::SingleDocuments, ..self }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -102,17 +136,24 @@ impl World {
         decorate: impl FnOnce(Arc<dyn Buffer>) -> Arc<dyn Buffer>,
     ) -> handfast_counters::Result<Counters> {
         let sources = self.sources(process);
-        let database =
-            Database::new(Arc::new(handfast_txn::Local::new(store.clone(), sources.clone())), sources.clone());
-        let storage = Storage::open(database, "counters").await?;
-        let buffer: Arc<dyn Buffer> = match &self.redis {
-            None => {
+        let storage = match self.form {
+            StorageForm::Transactions => {
+                let engine = handfast_txn::Local::new(store.clone(), sources.clone());
+                Storage::open(Database::new(Arc::new(engine), sources.clone()), "counters").await?
+            }
+            StorageForm::SingleDocuments => {
+                Storage::open_single_documents(store.clone(), sources.clone(), "counters").await?
+            }
+        };
+        let buffer: Arc<dyn Buffer> = match (&self.redis, &self.memory) {
+            (None, Some(memory)) => memory.clone(),
+            (None, None) => {
                 let store: Arc<dyn DocumentStore> = store;
                 let options =
                     EmbeddedBufferOptions { queue_events_max: QUEUE_EVENTS_MAX, ..EmbeddedBufferOptions::default() };
                 Arc::new(EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?)
             }
-            Some(_) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
+            (Some(_), _) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
         let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
