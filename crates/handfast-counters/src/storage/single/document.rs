@@ -165,9 +165,8 @@ impl CountedDocument {
         let has = |number| self.applied.iter().any(|range| (range.first..=range.last).contains(&number));
         let open: Vec<_> = events.iter().filter(|(number, _)| !has(*number)).collect();
         let deletions = open.iter().filter(|(_, effect)| *effect == Effect::Delete).map(|(number, _)| *number);
-        let deleted = deleted.max(self.deleted);
-        let deletion = deletions.max().map(|deletion| deletion.max(deleted));
-        let last_deletion = deletion.unwrap_or(deleted);
+        let deletion = deletions.max();
+        let last_deletion = deletion.unwrap_or(0).max(deleted).max(self.deleted);
         let mut added = Places::new();
         let mut new: Vec<AppliedRange> = batch.iter().flat_map(|range| self.without_applied(range.clone())).collect();
         for (number, effect) in open {
@@ -184,19 +183,20 @@ impl CountedDocument {
             return None;
         }
         let mut kept: Vec<AppliedRange> = self.applied.iter().filter(|range| range.last >= below).cloned().collect();
-        if deletion.is_some() {
-            kept.iter_mut().filter(|range| range.first <= last_deletion).for_each(|range| range.views.clear());
+        if let Some(deletion) = deletion {
+            // A range behind it may have a later deletion within it, which has dropped the views before already.
+            kept.iter_mut().filter(|range| range.first < deletion).for_each(|range| range.views.clear());
         }
         kept.append(&mut new);
         let applied = merged(kept);
-        let deletion = deletion.map(|deletion| {
+        let deletion = deletion.map(|_| {
             let mut left = vec![0; self.counts.len()];
             for (place, views) in applied.iter().flat_map(|range| &range.views) {
                 if let Some(count) = left.get_mut(*place) {
                     *count += views;
                 }
             }
-            (deletion, left)
+            (last_deletion, left)
         });
         Some(DocumentChange { added, deletion, applied })
     }
