@@ -6,7 +6,7 @@
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::StoreExt as _;
+use handfast_store::{DocumentStore, Namespace, StoreExt as _};
 use handfast_txn::percolator::ensure_unmanaged;
 
 use super::Storage;
@@ -29,6 +29,20 @@ impl StorageForm {
             StorageForm::SingleDocuments => "none",
         }
     }
+
+    /// Returns the form in which the counters in the database of this name were begun; [`StorageForm::Transactions`] if there are none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that no database can have; [`Error::Store`]; [`Error::Damaged`] for a record that cannot be read.
+    pub async fn recorded(store: &dyn DocumentStore, name: &str) -> Result<Self> {
+        let settings = Namespace::new(name, "settings").map_err(|error| Error::invalid(error.to_string()))?;
+        let found = store.find_one(&settings, record_id()).await?;
+        let Some(record) = found else { return Ok(StorageForm::Transactions) };
+        match record.get_str("transactions") {
+            Ok("none") => Ok(StorageForm::SingleDocuments),
+            _ => Err(Error::damaged(format!("{record:?} of {settings} names no form"))),
+        }
+    }
 }
 
 fn record_id() -> RawDocumentBuf {
@@ -47,18 +61,14 @@ impl Storage {
     fn recorded(&self, recorded: StorageForm) -> Error {
         let (database, recorded, given) = (self.totals.database(), recorded.transactions(), self.form().transactions());
         Error::invalid(format!(
-            "the counters of {database} were saved with transactions `{recorded}`, and cannot be saved with `{given}`"
+            "the database {database} has views that were saved with transactions `{recorded}`: they cannot be saved with `{given}`"
         ))
     }
 
     /// Returns whether the data say that they are saved without transactions.
     async fn is_recorded_single(&self) -> Result<bool> {
-        let found = self.store.find_one(&self.settings, record_id()).await?;
-        let Some(record) = found else { return Ok(false) };
-        match record.get_str("transactions") {
-            Ok("none") => Ok(true),
-            _ => Err(Error::damaged(format!("{record:?} of the collection {} names no form", self.settings))),
-        }
+        let recorded = StorageForm::recorded(&self.store, self.settings.database()).await?;
+        Ok(recorded == StorageForm::SingleDocuments)
     }
 
     /// Fails if the data are saved without transactions.

@@ -82,6 +82,7 @@ fn schemas() -> Value {
     let status = object(&[
         ("version", text()),
         ("buffer", text()),
+        ("transactions", json!({ "type": "string", "enum": ["handfast", "none"] })),
         ("time_zone", text()),
         ("uptime_seconds", seconds("The time since the start of this instance")),
         ("views", views("The views that this instance has counted")),

@@ -56,6 +56,7 @@ struct KeptSummary {
 pub(super) struct StatusReply {
     version: &'static str,
     buffer: &'static str,
+    transactions: &'static str,
     time_zone: String,
     uptime_seconds: f64,
     views: u64,
@@ -121,6 +122,7 @@ pub(super) async fn status(
     Ok(StatusReply {
         version: env!("CARGO_PKG_VERSION"),
         buffer: counters.buffer().name(),
+        transactions: counters.storage().form().transactions(),
         time_zone: counters.options().time_zone.iana_name().unwrap_or("UTC").to_owned(),
         uptime_seconds: counters.sources().clock.elapsed().saturating_sub(service.started).as_secs_f64(),
         views: service.views.total(),

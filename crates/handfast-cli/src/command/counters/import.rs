@@ -69,7 +69,7 @@ pub(super) async fn run(configuration: &Configuration, arguments: &ImportArgumen
     }
     let options = CountersOptions::default();
     // The queue is emptied, and nothing is added to it.
-    let opened = OpenedCounters::open(configuration, &arguments.counters.database, options, u32::MAX).await?;
+    let opened = OpenedCounters::open(configuration, &arguments.counters, options, u32::MAX).await?;
     let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
     opened.close().await?;
     result

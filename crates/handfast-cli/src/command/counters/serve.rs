@@ -43,8 +43,7 @@ pub(super) async fn run(
         keep_days: arguments.keep_days,
         ..CountersOptions::default()
     };
-    let opened =
-        OpenedCounters::open(configuration, &arguments.counters.database, options, arguments.queue_events).await?;
+    let opened = OpenedCounters::open(configuration, &arguments.counters, options, arguments.queue_events).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
     announce(configuration, arguments, &opened, &addresses, console)?;
 
