@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handfast_counters::{Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage};
+use handfast_counters::{
+    Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage, StorageForm,
+};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
@@ -36,13 +38,7 @@ struct Instance {
 }
 
 impl Instance {
-    async fn start(
-        name: &str,
-        server: &RedisServer,
-        store: &Arc<dyn DocumentStore>,
-        idle: Duration,
-        answered: &Answered,
-    ) -> Self {
+    async fn start(name: &str, server: &RedisServer, store: &Site, idle: Duration, answered: &Answered) -> Self {
         let counters = counters(server, store, idle).await;
         let requests: Vec<_> =
             (0..REQUESTS).map(|number| ((number % ITEMS).to_string(), format!("{name}{number}"))).collect();
@@ -80,11 +76,34 @@ impl Instance {
     }
 }
 
-async fn counters(server: &RedisServer, store: &Arc<dyn DocumentStore>, idle: Duration) -> Counters {
+/// The store that the instances share, and the way in which they save batches.
+struct Site {
+    store: Arc<dyn DocumentStore>,
+    form: StorageForm,
+}
+
+impl Site {
+    fn new(form: StorageForm) -> Self {
+        Site { store: Arc::new(MemoryStore::new(Sources::system().expect("sources"))), form }
+    }
+
+    async fn storage(&self, sources: &Sources) -> Storage {
+        let store = Arc::clone(&self.store);
+        let storage = match self.form {
+            StorageForm::Transactions => {
+                let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
+                let database = Database::percolator(store, sources.clone(), options).expect("a database");
+                Storage::open(database, "counters").await
+            }
+            StorageForm::SingleDocuments => Storage::open_single_documents(store, sources.clone(), "counters").await,
+        };
+        storage.expect("a storage")
+    }
+}
+
+async fn counters(server: &RedisServer, site: &Site, idle: Duration) -> Counters {
     let sources = Sources::system().expect("sources");
-    let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
-    let database = Database::percolator(Arc::clone(store), sources.clone(), options).expect("a database");
-    let storage = Storage::open(database, "counters").await.expect("a storage");
+    let storage = site.storage(&sources).await;
     let patient = Duration::from_secs(60);
     let options =
         RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
@@ -148,8 +167,17 @@ async fn check(counters: &Counters, requests: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_killed() {
+    count_while_some_are_killed(StorageForm::Transactions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_three_instances_without_transactions_count_each_view_once_while_one_and_redis_are_killed() {
+    count_while_some_are_killed(StorageForm::SingleDocuments).await;
+}
+
+async fn count_while_some_are_killed(form: StorageForm) {
     let Some(server) = RedisServer::start_with("always").await else { return };
-    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let store = Site::new(form);
     let answered = Answered::default();
     let first = Instance::start("a", &server, &store, IDLE, &answered).await;
     let second = Instance::start("b", &server, &store, IDLE, &answered).await;
@@ -191,8 +219,17 @@ async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_instances_that_take_each_other_s_batches_count_each_view_once() {
+    take_each_other_s_batches(StorageForm::Transactions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_instances_without_transactions_that_take_each_other_s_batches_count_each_view_once() {
+    take_each_other_s_batches(StorageForm::SingleDocuments).await;
+}
+
+async fn take_each_other_s_batches(form: StorageForm) {
     let Some(server) = RedisServer::start_with("no").await else { return };
-    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let store = Site::new(form);
     let answered = Answered::default();
     let first = Instance::start("a", &server, &store, Duration::ZERO, &answered).await;
     let second = Instance::start("b", &server, &store, Duration::ZERO, &answered).await;
