@@ -21,5 +21,6 @@ mod retention;
 mod schedules;
 mod server;
 mod service;
+mod single_documents;
 mod visitors;
 mod world;

@@ -179,6 +179,9 @@ impl CountedDocument {
                 *range.views.entry(*place).or_default() += views;
             }
         }
+        // A month that was created for views which a deletion has dropped since: with its number, it is removed with the deletion.
+        let is_unused = self.version.is_none() && self.shape == Shape::Month && self.views() == 0;
+        let deletion = deletion.or((is_unused && added.is_empty() && last_deletion > 0).then_some(0));
         if added.is_empty() && deletion.is_none() {
             return None;
         }

@@ -19,7 +19,9 @@ impl Storage {
             self.keep_finished(kind);
             return Ok(());
         };
-        for range in bound.saving.into_iter().filter(|range| range.last < oldest) {
+        let left: Vec<_> = bound.saving.iter().filter(|range| range.last < oldest).copied().collect();
+        for range in &left {
+            let range = *range;
             match self.recorded_batch(kind, range).await? {
                 Some(batch) => {
                     tracing::warn!(%kind, batch = range.last, "a batch that was saved in part is finished");
@@ -29,7 +31,11 @@ impl Storage {
                 None => self.finish(kind, range).await?,
             }
         }
-        let Some(bound) = self.bound_of(kind).await? else { return Ok(()) };
+        let bound = match left.is_empty() {
+            true => Some(bound),
+            false => self.bound_of(kind).await?,
+        };
+        let Some(bound) = bound else { return Ok(()) };
         let below = bound.saving.iter().map(|range| range.first).fold(oldest, SequenceNumber::min);
         if below > bound.below && !self.raise_bound(kind, below).await? {
             // Another process has begun a batch. The next pass raises the bound.

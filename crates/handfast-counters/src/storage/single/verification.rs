@@ -33,6 +33,18 @@ impl Storage {
         Ok(self.check_documents(item).await?.0)
     }
 
+    /// Returns the figures of an item at one moment, or, if others change it all the time, the last that were read.
+    pub(in crate::storage) async fn figures_of_item(&self, item: &Item) -> Result<ItemFigures> {
+        let mut documents = self.documents_of_item(item).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let before = std::mem::replace(&mut documents, self.documents_of_item(item).await?);
+            if before == documents {
+                break;
+            }
+        }
+        ItemFigures::read(item.clone(), documents.0.as_deref(), &documents.1)
+    }
+
     async fn check_documents(&self, item: &Item) -> Result<(Checked, Option<RawDocumentBuf>)> {
         let mut documents = self.documents_of_item(item).await?;
         for _ in 0..ATTEMPTS_MAX {
