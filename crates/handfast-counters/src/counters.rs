@@ -309,7 +309,7 @@ impl Counters {
             }
             tracing::warn!(%kind, "a batch of another instance is saved, which has not done so in time");
         }
-        if flushed.batches > before {
+        if flushed.batches > before || !self.storage.is_finished(kind) {
             let oldest = self.buffer.depth(kind).await?.oldest;
             self.storage.forget_batches(kind, oldest).await?;
         }

@@ -3,6 +3,7 @@
 mod buffer;
 mod counters;
 mod error;
+mod event_document;
 mod hex;
 mod item;
 mod readiness;
@@ -24,7 +25,7 @@ pub use readiness::{KindQueue, Readiness, SavedViews};
 pub use storage::{
     DayViews, Difference, EarlierImports, Figure, Figures, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import,
     ImportName, ImportPosition, ImportRecord, ImportSaved, KindSummary, LineState, LinesHash, REPORT_DAYS_MAX, Saved,
-    Storage, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
+    Storage, StorageForm, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
 };
 pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View, parse_day};
 pub use visitor::{Salt, VISITOR_WINDOW_MAX, Visitor, VisitorMark};

@@ -1,4 +1,4 @@
-//! The persistent part: totals, days and the names of saved batches, as documents of a [`Database`].
+//! The persistent part: totals, days and the names of saved batches, as documents of a [`Database`], or of a store without transactions.
 //!
 //! | collection | document |
 //! | --- | --- |
@@ -12,30 +12,37 @@
 //! that died before it acknowledged, or that was frozen for a week, finds the name or the bound `below`, and changes nothing. What counts is
 //! the numbers of the events: of a batch that shares some with a saved one, the others alone are added.
 //! The invariant that [`Storage::verify`] checks: `total` is `base` and the sum of the item's days.
+//!
+//! A storage without transactions ([`Storage::open_single_documents`]) changes each document by itself: see `storage/single`.
 
 mod changes;
 mod figures;
+mod form;
 mod imports;
 mod reports;
 mod retention;
+mod single;
 mod verification;
 mod walk;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{
-    CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, StoreExt as _,
-    Update, UpdateSpec, UpdateStatement, WriteError,
+    CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources,
+    StoreExt as _, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 use handfast_txn::{Database, Transaction};
 
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber};
 
 use changes::{Changes, DAYS, Month, TotalChange};
+use single::FinishedKinds;
 
 pub use figures::Figures;
+pub use form::StorageForm;
 pub use imports::{
     EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
     ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
@@ -57,40 +64,94 @@ pub enum Saved {
 /// The documents of the counters.
 #[derive(Clone)]
 pub struct Storage {
-    database: Database,
+    /// The documents, for what needs no transaction.
+    store: Arc<dyn DocumentStore>,
+    sources: Sources,
+    /// The transactions, if there are any.
+    database: Option<Database>,
     totals: Namespace,
     days: Namespace,
     batches: Namespace,
     imports: Namespace,
+    /// The records of batches that are being saved without transactions.
+    saving: Namespace,
+    settings: Namespace,
+    finished_kinds: FinishedKinds,
 }
 
 impl Storage {
     /// Opens the collections in the database of this name, and creates their indexes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that no database can have; [`Error::Store`] if the indexes cannot be created.
+    /// [`Error::Invalid`] for a name that no database can have, and for documents of a storage without transactions; [`Error::Store`] if the indexes
+    /// cannot be created.
     pub async fn open(database: Database, name: &str) -> Result<Self> {
-        let namespace = |collection: &str| {
-            Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
-        };
-        let (totals, days, batches) = (namespace("totals")?, namespace("days")?, namespace("batches")?);
-        let storage = Storage { database, totals, days, batches, imports: namespace("imports")? };
-        let by_total = IndexSpec::new(rawdoc! { "_id.kind": 1, "total": -1 });
-        let deleted = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "deleted": 1 }) };
-        storage.create_indexes(&storage.totals, vec![by_total, deleted]).await?;
-        let by_month = IndexSpec::new(rawdoc! { "_id.kind": 1, "_id.month": 1 });
-        storage.create_indexes(&storage.days, vec![by_month]).await?;
+        let sources = database.sources().clone();
+        let storage = Self::new(Arc::new(database.clone()), Some(database), sources, name)?;
+        storage.create_all_indexes().await?;
+        storage.ensure_transactions_recorded().await?;
         Ok(storage)
     }
 
+    /// Opens the collections in the database of this name of a store without transactions, and creates their indexes. Each document is changed by
+    /// itself, so a batch is seen in part while it is saved.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that no database can have, and for documents of a storage with transactions; [`Error::Store`].
+    pub async fn open_single_documents(store: Arc<dyn DocumentStore>, sources: Sources, name: &str) -> Result<Self> {
+        let storage = Self::new(store, None, sources, name)?;
+        storage.record_single_documents().await?;
+        storage.create_all_indexes().await?;
+        let deleted = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "deleted": 1 }) };
+        storage.create_indexes(&storage.days, vec![deleted]).await?;
+        let folded = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "folded.month": 1 }) };
+        storage.create_indexes(&storage.totals, vec![folded]).await?;
+        Ok(storage)
+    }
+
+    fn new(store: Arc<dyn DocumentStore>, database: Option<Database>, sources: Sources, name: &str) -> Result<Self> {
+        let namespace = |collection: &str| {
+            Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
+        };
+        Ok(Storage {
+            store,
+            sources,
+            database,
+            totals: namespace("totals")?,
+            days: namespace("days")?,
+            batches: namespace("batches")?,
+            imports: namespace("imports")?,
+            saving: namespace("saving")?,
+            settings: namespace("settings")?,
+            finished_kinds: FinishedKinds::default(),
+        })
+    }
+
+    async fn create_all_indexes(&self) -> Result<()> {
+        let by_total = IndexSpec::new(rawdoc! { "_id.kind": 1, "total": -1 });
+        let deleted = IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "deleted": 1 }) };
+        self.create_indexes(&self.totals, vec![by_total, deleted]).await?;
+        let by_month = IndexSpec::new(rawdoc! { "_id.kind": 1, "_id.month": 1 });
+        self.create_indexes(&self.days, vec![by_month]).await
+    }
+
+    /// Returns the transactions of the storage.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a storage without transactions; `what` says what needs them.
+    pub(crate) fn transactions(&self, what: &str) -> Result<&Database> {
+        let without = || Error::invalid(format!("{what} needs transactions, and these counters are saved without"));
+        self.database.as_ref().ok_or_else(without)
+    }
+
     async fn create_indexes(&self, namespace: &Namespace, indexes: Vec<IndexSpec>) -> Result<()> {
-        self.database.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
+        self.store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
         Ok(())
     }
 
     /// Returns the stored totals of items, in their order; 0 for an item that is not there.
     pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<u64>> {
-        let found = self.documents_of(&self.database, &self.totals, ids.iter().map(|id| total_id(kind, id))).await?;
+        let found = self.documents_of(&self.store, &self.totals, ids.iter().map(|id| total_id(kind, id))).await?;
         let totals = ids.iter().map(|id| found.get(&key(&total_id(kind, id))));
         totals.map(|document| document.map_or(Ok(0), |document| number(document, "total"))).collect()
     }
@@ -98,7 +159,7 @@ impl Storage {
     /// Returns the part of an item's stored total that has no days.
     pub async fn base(&self, item: &Item) -> Result<u64> {
         let id = rawdoc! { "_id": total_id(&item.kind, &item.id) };
-        let found = self.database.find_one(&self.totals, id).await?;
+        let found = self.store.find_one(&self.totals, id).await?;
         found.map_or(Ok(0), |document| number(&document, "base"))
     }
 
@@ -107,8 +168,9 @@ impl Storage {
     /// # Errors
     /// [`Error::Store`]; if it may have been applied, save the batch again, which tells.
     pub async fn save(&self, batch: &Batch) -> Result<Saved> {
-        let at = self.database.sources().clock.now();
-        self.database.transaction(|transaction| async move { self.save_in(&transaction, batch, at).await }).await
+        let Some(database) = &self.database else { return self.save_single(batch).await };
+        let at = self.sources.clock.now();
+        database.transaction(|transaction| async move { self.save_in(&transaction, batch, at).await }).await
     }
 
     async fn save_in(&self, transaction: &Transaction, batch: &Batch, at: bson::DateTime) -> Result<Saved> {
@@ -229,7 +291,8 @@ impl Storage {
     /// Removes the names of batches below `oldest`, the number of the oldest event that is not acknowledged: they cannot come again,
     /// and if a process that was frozen sends one all the same, it is below the bound. Removes what deletions left, too.
     pub async fn forget_batches(&self, kind: &Kind, oldest: SequenceNumber) -> Result<()> {
-        self.database
+        let Some(database) = &self.database else { return self.forget_single(kind, oldest).await };
+        database
             .transaction(|transaction| async move {
                 let kind_name = kind.as_str();
                 let bound = rawdoc! { "kind": kind_name, "number": 0_i64 };
@@ -248,12 +311,19 @@ impl Storage {
             .await
     }
 
+    /// Returns whether [`Storage::forget_batches`] has nothing to finish: batches of a kind that were saved in part, which a storage without transactions
+    /// may have.
+    pub fn is_finished(&self, kind: &Kind) -> bool {
+        self.database.is_some() || self.is_finished_single(kind)
+    }
+
     /// Returns the largest number of an event of this kind that is known to be saved; 0 if there is none.
     pub async fn last_number(&self, kind: &Kind) -> Result<SequenceNumber> {
         let found = self.batches_of(kind).await?;
         let mut numbers = found.iter().map(|document| {
             let name = document.get_document("_id").map_err(unreadable)?;
-            Ok(number(name, "number")?.max(number(document, "below")?.saturating_sub(1)))
+            let forgotten = number(document, "below")?.saturating_sub(1);
+            Ok(number(name, "number")?.max(forgotten).max(number(document, "last")?))
         });
         numbers.try_fold(0, |last, number: Result<u64>| Ok(last.max(number?)))
     }
@@ -261,7 +331,7 @@ impl Storage {
     /// Returns the kinds of which a batch was saved.
     pub async fn kinds(&self) -> Result<Vec<Kind>> {
         let (namespace, key) = (self.batches.clone(), "_id.kind".to_owned());
-        let kinds = self.database.distinct(Distinct { namespace, key, filter: rawdoc! {}, hint: None }).await?;
+        let kinds = self.store.distinct(Distinct { namespace, key, filter: rawdoc! {}, hint: None }).await?;
         kinds.iter().map(|kind| Kind::new(kind.as_raw_bson_ref().as_str().unwrap_or_default())).collect()
     }
 
@@ -274,7 +344,7 @@ impl Storage {
     async fn batches_of(&self, kind: &Kind) -> Result<Vec<RawDocumentBuf>> {
         let end = rawdoc! { "kind": kind.as_str(), "number": i64::MAX };
         let filter = rawdoc! { "_id": { "$gte": { "kind": kind.as_str() }, "$lte": end } };
-        Ok(self.database.find_all(Find::new(self.batches.clone(), filter)).await?)
+        Ok(self.store.find_all(Find::new(self.batches.clone(), filter)).await?)
     }
 
     /// Returns the documents with these `_id`s, by the bytes of their `_id`.

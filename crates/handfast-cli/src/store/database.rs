@@ -1,13 +1,11 @@
 //! The database over the store that the settings name.
 
-use std::path::{Path, PathBuf};
-
 use handfast_mongodb::Server;
 use handfast_store::{DocumentStore as _, Sources};
 use handfast_txn::{Database, PercolatorOptions};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Access, ConnectedServer, Location, OpenedStore, checked, with_query_memory};
+use super::{Access, Location, OpenedStore, absolute, checked, with_query_memory};
 use crate::backups::Backups;
 use crate::configuration::Configuration;
 
@@ -72,29 +70,12 @@ impl OpenedDatabase {
 
     /// Returns where the documents are, for people.
     pub(crate) fn location_text(&self) -> String {
-        match &self.store {
-            OpenedStore::Directory { path, .. } => format!("data in {}", absolute(path).display()),
-            OpenedStore::Servers { servers, .. } => {
-                let noun = if servers.len() > 1 { "stores" } else { "store" };
-                format!("{noun} {}", servers.iter().map(ConnectedServer::text).collect::<Vec<_>>().join(", "))
-            }
-        }
+        self.store.location_text()
     }
 
     /// Returns where the documents are, as fields for programs.
     pub(crate) fn location_fields(&self) -> Vec<(&'static str, Value)> {
-        let servers = match &self.store {
-            OpenedStore::Directory { path, .. } => return vec![("data", json!(absolute(path).to_string_lossy()))],
-            OpenedStore::Servers { servers, .. } => servers,
-        };
-        if let [ConnectedServer { server, .. }] = servers.as_slice() {
-            return vec![("store", json!(server.address)), ("product", json!(server.product))];
-        }
-        let fields = |connected: &ConnectedServer| {
-            let ConnectedServer { name, server } = connected;
-            json!({ "name": name, "store": server.address, "product": server.product })
-        };
-        vec![("stores", servers.iter().map(fields).collect())]
+        self.store.location_fields()
     }
 
     /// Returns once all writes are durable and nothing runs in the background any more.
@@ -105,8 +86,4 @@ impl OpenedDatabase {
         }
         self.store.close().await
     }
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

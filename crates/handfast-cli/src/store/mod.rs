@@ -4,7 +4,7 @@ mod database;
 mod directory;
 mod servers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{anyhow, ensure};
@@ -14,6 +14,7 @@ use handfast_store::decorator::{Checked, Resilient};
 use handfast_store::routed::{Routing, ensure_alone};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Sources};
 use handfast_txn::percolator::Unmanaged;
+use serde_json::{Value, json};
 
 pub(crate) use self::database::OpenedDatabase;
 pub(crate) use self::directory::Directory;
@@ -112,6 +113,33 @@ impl OpenedStore {
         }
     }
 
+    /// Returns where the documents are, for people.
+    fn location_text(&self) -> String {
+        match self {
+            OpenedStore::Directory { path, .. } => format!("data in {}", absolute(path).display()),
+            OpenedStore::Servers { servers, .. } => {
+                let noun = if servers.len() > 1 { "stores" } else { "store" };
+                format!("{noun} {}", servers.iter().map(ConnectedServer::text).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// Returns where the documents are, as fields for programs.
+    fn location_fields(&self) -> Vec<(&'static str, Value)> {
+        let servers = match self {
+            OpenedStore::Directory { path, .. } => return vec![("data", json!(absolute(path).to_string_lossy()))],
+            OpenedStore::Servers { servers, .. } => servers,
+        };
+        if let [ConnectedServer { server, .. }] = servers.as_slice() {
+            return vec![("store", json!(server.address)), ("product", json!(server.product))];
+        }
+        let fields = |connected: &ConnectedServer| {
+            let ConnectedServer { name, server } = connected;
+            json!({ "name": name, "store": server.address, "product": server.product })
+        };
+        vec![("stores", servers.iter().map(fields).collect())]
+    }
+
     /// Returns whether one of the servers is a Handfast, which has transactions itself.
     pub(crate) fn is_on_handfast(&self) -> bool {
         match self {
@@ -147,10 +175,7 @@ pub(crate) struct SingleDocumentStore {
 impl SingleDocumentStore {
     /// Opens the store that the settings name.
     pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
-        let location = Location::of(configuration)?;
-        let sources = with_query_memory(sources, &configuration.settings);
-        let opened = OpenedStore::open(&location, Access::SingleDocuments, sources.clone()).await?;
-        opened.ensure_whole("").await?;
+        let (opened, sources) = Self::opened(configuration, sources).await?;
         let store: Arc<dyn DocumentStore> = match &opened {
             OpenedStore::Directory { store, .. } => Arc::new(Unmanaged::new(checked(store, &sources))),
             OpenedStore::Servers { store, servers } => {
@@ -161,6 +186,31 @@ impl SingleDocumentStore {
             }
         };
         Ok(SingleDocumentStore { store, opened })
+    }
+
+    /// Opens the store for a caller that looks itself whether a Handfast in front of it writes to its collections.
+    pub(crate) async fn open_unchecked(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        let (opened, sources) = Self::opened(configuration, sources).await?;
+        let store = Arc::new(Resilient::new(opened.documents(), sources.ids));
+        Ok(SingleDocumentStore { store, opened })
+    }
+
+    async fn opened(configuration: &Configuration, sources: Sources) -> anyhow::Result<(OpenedStore, Sources)> {
+        let location = Location::of(configuration)?;
+        let sources = with_query_memory(sources, &configuration.settings);
+        let opened = OpenedStore::open(&location, Access::SingleDocuments, sources.clone()).await?;
+        opened.ensure_whole("").await?;
+        Ok((opened, sources))
+    }
+
+    /// Returns where the documents are, for people.
+    pub(crate) fn location_text(&self) -> String {
+        self.opened.location_text()
+    }
+
+    /// Returns where the documents are, as fields for programs.
+    pub(crate) fn location_fields(&self) -> Vec<(&'static str, Value)> {
+        self.opened.location_fields()
     }
 
     /// Returns once nothing runs in the background any more.
@@ -255,4 +305,8 @@ pub(crate) async fn ensure_there(store: &dyn DocumentStore, namespace: &Namespac
     ensure!(there, "{flag}: there is no collection '{collection}' in {database}; {}", listed(&collections));
     store.list_indexes(namespace).await?;
     Ok(())
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

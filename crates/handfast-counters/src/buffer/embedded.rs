@@ -162,7 +162,8 @@ impl EmbeddedBuffer {
     /// runs the writer until the buffer is dropped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that no database can have; [`Error::Store`]; [`Error::Damaged`] for a queue that cannot be read.
+    /// [`Error::Invalid`] for a name that no database can have, and for a storage without transactions, whose totals may have a batch that is read
+    /// back from the queue as well; [`Error::Store`]; [`Error::Damaged`] for a queue that cannot be read.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         name: &str,
@@ -170,6 +171,7 @@ impl EmbeddedBuffer {
         sources: Sources,
         options: EmbeddedBufferOptions,
     ) -> Result<Self> {
+        storage.transactions("a queue in the store")?;
         let namespace = |collection: &str| {
             Namespace::new(name, collection).map_err(|error| Error::invalid(format!("database {name:?}: {error}")))
         };

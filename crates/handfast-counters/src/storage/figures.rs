@@ -2,14 +2,16 @@
 
 use jiff::civil::Date;
 
-use super::Storage;
 use super::imports::Figure;
 use super::walk::{ItemFigures, Walk};
+use super::{Storage, StorageForm};
 use crate::{Error, Item, Kind, Result};
 
-/// The stored figures of all items as of one moment, in the order of kinds, ids and days.
+/// The stored figures of all items, in the order of kinds, ids and days: as of one moment, or, of a storage without transactions, those of each item as
+/// of the moment at which it is read.
 pub struct Figures {
     walk: Walk,
+    storage: Storage,
 }
 
 impl Figures {
@@ -19,14 +21,20 @@ impl Figures {
     /// # Errors
     /// [`Error::Store`]; [`Error::Damaged`] for documents that cannot be read, and for views on a day that the calendar does not have.
     pub async fn next(&mut self) -> Result<Option<Vec<Figure>>> {
-        self.walk.next().await?.map(|figures| of_item(&figures?)).transpose()
+        let Some(figures) = self.walk.next().await? else { return Ok(None) };
+        let figures = figures?;
+        // The total and the days were read at different moments, and a month may have become a part of the base in between.
+        if self.storage.form() == StorageForm::SingleDocuments && figures.difference()?.is_some() {
+            return of_item(&self.storage.figures_of_item(&figures.item).await?).map(Some);
+        }
+        of_item(&figures).map(Some)
     }
 }
 
 impl Storage {
     /// Returns the stored figures of all items, or of those of a kind. Views in the queue are not part of them.
     pub async fn figures(&self, kind: Option<&Kind>) -> Result<Figures> {
-        Ok(Figures { walk: self.walk(kind).await? })
+        Ok(Figures { walk: self.walk(kind).await?, storage: self.clone() })
     }
 }
 

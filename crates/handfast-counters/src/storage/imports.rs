@@ -288,7 +288,7 @@ impl Import {
     }
 
     async fn save_once(&self, end: ImportPosition) -> Result<Attempt> {
-        let database = &self.storage.database;
+        let database = self.storage.transactions("an import")?;
         let at = database.sources().clock.now();
         database.transaction(|transaction| async move { self.save_in(&transaction, end, at).await }).await
     }
@@ -337,8 +337,12 @@ impl EarlierImports {
 
 impl Storage {
     /// Begins an import, or goes on with the one of this name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a storage without transactions; [`Error::Store`].
     pub async fn begin_import(&self, name: ImportName) -> Result<Import> {
-        let found = self.database.find_one(&self.imports, rawdoc! { "_id": name.as_str() }).await?;
+        self.transactions("an import")?;
+        let found = self.store.find_one(&self.imports, rawdoc! { "_id": name.as_str() }).await?;
         let record = found.as_deref().map(record_of).transpose()?;
         let recorded = record.as_ref().map(|record| record.position);
         let sums = record.map_or((0, 0), |record| (record.figures, record.views));
@@ -351,7 +355,7 @@ impl Storage {
         let (sort, limit) = (rawdoc! { "at": -1 }, Some(COMPARED_IMPORTS_MAX));
         let newest = Find { sort, limit, ..Find::new(self.imports.clone(), rawdoc! {}) };
         let mut imports = EarlierImports::default();
-        for document in self.database.find_all(newest).await? {
+        for document in self.store.find_all(newest).await? {
             let record = record_of(&document)?;
             imports.by_lines.entry(record.position.lines).or_default().push(record);
         }

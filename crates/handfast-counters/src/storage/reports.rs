@@ -95,7 +95,7 @@ impl Storage {
     pub async fn daily(&self, item: &Item, from: Date, to: Date) -> Result<Vec<DayViews>> {
         let (range, months) = (days_of_range(from, to)?, months_of_range(from, to));
         let ids = months.iter().map(|month| month_id(&item.kind, &item.id, month));
-        let found = self.documents_of(&self.database, &self.days, ids).await?;
+        let found = self.documents_of(&self.store, &self.days, ids).await?;
         range
             .map(|day| {
                 let document = found.get(&key(&month_id(&item.kind, &item.id, &Month::of(day))));
@@ -118,7 +118,7 @@ impl Storage {
                 let filter = rawdoc! { "_id.kind": kind.as_str(), "total": { "$gt": 0_i64 } };
                 let sort = rawdoc! { "total": -1, "_id": 1 };
                 let find = Find { sort, limit: Some(items as u64), ..Find::new(self.totals.clone(), filter) };
-                self.database.find_all(find).await?
+                self.store.find_all(find).await?
             }
             Some(day) => self.top_of_day(kind, items, day).await?,
         };
@@ -147,7 +147,7 @@ impl Storage {
         collection: &Namespace,
         pipeline: Vec<bson::RawDocumentBuf>,
     ) -> Result<Vec<bson::RawDocumentBuf>> {
-        Ok(self.database.aggregate_all(Aggregate::new(collection.clone(), pipeline)).await?)
+        Ok(self.store.aggregate_all(Aggregate::new(collection.clone(), pipeline)).await?)
     }
 }
 

@@ -11,6 +11,8 @@
 //!
 //! Views of a removed day that were in the queue until then begin a new document of that month, as all views of a month without a document
 //! do. The next removal adds it to the base.
+//!
+//! Without transactions, the steps are those of `single/folding.rs`.
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{BatchLimit, DocumentStore as _, Find, Namespace, StoreExt as _};
@@ -24,7 +26,7 @@ use super::{Storage, int, unreadable};
 use crate::{Error, ItemId, Kind, Result};
 
 /// The documents of a page.
-const PAGE_DOCUMENTS: usize = 1_000;
+pub(super) const PAGE_DOCUMENTS: usize = 1_000;
 
 /// The daily figures that were removed, or can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    fn add(&mut self, views: u64) {
+    pub(super) fn add(&mut self, views: u64) {
         self.months += 1;
         self.views = self.views.saturating_add(views);
     }
@@ -48,6 +50,7 @@ impl Storage {
     /// Removes the daily figures of the months that end before a day: `months_max` months of an item at most. Their views stay in the totals, as a
     /// part of the base. `progress` is called with the number of months so far.
     pub async fn trim(&self, before: Date, months_max: u64, mut progress: impl FnMut(u64)) -> Result<Trimmed> {
+        let Some(database) = &self.database else { return self.trim_single(before, months_max, progress).await };
         let mut trimmed = Trimmed::default();
         for kind in self.kinds_in(&self.days).await? {
             loop {
@@ -57,14 +60,13 @@ impl Storage {
                 }
                 let limit = Some(places.min(PAGE_DOCUMENTS as u64));
                 let old = Find { limit, ..Find::new(self.days.clone(), months_before(&kind, before)) };
-                let page = self.database.find_all(old).await?;
+                let page = self.store.find_all(old).await?;
                 if page.is_empty() {
                     break;
                 }
                 for document in page {
                     let id = &document.get_document("_id").map_err(unreadable)?.to_owned();
-                    let views =
-                        self.database.transaction(|transaction| async move { self.fold_in(&transaction, id).await });
+                    let views = database.transaction(|transaction| async move { self.fold_in(&transaction, id).await });
                     if let Some(views) = views.await? {
                         trimmed.add(views);
                         progress(trimmed.months);
@@ -80,7 +82,7 @@ impl Storage {
         let mut trimmable = Trimmed::default();
         for kind in self.kinds_in(&self.days).await? {
             let old = Find::new(self.days.clone(), months_before(&kind, before));
-            let mut cursor = self.database.find(old).await?;
+            let mut cursor = self.store.find(old).await?;
             loop {
                 let page = cursor.next_page(BatchLimit { documents: PAGE_DOCUMENTS, ..BatchLimit::REPLY }).await?;
                 for document in page.documents {
@@ -115,7 +117,7 @@ impl Storage {
     }
 
     /// Returns the kinds of the items in a collection that has an index on them, by a look at the first document of each.
-    async fn kinds_in(&self, namespace: &Namespace) -> Result<Vec<Kind>> {
+    pub(super) async fn kinds_in(&self, namespace: &Namespace) -> Result<Vec<Kind>> {
         let mut kinds: Vec<Kind> = Vec::new();
         loop {
             let last = kinds.last().map_or("", Kind::as_str);
@@ -124,7 +126,7 @@ impl Storage {
                 limit: Some(1),
                 ..Find::new(namespace.clone(), rawdoc! { "_id.kind": { "$gt": last } })
             };
-            let Some(document) = self.database.find_all(later).await?.into_iter().next() else { return Ok(kinds) };
+            let Some(document) = self.store.find_all(later).await?.into_iter().next() else { return Ok(kinds) };
             let id = document.get_document("_id").map_err(unreadable)?;
             kinds.push(Kind::new(id.get_str("kind").map_err(unreadable)?)?);
         }
@@ -132,7 +134,7 @@ impl Storage {
 }
 
 /// The filter of the months of a kind that end before a day.
-fn months_before(kind: &Kind, before: Date) -> RawDocumentBuf {
+pub(super) fn months_before(kind: &Kind, before: Date) -> RawDocumentBuf {
     let month = Month::of(before).to_string();
     rawdoc! { "_id.kind": kind.as_str(), "_id.month": { "$lt": month } }
 }

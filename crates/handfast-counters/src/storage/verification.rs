@@ -2,11 +2,14 @@
 //!
 //! A repair computes a total again in a transaction that writes the item's document of `totals`, as everything does that changes the base or the
 //! days of an item. So a batch, an import or a removal of old days that is saved at the same time conflicts with it, and one of the two runs again.
+//! Without transactions (`storage/single/verification.rs`), an item whose figures disagree is looked at again, and counted apart if a batch with it is
+//! being saved.
 
 use bson::rawdoc;
 use handfast_store::{Find, StoreExt as _};
 use handfast_txn::Transaction;
 
+use super::single::Checked;
 use super::walk::{ItemFigures, Walk};
 use super::{Storage, int, months_of, total_id};
 use crate::{Error, Item, Kind, Result};
@@ -20,6 +23,8 @@ pub struct Verification {
     pub views: u64,
     /// The items whose figures disagree.
     pub differences: Vec<Difference>,
+    /// The number of items whose figures disagree because a batch with them is being saved, which a storage without transactions shows.
+    pub in_progress: u64,
     /// The error of each item that cannot be read.
     pub damaged: Vec<String>,
 }
@@ -62,7 +67,7 @@ impl Difference {
 
 impl ItemFigures {
     /// Returns the difference of the figures, if there is one.
-    fn difference(&self) -> Result<Option<Difference>> {
+    pub(super) fn difference(&self) -> Result<Option<Difference>> {
         let ItemFigures { item, total, base, .. } = self;
         Ok(match self.right_total()? == *total {
             true => None,
@@ -80,10 +85,18 @@ impl Storage {
         while let Some(figures) = walk.next().await? {
             result.items += 1;
             let found = figures.and_then(|figures| Ok((figures.total, figures.difference()?)));
+            let found = match found {
+                Ok((total, Some(difference))) => self.checked(difference).await.map(|checked| (total, checked)),
+                other => other.map(|(total, _)| (total, Checked::Right)),
+            };
             match unless_damaged(found)? {
-                Ok((total, difference)) => {
+                Ok((total, checked)) => {
                     result.views = result.views.saturating_add(total);
-                    result.differences.extend(difference);
+                    match checked {
+                        Checked::Right => {}
+                        Checked::Wrong(difference) => result.differences.push(difference),
+                        Checked::InProgress => result.in_progress += 1,
+                    }
                 }
                 Err(what) => result.damaged.push(what),
             }
@@ -95,6 +108,19 @@ impl Storage {
     /// Begins a repair of all totals, or of those of a kind.
     pub(crate) async fn repair(&self, kind: Option<&Kind>) -> Result<Repair> {
         Ok(Repair { storage: self.clone(), walk: self.walk(kind).await? })
+    }
+
+    /// Looks at an item again whose figures were read at different moments.
+    async fn checked(&self, difference: Difference) -> Result<Checked> {
+        match self.database {
+            Some(_) => Ok(Checked::Wrong(difference)),
+            None => self.check_item(&difference.item).await,
+        }
+    }
+
+    async fn rebuild_item(&self, item: &Item) -> Result<Option<Difference>> {
+        let Some(database) = &self.database else { return self.rebuild_single(item).await };
+        database.transaction(|transaction| async move { self.rebuild_in(&transaction, item).await }).await
     }
 
     /// Sets the total of an item, unless it is right, as another transaction may have made it.
@@ -119,11 +145,8 @@ impl Repair {
         let found = figures.and_then(|figures| Ok((figures.difference()?.is_some(), figures.item)));
         let repaired = match found {
             Ok((true, item)) => {
-                let (storage, of_item) = (&self.storage, &item);
-                let transaction = storage
-                    .database
-                    .transaction(|transaction| async move { storage.rebuild_in(&transaction, of_item).await });
-                transaction.await.map(|changed| changed.map_or(Repaired::Right(item), Repaired::Changed))
+                let changed = self.storage.rebuild_item(&item).await;
+                changed.map(|changed| changed.map_or(Repaired::Right(item), Repaired::Changed))
             }
             Ok((false, item)) => Ok(Repaired::Right(item)),
             Err(error) => Err(error),

@@ -1,16 +1,18 @@
 //! The stored figures of all items, one item after the other.
 //!
 //! Totals and days are read in the order of their `_id`s, side by side, in one snapshot: this needs memory for one page of each and the months
-//! of one item, however many items there are, and views that are saved meanwhile do not disturb it.
+//! of one item, however many items there are, and views that are saved meanwhile do not disturb it. Without transactions there is no
+//! snapshot: each document is as of the moment at which it was read.
 
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use handfast_store::{BatchLimit, Cursor, DocumentStore as _, Find, Namespace};
+use handfast_store::{BatchLimit, Cursor, DocumentStore, Find, Namespace};
 use handfast_txn::Transaction;
 
 use super::changes::DAYS;
 use super::reports::days_of;
+use super::single::FoldedMonth;
 use super::{Storage, number, unreadable};
 use crate::{Error, Item, Kind, Result};
 
@@ -27,9 +29,9 @@ struct Documents {
 }
 
 impl Documents {
-    async fn open(snapshot: &Transaction, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Self> {
+    async fn open(store: &dyn DocumentStore, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Self> {
         let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace.clone(), filter) };
-        let cursor = snapshot.find(find).await?;
+        let cursor = store.find(find).await?;
         Ok(Documents { cursor, page: Vec::new().into_iter(), exhausted: false })
     }
 
@@ -89,7 +91,18 @@ impl ItemFigures {
     pub(super) fn read(item: Item, total: Option<&RawDocument>, months: &[RawDocumentBuf]) -> Result<Self> {
         let count = |field| total.map_or(Ok(0), |document| number(document, field));
         let figures = || -> Result<_> {
-            let months = months.iter().map(|document| MonthFigures::read(document)).collect::<Result<_>>()?;
+            let folded = total.map_or(Ok(Vec::new()), FoldedMonth::all_of)?;
+            let mut of_days = Vec::with_capacity(months.len());
+            for document in months {
+                let mut is_folded = false;
+                for month in &folded {
+                    is_folded |= month.is(document)?;
+                }
+                if !is_folded {
+                    of_days.push(MonthFigures::read(document)?);
+                }
+            }
+            let months = of_days;
             Ok((count("total")?, count("base")?, months))
         };
         match figures() {
@@ -118,7 +131,7 @@ pub(super) fn sum(counts: impl IntoIterator<Item = u64>) -> Option<u64> {
     (sum <= i64::MAX.unsigned_abs()).then_some(sum)
 }
 
-/// The items of a snapshot, in the order of their kinds and ids.
+/// The items, in the order of their kinds and ids.
 pub(super) struct Walk {
     totals: Documents,
     days: Documents,
@@ -126,8 +139,8 @@ pub(super) struct Walk {
     month: Option<(Item, RawDocumentBuf)>,
     /// The errors of documents whose items cannot be read. They are returned by the next calls.
     damaged: Vec<Error>,
-    /// The cursors read from it.
-    _snapshot: Transaction,
+    /// The cursors read from it, if there is one.
+    _snapshot: Option<Transaction>,
 }
 
 impl Walk {
@@ -157,7 +170,11 @@ impl Walk {
 impl Storage {
     /// Begins a walk over all items, or over those of a kind.
     pub(super) async fn walk(&self, kind: Option<&Kind>) -> Result<Walk> {
-        let snapshot = self.database.begin_reads(SNAPSHOT_LIFETIME).await?;
+        let snapshot = match &self.database {
+            Some(database) => Some(database.begin_reads(SNAPSHOT_LIFETIME).await?),
+            None => None,
+        };
+        let store: &dyn DocumentStore = snapshot.as_ref().map_or(&self.store, |snapshot| snapshot);
         let filter = || match kind {
             None => rawdoc! {},
             Some(kind) => {
@@ -166,8 +183,8 @@ impl Storage {
                 rawdoc! { "_id": { "$gte": { "kind": kind.as_str() }, "$lt": end } }
             }
         };
-        let mut totals = Documents::open(&snapshot, &self.totals, filter()).await?;
-        let mut days = Documents::open(&snapshot, &self.days, filter()).await?;
+        let mut totals = Documents::open(store, &self.totals, filter()).await?;
+        let mut days = Documents::open(store, &self.days, filter()).await?;
         let mut damaged = Vec::new();
         let (total, month) = (totals.next(&mut damaged).await?, days.next(&mut damaged).await?);
         Ok(Walk { totals, days, total, month, damaged, _snapshot: snapshot })

@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_counters::{
-    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisBufferOptions, RedisScripts, Result, Storage, Total,
+    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisBufferOptions, RedisScripts, Result, Storage,
+    StorageForm, Total,
 };
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, DocumentStore, MemoryStore, Sources};
@@ -196,6 +197,7 @@ impl Requests {
 struct Site {
     server: Arc<RedisServer>,
     scripts: Arc<RedisScripts>,
+    form: StorageForm,
     store: Arc<Faulty<MemoryStore>>,
     ledger: Arc<Ledger>,
 }
@@ -203,9 +205,14 @@ struct Site {
 impl Site {
     async fn counters(&self, store: Arc<dyn DocumentStore>, idle: Duration) -> Result<Counters> {
         let sources = Sources::system().expect("sources");
-        let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
-        let database = Database::percolator(store, sources.clone(), options).expect("a database");
-        let storage = Storage::open(database, "counters").await?;
+        let storage = match self.form {
+            StorageForm::Transactions => {
+                let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
+                let database = Database::percolator(store, sources.clone(), options).expect("a database");
+                Storage::open(database, "counters").await?
+            }
+            StorageForm::SingleDocuments => Storage::open_single_documents(store, sources.clone(), "counters").await?,
+        };
         let patient = Duration::from_secs(60);
         let options =
             RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
@@ -367,11 +374,12 @@ fn plan() -> Plan {
 }
 
 /// The long run with these steps of the buffer. Returns how many whole totals were read.
-async fn run(server: RedisServer, scripts: RedisScripts, views: u64) -> u64 {
+async fn run(server: RedisServer, scripts: RedisScripts, form: StorageForm, views: u64) -> u64 {
     let store = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
     let site = Site {
         server: Arc::new(server),
         scripts: scripts.into(),
+        form,
         store: Arc::new(Faulty::new(store, plan())),
         ledger: Arc::new(Ledger::new(views)),
     };
@@ -385,7 +393,7 @@ async fn run(server: RedisServer, scripts: RedisScripts, views: u64) -> u64 {
     let outages = injected.iter().filter(|met| met.fault == Fault::CrashBefore).count();
     let Requests { all: requests, in_doubt, .. } = *site.ledger.lock();
     println!(
-        "{views} views in {requests} requests, {in_doubt} in doubt, {reads} totals read, {} faults and {outages} outages of the store",
+        "{form:?}: {views} views in {requests} requests, {in_doubt} in doubt, {reads} totals read, {} faults and {outages} outages of the store",
         injected.len() - outages,
     );
     assert!(outages > 0, "the store was never away");
@@ -393,12 +401,21 @@ async fn run(server: RedisServer, scripts: RedisScripts, views: u64) -> u64 {
     reads
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ext_redis_a_long_run_counts_what_was_answered_once() {
+async fn long_run(form: StorageForm) {
     let views = std::env::var("HANDFAST_VIEWS").ok().and_then(|views| views.parse().ok()).unwrap_or(1_000_000);
     if let Some(server) = RedisServer::start_with("always").await {
-        assert!(run(server, RedisScripts::default(), views).await > 0, "nothing was read");
+        assert!(run(server, RedisScripts::default(), form, views).await > 0, "nothing was read");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_a_long_run_counts_what_was_answered_once() {
+    long_run(StorageForm::Transactions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_a_long_run_without_transactions_counts_what_was_answered_once() {
+    long_run(StorageForm::SingleDocuments).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -419,7 +436,7 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
         let mut caught = None;
         for _ in 0..MUTANT_RUNS_MAX {
             let Some(server) = RedisServer::start_with("always").await else { return };
-            caught = tokio::spawn(run(server, scripts.clone(), 40_000)).await.err();
+            caught = tokio::spawn(run(server, scripts.clone(), StorageForm::Transactions, 40_000)).await.err();
             if caught.is_some() {
                 break;
             }

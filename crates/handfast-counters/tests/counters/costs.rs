@@ -29,28 +29,36 @@ enum Form {
     Embedded,
     /// Transactions on single documents; the queue is elsewhere, as it is in Redis.
     SingleDocuments,
+    /// No transactions; the queue is elsewhere, too.
+    NoTransactions,
 }
 
 fn store(world: &World) -> Store {
     Arc::new(Metered::new(world.store.clone(), world.clock.clone()))
 }
 
-async fn counters(world: &World, store: &Store, form: Form) -> (Counters, Database) {
+async fn counters(world: &World, store: &Store, form: Form) -> (Counters, Option<Database>) {
     let sources = world.sources(1);
     let database = match form {
-        Form::Embedded => Database::new(Arc::new(Local::new(store.clone(), sources.clone())), sources.clone()),
+        Form::Embedded => Some(Database::new(Arc::new(Local::new(store.clone(), sources.clone())), sources.clone())),
         Form::SingleDocuments => {
-            Database::percolator(store.clone(), sources.clone(), PercolatorOptions::default()).expect("a database")
+            let database = Database::percolator(store.clone(), sources.clone(), PercolatorOptions::default());
+            Some(database.expect("a database"))
         }
+        Form::NoTransactions => None,
     };
-    let storage = Storage::open(database.clone(), "counters").await.expect("a storage");
+    let storage = match &database {
+        Some(database) => Storage::open(database.clone(), "counters").await,
+        None => Storage::open_single_documents(store.clone(), sources.clone(), "counters").await,
+    };
+    let storage = storage.expect("a storage");
     let buffer: Arc<dyn Buffer> = match form {
         Form::Embedded => {
             let (store, options): (Arc<dyn DocumentStore>, _) = (store.clone(), EmbeddedBufferOptions::default());
             let buffer = EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await;
             Arc::new(buffer.expect("a buffer"))
         }
-        Form::SingleDocuments => Arc::new(MemoryBuffer::new(sources.clone(), 1_000_000)),
+        Form::SingleDocuments | Form::NoTransactions => Arc::new(MemoryBuffer::new(sources.clone(), 1_000_000)),
     };
     (Counters::new(buffer, storage, sources, CountersOptions::default()), database)
 }
@@ -90,7 +98,9 @@ async fn flush_costs(form: Form, requests_max: u64) {
         count_views(&world, &counters).await;
         let (before, before_of) = (all(&store), counted(&store));
         assert_eq!(counters.flush().await.expect("saved"), Flushed { batches: 1, views: VIEWS });
-        database.flush().await.expect("flushed");
+        if let Some(database) = &database {
+            database.flush().await.expect("flushed");
+        }
         let after_of = counted(&store);
         let since = |operation| after_of(operation) - before_of(operation);
         // In a snapshot within the process: a document, or a find of one and its page.
@@ -117,6 +127,12 @@ async fn a_flush_of_many_views_is_one_transaction_of_few_operations() {
 #[tokio::test]
 async fn a_flush_over_single_documents_takes_few_operations() {
     flush_costs(Form::SingleDocuments, 80).await;
+}
+
+/// Each document is changed by one statement; the requests do not grow with the number of documents up to a thousand.
+#[tokio::test]
+async fn a_flush_without_transactions_takes_few_requests() {
+    flush_costs(Form::NoTransactions, 40).await;
 }
 
 /// Requests that arrive together are one insert; a request alone is one, too.

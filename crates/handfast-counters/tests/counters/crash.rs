@@ -162,3 +162,22 @@ async fn ext_redis_nothing_is_lost_or_doubled_by_a_fault_at_any_operation() {
     every_point(&fresh, Of::Store, 30).await;
     every_point(&fresh, Of::Buffer, 30).await;
 }
+
+#[tokio::test]
+async fn nothing_is_lost_or_doubled_by_a_fault_at_any_operation_on_single_documents() {
+    let fresh = async || World::in_memory().single_documents();
+    every_point(&fresh, Of::Store, 60).await;
+    every_point(&fresh, Of::Buffer, 30).await;
+}
+
+#[tokio::test]
+async fn ext_redis_nothing_is_lost_or_doubled_by_a_fault_at_any_operation_on_single_documents() {
+    let Some(world) = World::redis().await else { return };
+    let server = world.redis.expect("a server");
+    let fresh = async || {
+        server.command(&["FLUSHALL"]).await;
+        World::on(&server).single_documents()
+    };
+    every_point(&fresh, Of::Store, 60).await;
+    every_point(&fresh, Of::Buffer, 30).await;
+}

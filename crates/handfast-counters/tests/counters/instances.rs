@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handfast_counters::{Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage};
+use handfast_counters::{
+    Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage, StorageForm,
+};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
@@ -39,13 +41,7 @@ struct Instance {
 }
 
 impl Instance {
-    async fn start(
-        name: &str,
-        server: &RedisServer,
-        store: &Arc<dyn DocumentStore>,
-        idle: Duration,
-        answered: &Answered,
-    ) -> Self {
+    async fn start(name: &str, server: &RedisServer, store: &Site, idle: Duration, answered: &Answered) -> Self {
         let counters = counters(server, store, idle).await;
         let requests: Vec<_> =
             (0..REQUESTS).map(|number| ((number % ITEMS).to_string(), format!("{name}{number}"))).collect();
@@ -83,11 +79,34 @@ impl Instance {
     }
 }
 
-async fn counters(server: &RedisServer, store: &Arc<dyn DocumentStore>, idle: Duration) -> Counters {
+/// The store that the instances share, and the way in which they save batches.
+struct Site {
+    store: Arc<dyn DocumentStore>,
+    form: StorageForm,
+}
+
+impl Site {
+    fn new(form: StorageForm) -> Self {
+        Site { store: Arc::new(MemoryStore::new(Sources::system().expect("sources"))), form }
+    }
+
+    async fn storage(&self, sources: &Sources) -> Storage {
+        let store = Arc::clone(&self.store);
+        let storage = match self.form {
+            StorageForm::Transactions => {
+                let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
+                let database = Database::percolator(store, sources.clone(), options).expect("a database");
+                Storage::open(database, "counters").await
+            }
+            StorageForm::SingleDocuments => Storage::open_single_documents(store, sources.clone(), "counters").await,
+        };
+        storage.expect("a storage")
+    }
+}
+
+async fn counters(server: &RedisServer, site: &Site, idle: Duration) -> Counters {
     let sources = Sources::system().expect("sources");
-    let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
-    let database = Database::percolator(Arc::clone(store), sources.clone(), options).expect("a database");
-    let storage = Storage::open(database, "counters").await.expect("a storage");
+    let storage = site.storage(&sources).await;
     let patient = Duration::from_secs(60);
     let options =
         RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
@@ -151,8 +170,17 @@ async fn check(counters: &Counters, requests: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_killed() {
+    count_while_some_are_killed(StorageForm::Transactions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_three_instances_without_transactions_count_each_view_once_while_one_and_redis_are_killed() {
+    count_while_some_are_killed(StorageForm::SingleDocuments).await;
+}
+
+async fn count_while_some_are_killed(form: StorageForm) {
     let Some(server) = RedisServer::start_with("always").await else { return };
-    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let store = Site::new(form);
     let answered = Answered::default();
     let first = Instance::start("a", &server, &store, IDLE, &answered).await;
     let second = Instance::start("b", &server, &store, IDLE, &answered).await;
@@ -194,8 +222,17 @@ async fn ext_redis_three_instances_count_each_view_once_while_one_and_redis_are_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_instances_that_take_each_other_s_batches_count_each_view_once() {
+    take_each_other_s_batches(StorageForm::Transactions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_instances_without_transactions_that_take_each_other_s_batches_count_each_view_once() {
+    take_each_other_s_batches(StorageForm::SingleDocuments).await;
+}
+
+async fn take_each_other_s_batches(form: StorageForm) {
     let Some(server) = RedisServer::start_with("no").await else { return };
-    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let store = Site::new(form);
     let answered = Answered::default();
     let first = Instance::start("a", &server, &store, Duration::ZERO, &answered).await;
     let second = Instance::start("b", &server, &store, Duration::ZERO, &answered).await;
@@ -216,18 +253,18 @@ fn lines() -> Vec<Line> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ext_redis_an_import_that_is_killed_again_and_again_is_counted_once_beside_three_instances() {
     let Some(server) = RedisServer::start_with("no").await else { return };
-    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::system().expect("sources")));
+    let site = Site::new(StorageForm::Transactions);
     let answered = Answered::default();
     let mut instances = Vec::new();
     for name in ["a", "b", "c"] {
-        instances.push(Instance::start(name, &server, &store, IDLE, &answered).await);
+        instances.push(Instance::start(name, &server, &site, IDLE, &answered).await);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let readers = [0, 1].map(|at| reader(instances[at].counters.clone(), Arc::clone(&stop)));
     until_answered(&answered, REQUESTS / 4).await;
     let mut kills = 0;
     loop {
-        let counters = counters(&server, &store, Duration::ZERO).await;
+        let counters = counters(&server, &site, Duration::ZERO).await;
         let mut importing = tokio::spawn(async move {
             counters.flush_all().await?;
             add(&counters, "may", &lines()).await

@@ -134,6 +134,9 @@ async fn ext_redis_what_is_left_of_lost_data_is_counted_once() {
         if let Some(world) = World::durable_redis().await {
             lose_the_last_seconds(world, first).await;
         }
+        if let Some(world) = World::durable_redis().await {
+            lose_the_last_seconds(world.single_documents(), first).await;
+        }
     }
 }
 
@@ -262,6 +265,9 @@ async fn ext_redis_a_hot_item_gets_its_whole_total_back_after_a_loss() {
     if let Some(world) = World::durable_redis().await {
         get_a_hot_total_back(world).await;
     }
+    if let Some(world) = World::durable_redis().await {
+        get_a_hot_total_back(world.single_documents()).await;
+    }
 }
 
 #[tokio::test]
@@ -301,7 +307,15 @@ async fn get_a_hot_total_back(world: World) {
 
 #[tokio::test]
 async fn ext_redis_after_everything_was_lost_new_views_are_counted() {
-    let Some(world) = World::redis().await else { return };
+    if let Some(world) = World::redis().await {
+        lose_everything(world).await;
+    }
+    if let Some(world) = World::redis().await {
+        lose_everything(world.single_documents()).await;
+    }
+}
+
+async fn lose_everything(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
     save_all(&counters).await;
@@ -493,6 +507,9 @@ async fn ext_redis_a_late_acknowledgement_leaves_a_batch_of_the_same_name() {
     if let Some(world) = World::durable_redis().await {
         lose_two_claims(world).await;
     }
+    if let Some(world) = World::durable_redis().await {
+        lose_two_claims(world.single_documents()).await;
+    }
 }
 
 #[tokio::test]
@@ -512,7 +529,11 @@ fn batch(numbers: impl IntoIterator<Item = u64>) -> Batch {
 
 #[tokio::test]
 async fn a_batch_adds_what_no_saved_batch_has() {
-    let world = World::embedded();
+    add_what_no_saved_batch_has(World::in_memory()).await;
+    add_what_no_saved_batch_has(World::in_memory().single_documents()).await;
+}
+
+async fn add_what_no_saved_batch_has(world: World) {
     let storage = world.healthy(1).await.storage().clone();
     let table = [
         (batch(5..=8), Saved::Now, 4),

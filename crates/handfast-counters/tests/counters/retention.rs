@@ -17,7 +17,6 @@ use crate::world::{World, ad, first_day, on_both_forms, save_all, total, whole};
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 on_both_forms! {
-    whole_months_become_a_part_of_the_base,
     late_views_of_a_removed_day_are_counted,
     a_deletion_drops_what_was_removed,
 }
@@ -31,6 +30,18 @@ async fn days_of(counters: &Counters, id: &str) -> (Vec<(String, u64)>, u64) {
 
 fn days(days: &[(&str, u64)]) -> Vec<(String, u64)> {
     days.iter().map(|(day, views)| ((*day).to_owned(), *views)).collect()
+}
+
+#[tokio::test]
+async fn embedded_whole_months_become_a_part_of_the_base() {
+    whole_months_become_a_part_of_the_base(World::embedded()).await;
+}
+
+#[tokio::test]
+async fn ext_redis_whole_months_become_a_part_of_the_base() {
+    if let Some(world) = World::redis().await {
+        whole_months_become_a_part_of_the_base(world).await;
+    }
 }
 
 async fn whole_months_become_a_part_of_the_base(world: World) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
     Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, IdempotencyKey, Item, ItemId, Kind,
-    RedisBuffer, RedisBufferOptions, RedisScripts, Storage, Total,
+    MemoryBuffer, RedisBuffer, RedisBufferOptions, RedisScripts, Storage, StorageForm, Total,
 };
 use handfast_store::{AtomicStore, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -31,13 +31,18 @@ pub(crate) struct World {
     pub(crate) redis: Option<Arc<RedisServer>>,
     /// The cluster of the server, which is the one with the ads.
     pub(crate) cluster: Option<Arc<RedisCluster>>,
+    /// A buffer that outlives the processes, as Redis does.
+    pub(crate) memory: Option<Arc<MemoryBuffer>>,
+    /// The way in which batches are saved.
+    pub(crate) form: StorageForm,
     /// The steps on Redis, which a test may break.
     pub(crate) scripts: RedisScripts,
     /// The number of idempotency keys that the embedded form remembers.
     pub(crate) keys_max: usize,
 }
 
-/// Makes a test of each function on the embedded form, and one on Redis; `on_cluster` calls each of them on a Redis Cluster.
+/// Makes a test of each function on the embedded form, and one on Redis with each form of the storage; `on_cluster` calls each of them on a Redis
+/// Cluster.
 macro_rules! on_both_forms {
     ($($name:ident,)*) => {
         mod embedded {
@@ -60,6 +65,17 @@ macro_rules! on_both_forms {
             )*
         }
 
+        mod ext_redis_single_documents {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    if let Some(world) = $crate::world::World::redis().await {
+                        super::$name(world.single_documents()).await;
+                    }
+                }
+            )*
+        }
+
         /// Carries all of them out on a cluster, one after the other.
         pub(crate) async fn on_cluster(cluster: &std::sync::Arc<$crate::redis_cluster::RedisCluster>) {
             $({
@@ -76,9 +92,28 @@ impl World {
         let (sources, clock) = Sources::manual(1);
         let noon = first_day().at(12, 0, 0, 0).in_tz("UTC").expect("a time").timestamp().as_millisecond();
         clock.set(bson::DateTime::from_millis(noon));
-        let keys_max = EmbeddedBufferOptions::default().keys_max;
-        let (store, scripts) = (Arc::new(MemoryStore::new(sources)), RedisScripts::default());
-        World { store, clock, redis: None, cluster: None, scripts, keys_max }
+        World {
+            store: Arc::new(MemoryStore::new(sources)),
+            clock,
+            redis: None,
+            cluster: None,
+            memory: None,
+            form: StorageForm::Transactions,
+            scripts: RedisScripts::default(),
+            keys_max: EmbeddedBufferOptions::default().keys_max,
+        }
+    }
+
+    /// A world whose queue is in memory and outlives the processes.
+    pub(crate) fn in_memory() -> Self {
+        let world = World::embedded();
+        let buffer = MemoryBuffer::new(world.sources(0), QUEUE_EVENTS_MAX);
+        World { memory: Some(Arc::new(buffer)), ..world }
+    }
+
+    /// The same without transactions.
+    pub(crate) fn single_documents(self) -> Self {
+        World { form: StorageForm::SingleDocuments, ..self }
     }
 
     /// Starts a Redis that does not sync, as most tests do not kill it; `None`, having said so, if it is not installed.
@@ -135,17 +170,24 @@ impl World {
         decorate: impl FnOnce(Arc<dyn Buffer>) -> Arc<dyn Buffer>,
     ) -> handfast_counters::Result<Counters> {
         let sources = self.sources(process);
-        let database =
-            Database::new(Arc::new(handfast_txn::Local::new(store.clone(), sources.clone())), sources.clone());
-        let storage = Storage::open(database, "counters").await?;
-        let buffer: Arc<dyn Buffer> = match &self.redis {
-            None => {
+        let storage = match self.form {
+            StorageForm::Transactions => {
+                let engine = handfast_txn::Local::new(store.clone(), sources.clone());
+                Storage::open(Database::new(Arc::new(engine), sources.clone()), "counters").await?
+            }
+            StorageForm::SingleDocuments => {
+                Storage::open_single_documents(store.clone(), sources.clone(), "counters").await?
+            }
+        };
+        let buffer: Arc<dyn Buffer> = match (&self.redis, &self.memory) {
+            (None, Some(memory)) => memory.clone(),
+            (None, None) => {
                 let store: Arc<dyn DocumentStore> = store;
                 let (queue_events_max, keys_max) = (QUEUE_EVENTS_MAX, self.keys_max);
                 let options = EmbeddedBufferOptions { queue_events_max, keys_max, ..EmbeddedBufferOptions::default() };
                 Arc::new(EmbeddedBuffer::open(store, "counters", &storage, sources.clone(), options).await?)
             }
-            Some(_) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
+            (Some(_), _) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
         let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };

@@ -61,8 +61,11 @@ fn write_saved(counters: &Counters, text: &mut MetricsText) {
     let saved = counters.saved();
     text.family("views_saved_total", "counter", "Views that this instance has saved");
     text.sample("views_saved_total", &[], saved.views);
-    text.family("batches_saved_total", "counter", "Batches that this instance has saved, one transaction each");
+    text.family("batches_saved_total", "counter", "Batches that this instance has saved");
     text.sample("batches_saved_total", &[], saved.batches);
+    let transactions = counters.storage().form().transactions();
+    text.family("storage_info", "gauge", "Whose transactions save a batch: handfast or none. Always 1");
+    text.sample("storage_info", &[("transactions", transactions)], 1);
     if let Some(at) = saved.last_pass {
         let help = "Time of the end of the last pass over the queues without an error, in seconds since 1970";
         text.family("last_save_timestamp_seconds", "gauge", help);

@@ -93,6 +93,7 @@ fn schemas() -> Value {
         ("name", json!({ "type": "string", "description": "The name of the instance that answers" })),
         ("version", text()),
         ("buffer", text()),
+        ("transactions", json!({ "type": "string", "enum": ["handfast", "none"] })),
         ("time_zone", text()),
         ("uptime_seconds", number("The time since the start of this instance")),
         ("views", views("The views that this instance has counted")),

@@ -103,6 +103,7 @@ async fn metrics_are_what_was_done() {
         (r#"queue_oldest_seconds{kind="news"}"#, 7.0),
         ("views_saved_total", 0.0),
         ("batches_saved_total", 0.0),
+        (r#"storage_info{transactions="handfast"}"#, 1.0),
         (r#"part_ready{part="queue"}"#, 1.0),
         (r#"part_ready{part="store"}"#, 1.0),
         (r#"part_ready{part="saving"}"#, 1.0),

@@ -48,7 +48,8 @@ async fn the_state_is_that_of_the_instance_and_of_a_kind() {
         |kind: &str, requests: u64| json!({ "kind": kind, "requests": requests, "batches": 0, "oldest_seconds": 3.0 });
     assert_eq!(state["queues"], json!([queue("ads", 2), queue("news", 1)]));
     assert_eq!(json!([state["views"], state["saved"], state["uptime_seconds"]]), json!([3, 0, 3.0]));
-    assert_eq!(json!([state["buffer"], state["time_zone"]]), json!(["embedded", "Europe/Berlin"]));
+    let setting = json!([state["buffer"], state["transactions"], state["time_zone"]]);
+    assert_eq!(setting, json!(["embedded", "handfast", "Europe/Berlin"]));
     let mut own = json!({ "addresses": [], "seen_seconds": 0.0 });
     for figure in ["name", "version", "uptime_seconds", "views", "saved"] {
         own[figure] = state[figure].clone();

@@ -121,8 +121,20 @@ pub(crate) struct CountersFlags {
     /// Database of the counters
     #[arg(long, value_name = "NAME", default_value = "counters")]
     pub(crate) database: String,
+    /// Transactions that save views on a server (--store) [default: those that the data were begun with; handfast for new ones]
+    #[arg(long, value_enum, hide_short_help = true)]
+    pub(crate) transactions: Option<Transactions>,
     #[command(flatten)]
     pub(crate) open: CountersStoreFlags,
+}
+
+/// The transactions that save views on a server.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Transactions {
+    /// Handfast makes them; no other program may write to the collections
+    Handfast,
+    /// None: each document is changed by itself, exactly once, and has no fields that a program has to know to read it
+    None,
 }
 
 /// The time zone of a command that asks which day it is.

@@ -68,8 +68,7 @@ pub(super) async fn run(configuration: &Configuration, arguments: &ImportArgumen
     }
     // The queue is emptied, and nothing is added to it.
     let limits = Limits { queue_events: u32::MAX, idempotency_keys: u32::MAX };
-    let database = &arguments.counters.database;
-    let opened = OpenedCounters::open(configuration, database, options_beside_instances(), limits).await?;
+    let opened = OpenedCounters::open(configuration, &arguments.counters, options_beside_instances(), limits).await?;
     let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
     opened.close().await?;
     result

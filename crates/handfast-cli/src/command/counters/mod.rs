@@ -11,6 +11,7 @@ pub(super) mod opened_counters;
 mod repair;
 mod report;
 mod serve;
+mod server_documents;
 mod service_options;
 mod tokens;
 

@@ -3,7 +3,7 @@
 //! | form | cache and queue | documents |
 //! | --- | --- | --- |
 //! | `--data DIR` | in the process, the queue durable in the directory | in the directory, which one process uses at a time |
-//! | `--redis URL --store URL` | in Redis | on servers, in transactions that Handfast makes; any number of processes |
+//! | `--redis URL --store URL` | in Redis | on servers, in transactions that Handfast makes or without ([`ServerDocuments`]); any number of processes |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,16 @@ use handfast_counters::{
     RedisBufferOptions, Storage,
 };
 use handfast_embedded::{EmbeddedStore, Error as Embedded};
-use handfast_store::{Sources, StoreExt as _};
+use handfast_store::{DocumentStore, Sources, StoreExt as _};
 use handfast_txn::Database;
 use serde_json::{Value, json};
 
 use super::arguments::{CountersFlags, TimeZoneFlag};
+use super::server_documents::ServerDocuments;
 use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
-use crate::store::{Directory, Location, OpenedDatabase, ensure_there, namespace, open_directory};
+use crate::exit::Usage;
+use crate::store::{Directory, Location, ensure_there, namespace, open_directory};
 
 /// The time after which a command saves a batch that an instance has claimed. Saving one takes less than a second; one that both save is added once.
 const ABANDONED_AFTER: Duration = Duration::from_secs(10);
@@ -59,7 +61,7 @@ pub(super) struct OpenedCounters {
 /// The store that counters are in.
 enum Store {
     Directory(EmbeddedStore),
-    Servers(Box<OpenedDatabase>),
+    Servers(ServerDocuments),
 }
 
 impl Form {
@@ -76,6 +78,20 @@ impl Form {
                            process, which needs no Redis";
                 Err(configuration.mistake("redis", why))
             }
+        }
+    }
+}
+
+impl Form {
+    /// Refuses flags that have no effect on the form.
+    fn with(self, flags: &CountersFlags) -> Result<Self, Usage> {
+        match (&self, flags.transactions) {
+            (Form::Directory, Some(_)) => {
+                let why =
+                    "a data directory always has transactions; the flag is for the documents on a server (--store)";
+                Err(Usage(format!("--transactions: {why}")))
+            }
+            _ => Ok(self),
         }
     }
 }
@@ -104,11 +120,12 @@ impl OpenedCounters {
     /// Opens counters to serve them. What is missing is created.
     pub(super) async fn open(
         configuration: &Configuration,
-        database: &str,
+        flags: &CountersFlags,
         options: CountersOptions,
         limits: Limits,
     ) -> Result<Self> {
-        let form = Form::of(configuration)?;
+        let database = &flags.database;
+        let form = Form::of(configuration)?.with(flags)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
         match form {
             Form::Saved => {
@@ -117,8 +134,8 @@ impl OpenedCounters {
                 Err(configuration.mistake("store", why).into())
             }
             Form::Redis(url) => {
-                let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
-                ensure_no_embedded_queue(&opened.database, database).await?;
+                let opened = ServerDocuments::open(configuration, flags, &sources).await?;
+                ensure_no_embedded_queue(opened.store(), database).await?;
                 Self::on_servers(opened, database, options, sources, Some((url, limits.queue_events))).await
             }
             Form::Directory => {
@@ -143,7 +160,7 @@ impl OpenedCounters {
         if let Some(days) = days {
             options.time_zone = days.time_zone.0.clone();
         }
-        let form = Form::of(configuration)?;
+        let form = Form::of(configuration)?.with(flags)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
         let url = match form {
             Form::Directory => {
@@ -159,8 +176,8 @@ impl OpenedCounters {
             Form::Redis(url) => Some((url, u32::MAX)),
             Form::Saved => None,
         };
-        let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
-        ensure_there(&opened.database, &totals, "--database").await?;
+        let opened = ServerDocuments::open(configuration, flags, &sources).await?;
+        ensure_there(opened.store(), &totals, "--database").await?;
         Self::on_servers(opened, &flags.database, options, sources, url).await
     }
 
@@ -179,13 +196,13 @@ impl OpenedCounters {
 
     /// Opens counters on servers. `queue` is the Redis with the queue, and the number of events that it holds for each kind.
     async fn on_servers(
-        opened: OpenedDatabase,
+        opened: ServerDocuments,
         database: &str,
         options: CountersOptions,
         sources: Sources,
         queue: Option<(RedisUrl, u32)>,
     ) -> Result<Self> {
-        let storage = Storage::open(opened.database.clone(), database).await?;
+        let storage = opened.storage(database, &sources).await?;
         let (buffer, redis): (Arc<dyn Buffer>, _) = match queue {
             None => (Arc::new(MemoryBuffer::new(sources.clone(), 0)), None),
             Some((url, queue_events_max)) => {
@@ -196,23 +213,28 @@ impl OpenedCounters {
             }
         };
         let counters = Counters::new(buffer, storage, sources, options);
-        Ok(OpenedCounters { counters, has_queue: redis.is_some(), redis, store: Store::Servers(Box::new(opened)) })
+        Ok(OpenedCounters { counters, has_queue: redis.is_some(), redis, store: Store::Servers(opened) })
     }
 
     /// Returns the form and the locations of queue and documents, for people.
     pub(super) fn location_text(&self, directory: &str) -> String {
         let Store::Servers(opened) = &self.store else { return format!("queue and data in {directory}") };
         let queue = self.redis.as_ref().map_or_else(String::new, |url| format!("queue in {url}, "));
-        format!("{queue}{} with transactions made by Handfast", opened.location_text())
+        format!("{queue}{}", opened.location_text())
     }
 
     /// Returns the form and the locations of queue and documents, as fields for programs.
     pub(super) fn location_fields(&self, directory: &str) -> Vec<(&'static str, Value)> {
         let Store::Servers(opened) = &self.store else {
-            return vec![("form", json!("embedded")), ("data", json!(directory))];
+            return vec![("form", json!("embedded")), ("data", json!(directory)), self.transactions_field()];
         };
         let redis = self.redis.as_ref().map(|url| ("redis", json!(url.to_string())));
-        [("form", json!("redis"))].into_iter().chain(redis).chain(opened.location_fields()).collect()
+        let form = [("form", json!("redis")), self.transactions_field()];
+        form.into_iter().chain(redis).chain(opened.location_fields()).collect()
+    }
+
+    fn transactions_field(&self) -> (&'static str, Value) {
+        ("transactions", json!(self.counters.storage().form().transactions()))
     }
 
     /// Returns once nothing runs in the background any more.
@@ -227,7 +249,7 @@ impl OpenedCounters {
 
 /// Fails if the database came from a data directory whose queue was not saved. Redis gives its events larger numbers, so those of the
 /// directory would be taken for saved ones.
-async fn ensure_no_embedded_queue(database: &Database, name: &str) -> Result<()> {
+async fn ensure_no_embedded_queue(database: &dyn DocumentStore, name: &str) -> Result<()> {
     let queue = namespace(name, EmbeddedBuffer::QUEUE, "--database")?;
     let is_empty = database.find_one(&queue, rawdoc! {}).await?.is_none();
     ensure!(

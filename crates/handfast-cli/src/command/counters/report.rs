@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use handfast_counters::jiff::ToSpan as _;
 use handfast_counters::jiff::civil::Date;
-use handfast_counters::{Difference, Item, Kind};
+use handfast_counters::{Difference, Item, Kind, StorageForm};
 use serde_json::{Value, json};
 
 use super::OpenedCounters;
@@ -37,6 +37,9 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         let findings: Vec<String> = found.differences.iter().map(difference).collect();
         lines.extend(first_findings(&findings, findings.len() as u64));
         lines.extend(damaged_lines(&found.damaged));
+        if found.in_progress > 0 {
+            lines.push(format!("not checked: {}, which are being saved", counted(found.in_progress, "items")));
+        }
         if let Some(waiting @ 1..) = waiting {
             let requests = counted(waiting, "requests");
             lines.push(format!("not checked: the views of {requests} in the queue, which `counters serve` saves"));
@@ -48,7 +51,10 @@ pub(super) async fn verify(opened: &OpenedCounters, kind: Option<&Kind>, console
         json!({ "kind": item.kind.as_str(), "id": item.id.as_str(), "total": total, "base": base, "days": days })
     });
     let differences: Vec<Value> = differences.collect();
-    let json = json!({ "items": found.items, "views": found.views, "waiting": waiting, "differences": differences, "damaged": found.damaged });
+    let mut json = json!({ "items": found.items, "views": found.views, "waiting": waiting, "differences": differences, "damaged": found.damaged });
+    if opened.counters.storage().form() == StorageForm::SingleDocuments {
+        json["in_progress"] = found.in_progress.into();
+    }
     console.report(text, &json)?;
     Ok(if found.differences.is_empty() && found.damaged.is_empty() { Exit::Good } else { Exit::GuaranteeBroken })
 }

@@ -45,7 +45,7 @@ pub(super) async fn run(
         ..CountersOptions::default()
     };
     let limits = Limits { queue_events: arguments.queue_events, idempotency_keys: arguments.idempotency_keys };
-    let opened = OpenedCounters::open(configuration, &arguments.counters.database, options, limits).await?;
+    let opened = OpenedCounters::open(configuration, &arguments.counters, options, limits).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
     announce(configuration, arguments, &opened, &addresses, console)?;
 

@@ -32,13 +32,14 @@ fn store(scratch: &Scratch) -> Result<(Serve, String)> {
 }
 
 fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
-    start_saving(scratch, "50ms", redis, store)
+    start_with(scratch, "50ms", redis, store, &[])
 }
 
 /// Starts a service that saves views at this interval.
-fn start_saving(scratch: &Scratch, interval: &str, redis: &str, store: &str) -> Result<Serve> {
+fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
     let mut command =
         handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", interval]);
+    command.args(flags);
     Serve::start(command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]))
 }
 
@@ -100,17 +101,34 @@ fn send(addresses: &[String], client: usize, answers: &AtomicU64) {
 
 #[test]
 fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed() -> Result<()> {
-    let scratch = Scratch::new("counters-scaled")?;
+    count_while_some_are_killed("counters-scaled", &[], "with transactions made by Handfast", json!({}))
+}
+
+#[test]
+fn ext_redis_three_processes_without_transactions_count_each_view_once_while_one_and_redis_are_killed() -> Result<()> {
+    let how = "without transactions, each document by itself";
+    count_while_some_are_killed("counters-single", &["--transactions", "none"], how, json!({ "in_progress": 0 }))
+}
+
+/// Counts with three processes that have these flags. `fields` are those that a check reports in addition.
+fn count_while_some_are_killed(name: &str, flags: &[&str], how: &str, fields: Value) -> Result<()> {
+    let scratch = Scratch::new(name)?;
     let Some(mut redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
     let (_store, uri) = store(&scratch)?;
     let mut processes = Vec::new();
     for _ in 0..3 {
-        processes.push(start(&scratch, &redis.url(), &uri)?);
+        processes.push(start_with(&scratch, "50ms", &redis.url(), &uri, flags)?);
     }
     let first = processes.first().context("a process")?;
     let form = format!("queue in {}/0, store {uri} (", redis.url());
     ensure!(first.start.contains(&form), "{}, and not {form}", first.start);
-    ensure!(first.start.contains("with transactions made by Handfast, days in UTC"), "{}", first.start);
+    ensure!(first.start.contains(&format!("{how}, days in UTC")), "{}", first.start);
+    let with_fields = |mut report: Value| {
+        if let (Some(report), Some(fields)) = (report.as_object_mut(), fields.as_object()) {
+            report.extend(fields.clone());
+        }
+        report
+    };
     let addresses = processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?;
     until_listed(&processes)?;
     let (answers, addresses) = (Arc::new(AtomicU64::new(0)), Arc::new(addresses));
@@ -148,13 +166,16 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
         let report: Value = serde_json::from_str(&stdout(&run_with(&scratch, &["verify", "--json"], &servers[2..])?)?)?;
         let views = report["views"].as_u64().context("views")?;
         ensure!(views <= all && began.elapsed() < WAIT_MAX, "{views} of {all} views were saved: {report}");
-        if views == all {
+        if views == all && report["in_progress"].as_u64().unwrap_or(0) == 0 {
             break report;
         }
         pause(POLL);
     };
-    assert_eq!(saved, json!({ "items": ITEMS, "views": all, "waiting": null, "differences": [], "damaged": [] }));
+    let expected = json!({ "items": ITEMS, "views": all, "waiting": null, "differences": [], "damaged": [] });
+    assert_eq!(saved, with_fields(expected));
+    let transactions = if flags.is_empty() { "handfast" } else { "none" };
     for service in &processes {
+        assert_eq!(ask(service, "GET /status", "")?["transactions"], transactions);
         for item in 0..ITEMS {
             let total = ask(service, &format!("GET /v1/ads/{item}"), "")?;
             assert_eq!(total, json!({ "kind": "ads", "id": item.to_string(), "total": all / 5, "partial": false }));
@@ -185,7 +206,15 @@ fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed
     }
     let report = stdout(&run_with(&scratch, &["verify", "--json"], &servers)?)?;
     let expected = json!({ "items": ITEMS, "views": all, "waiting": 0, "differences": [], "damaged": [] });
-    assert_eq!(serde_json::from_str::<Value>(&report)?, expected);
+    assert_eq!(serde_json::from_str::<Value>(&report)?, with_fields(expected));
+    // The data say how they are saved.
+    let other = if flags.is_empty() { "none" } else { "handfast" };
+    let refused = run_with(&scratch, &["verify", "--transactions", other], &servers)?;
+    assert_one_line(
+        &refused,
+        1,
+        &format!("saved with transactions `{transactions}`: they cannot be saved with `{other}`"),
+    );
     Ok(())
 }
 
@@ -319,7 +348,7 @@ fn ext_redis_the_age_of_the_oldest_request_is_shown() -> Result<()> {
     let scratch = Scratch::new("counters-age")?;
     let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
     let (_store, uri) = store(&scratch)?;
-    let service = start_saving(&scratch, "1h", &redis.url(), &uri)?;
+    let service = start_with(&scratch, "1h", &redis.url(), &uri, &[])?;
     ask(&service, "POST /v1/ads/7/views", "")?;
     let age = || ask(&service, "GET /status", "")?["queues"][0]["oldest_seconds"].as_f64().context("an age");
     let first = age()?;
@@ -382,6 +411,8 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
         let text = "changes saved totals, and instances have totals in Redis, too: add --redis URL";
         assert_one_line(&refused, 2, text);
     }
+    let in_directory = serve(&["--data", "data", "--transactions", "none"])?;
+    assert_one_line(&in_directory, 2, "--transactions: a data directory always has transactions");
     let missing = run_with(&scratch, &["verify"], &["--store", &uri])?;
     assert_one_line(&missing, 1, "--database: there is no database 'counters'");
     let away = run_with(&scratch, &["import", "totals.csv"], &["--store", &uri, "--redis", "redis://127.0.0.1:1"])?;

@@ -2,7 +2,8 @@
 
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::{Change, Error, Event, ItemId, Kind, Result, SequenceNumber};
+use crate::event_document::{read, written};
+use crate::{Error, Event, Kind, Result, SequenceNumber};
 
 /// Events of one kind with consecutive numbers, which were written in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,26 +58,6 @@ impl Group {
         }
         Ok((kind, Group { first, unacknowledged: events.len(), keys }, events))
     }
-}
-
-fn written(event: &Event) -> RawDocumentBuf {
-    match &event.change {
-        Change::Views { views, day } => {
-            rawdoc! { "id": event.id.as_str(), "views": i64::from(*views), "day": day.to_string() }
-        }
-        Change::Delete => rawdoc! { "id": event.id.as_str(), "deleted": true },
-    }
-}
-
-fn read(event: &RawDocument) -> Result<(ItemId, Change), String> {
-    let text = |error: bson::error::Error| error.to_string();
-    let id = ItemId::new(event.get_str("id").map_err(text)?).map_err(|error| error.to_string())?;
-    if event.get("deleted").map_err(text)?.is_some() {
-        return Ok((id, Change::Delete));
-    }
-    let views = u32::try_from(event.get_i64("views").map_err(text)?).map_err(|error| error.to_string())?;
-    let day = event.get_str("day").map_err(text)?.parse().map_err(|error: jiff::Error| error.to_string())?;
-    Ok((id, Change::Views { views, day }))
 }
 
 #[cfg(test)]
