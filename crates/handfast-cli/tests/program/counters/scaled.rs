@@ -403,8 +403,6 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
         assert_one_line(&other, 2, expected);
         ensure!(!String::from_utf8_lossy(&other.stderr).contains("secret"), "{other:?}");
     }
-    let missing = serve(&["--store", &uri, "--redis", "rediss://:secret@h?tls_ca=missing.pem"])?;
-    assert_one_line(&missing, 2, "tls_ca of the URL of Redis: missing.pem");
     std::fs::write(scratch.path("totals.csv"), "kind,id,total\nads,7,1\n")?;
     for arguments in [&["import", "totals.csv"][..], &["rebuild"]] {
         let refused = run_with(&scratch, arguments, &["--store", &uri])?;
@@ -418,6 +416,8 @@ fn forms_that_cannot_be_are_named() -> Result<()> {
     let away = run_with(&scratch, &["import", "totals.csv"], &["--store", &uri, "--redis", "redis://127.0.0.1:1"])?;
     let text = String::from_utf8_lossy(&away.stderr);
     ensure!(away.status.code() == Some(1) && text.contains("could not be saved; nothing was added: "), "{text}");
+    let no_file = serve(&["--store", &uri, "--redis", "rediss://:secret@h?tls_ca=missing.pem"])?;
+    assert_one_line(&no_file, 2, "tls_ca of the URL of Redis: missing.pem");
     let event = doc! { "_id": { "kind": "ads", "first": 1_i64 }, "events": [{ "id": "7", "deleted": true }] };
     let inserted = store.command(doc! { "insert": "queue", "documents": [event], "$db": "counters" })?;
     ensure!(inserted.get_i32("n").ok() == Some(1), "{inserted}");
