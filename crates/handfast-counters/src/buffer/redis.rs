@@ -32,8 +32,9 @@
 //! - *The run* in the state is compared with that of the connection. If it differs, the kind is begun, and all is read again.
 //!
 //! # When Redis starts again, or another server takes its place
-//! It may have lost everything, the last second, or nothing; a replica may lack what was not replicated. So each step names the run of the server that
-//! its connection leads to; a kind whose state was left by another run is first *begun* anew. A server that was a replica meanwhile, and is a master
+//! It may have lost everything, the last second, or nothing; a replica may lack what was not replicated. So each step but the
+//! counting of views names the run of the server that its connection leads to; a kind whose state was left by another run is first *begun* anew, and gets another
+//! *generation*. A view names the generation, which a connection knows once it has seen the state of the kind with its own run in it. A server that was a replica meanwhile, and is a master
 //! again, counts as another run: it has the data of the server that it followed. It gets a next number above all that were used, by the clock of Redis in
 //! microseconds, by [`Storage::last_number`] and by the state that was left, and an epoch that was never used. So no batch gets the name of another, no stored total that was
 //! read before is taken for current, and what is in the queue although the store has it is left out by [`Storage::save`].
@@ -44,9 +45,10 @@
 //!   batch 104 of A                               batch 104: 100 .. 104          saved and acknowledged
 //!   - is killed, and comes back as it was a second ago -
 //!   pending 100 .. 104, other run
-//!   begin: next 1790000000000000, floor 1790000000000000
+//!   begin: tail 1790000000000000, floor 1790000000000000, segments 100:5
 //!   pending 100 .. 104, 1790000000000000
-//!   batch 1790000000000000 of B                  100 .. 104 are there: left out, 1790000000000000 is added
+//!   batch 104 of B                               100 .. 104 are there: left out
+//!   batch 1790000000000000 of B                  1790000000000000 is added
 //! ```
 //!
 //! # Several servers
