@@ -93,7 +93,7 @@ fn a_noun_that_is_the_name_of_a_public_type_names_the_type() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let glossary = std::fs::read_to_string(root.join("docs/glossary.md"))?;
     let mut types = Vec::new();
-    for library in ["handfast-store", "handfast-txn", "handfast-patterns"] {
+    for library in ["handfast-store", "handfast-txn", "handfast-patterns", "handfast-counters"] {
         types.extend(root_types(&root.join("crates").join(library))?);
     }
     ensure!(types.len() > 80, "types were not found");

@@ -102,7 +102,7 @@ pub struct Total {
 
 /// The result of [`Buffer::increment_if_exists`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Increment {
+pub enum IncrementOutcome {
     /// The view was counted, or a request with its key was counted before.
     Counted(Total),
     /// A view of its visitor was counted in this window: nothing was counted.
@@ -113,7 +113,7 @@ pub enum Increment {
 
 /// The result of [`Buffer::upsert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upsert {
+pub enum UpsertOutcome {
     /// The view was counted, or a request with its key was counted before.
     Counted(Total),
     /// A view of its visitor was counted in this window: nothing was counted.
@@ -197,7 +197,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// # Errors
     /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
     /// [`Error::Buffer`](crate::Error::Buffer).
-    async fn increment_if_exists(&self, view: &View) -> Result<Increment>;
+    async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome>;
 
     /// Counts a view, and makes an entry with the stored total if there is none. Without a stored total (the store is down) the total
     /// of the entry is partial.
@@ -205,7 +205,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// # Errors
     /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
     /// [`Error::Buffer`](crate::Error::Buffer).
-    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert>;
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome>;
 
     /// Returns the cached totals of items, and the state of the queue as of before them.
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading>;

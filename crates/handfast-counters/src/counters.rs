@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
-use crate::buffer::{Buffer, Increment, Owner, Stored, Total, Upsert};
+use crate::buffer::{Buffer, IncrementOutcome, Owner, Stored, Total, UpsertOutcome};
 use crate::readiness::LastPass;
 use crate::retention::Retention;
 use crate::visitor::VISITOR_WINDOW_MAX;
@@ -141,18 +141,20 @@ impl Counters {
     /// Those of [`Counters::view`].
     pub async fn count(&self, view: &View) -> Result<CountOutcome> {
         match self.buffer.increment_if_exists(view).await? {
-            Increment::Counted(total) => return Ok(CountOutcome::Counted(total)),
-            Increment::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
-            Increment::Absent => {}
+            IncrementOutcome::Counted(total) => return Ok(CountOutcome::Counted(total)),
+            IncrementOutcome::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
+            IncrementOutcome::Absent => {}
         }
         let mut attempts = UPSERT_ATTEMPTS;
         loop {
             let stored = if attempts == 0 { None } else { self.stored(&view.item).await? };
             match self.buffer.upsert(view, stored).await? {
-                Upsert::Counted(total) => return Ok(CountOutcome::Counted(total)),
-                Upsert::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
-                Upsert::Outdated if stored.is_some() => attempts -= 1,
-                Upsert::Outdated => return Err(Error::damaged("a view without a stored total is never out of date")),
+                UpsertOutcome::Counted(total) => return Ok(CountOutcome::Counted(total)),
+                UpsertOutcome::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
+                UpsertOutcome::Outdated if stored.is_some() => attempts -= 1,
+                UpsertOutcome::Outdated => {
+                    return Err(Error::damaged("a view without a stored total is never out of date"));
+                }
             }
         }
     }

@@ -33,8 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::buffer::instances::LocalInstances;
 use crate::buffer::state::KindState;
 use crate::buffer::{
-    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, RememberedKeys, Stored, Total,
-    Upsert,
+    Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, RememberedKeys, Stored,
+    Total, UpsertOutcome,
 };
 use crate::visitor::{DailySalt, Marks};
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
@@ -316,16 +316,16 @@ impl Buffer for EmbeddedBuffer {
         found.map(drop).map_err(|error| Error::Buffer { what: error.to_string(), applied: Applied::No })
     }
 
-    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+    async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         // Nothing to write: answered at once.
         if !self.shared.read().kinds.get(&view.item.kind).is_some_and(|kind| kind.has(&view.item.id)) {
-            return Ok(Increment::Absent);
+            return Ok(IncrementOutcome::Absent);
         }
         let view = view.clone();
         self.request(|answer| Work::Increment { view, answer }).await
     }
 
-    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome> {
         let view = view.clone();
         self.request(|answer| Work::Upsert { view, stored, answer }).await
     }

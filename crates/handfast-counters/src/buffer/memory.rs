@@ -11,7 +11,7 @@ use jiff::civil::Date;
 use crate::buffer::instances::LocalInstances;
 use crate::buffer::state::KindState;
 use crate::buffer::{
-    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+    Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, UpsertOutcome,
 };
 use crate::visitor::{DailySalt, Marks};
 use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, Salt, View};
@@ -85,17 +85,17 @@ impl Buffer for MemoryBuffer {
         self.lock().kinds.values().find_map(|kind| self.full(kind)).map_or(Ok(()), Err)
     }
 
-    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+    async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         let (now, mut state) = (self.now(), self.lock());
         let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
         let known = view.visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
         let kind = state.kind(&view.item.kind);
-        let Some(total) = kind.total(&view.item.id) else { return Ok(Increment::Absent) };
+        let Some(total) = kind.total(&view.item.id) else { return Ok(IncrementOutcome::Absent) };
         if repeated {
-            return Ok(Increment::Counted(total));
+            return Ok(IncrementOutcome::Counted(total));
         }
         if known {
-            return Ok(Increment::Repeated(total));
+            return Ok(IncrementOutcome::Repeated(total));
         }
         if let Some(full) = self.full(kind) {
             return Err(full);
@@ -105,21 +105,21 @@ impl Buffer for MemoryBuffer {
         Ok(counted)
     }
 
-    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome> {
         let (now, mut state) = (self.now(), self.lock());
         let repeated = key(view).is_some_and(|key| state.keys.contains(&key));
         let known = view.visitor.is_some_and(|visitor| state.marks.has(&visitor.mark, now));
         let kind = state.kind(&view.item.kind);
         let cached = kind.total(&view.item.id);
         if cached.is_none() && stored.is_some_and(|stored| !kind.is_current(stored.fence)) {
-            return Ok(Upsert::Outdated);
+            return Ok(UpsertOutcome::Outdated);
         }
         let stored_total = Total { views: stored.map_or(0, |stored| stored.total), partial: stored.is_none() };
         if repeated {
-            return Ok(Upsert::Counted(cached.unwrap_or(stored_total)));
+            return Ok(UpsertOutcome::Counted(cached.unwrap_or(stored_total)));
         }
         if known {
-            return Ok(Upsert::Repeated(cached.unwrap_or(stored_total)));
+            return Ok(UpsertOutcome::Repeated(cached.unwrap_or(stored_total)));
         }
         if let Some(full) = self.full(kind) {
             return Err(full);

@@ -79,7 +79,7 @@ use redis::Value;
 
 use crate::buffer::arrivals::Arrivals;
 use crate::buffer::{
-    Buffer, Fence, Increment, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, Upsert,
+    Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, UpsertOutcome,
 };
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
@@ -480,23 +480,23 @@ impl Buffer for RedisBuffer {
         Ok(())
     }
 
-    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+    async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         match self.count(view, None).await? {
-            Count::Counted(total) => Ok(Increment::Counted(total)),
-            Count::Repeated(total) => Ok(Increment::Repeated(total)),
-            _ => Ok(Increment::Absent),
+            Count::Counted(total) => Ok(IncrementOutcome::Counted(total)),
+            Count::Repeated(total) => Ok(IncrementOutcome::Repeated(total)),
+            _ => Ok(IncrementOutcome::Absent),
         }
     }
 
-    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome> {
         let count = match stored {
             None => self.count(view, Some(["", ""])).await?,
             Some(Stored { fence, total }) => self.count(view, Some([&total.to_string(), &fence.0.to_string()])).await?,
         };
         match count {
-            Count::Counted(total) => Ok(Upsert::Counted(total)),
-            Count::Repeated(total) => Ok(Upsert::Repeated(total)),
-            _ => Ok(Upsert::Outdated),
+            Count::Counted(total) => Ok(UpsertOutcome::Counted(total)),
+            Count::Repeated(total) => Ok(UpsertOutcome::Repeated(total)),
+            _ => Ok(UpsertOutcome::Outdated),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::buffer::arrivals::Arrivals;
-use crate::buffer::{Fence, Increment, Owner, QueueDepth, Stored, Total, Upsert};
+use crate::buffer::{Fence, IncrementOutcome, Owner, QueueDepth, Stored, Total, UpsertOutcome};
 use crate::{Batch, Change, Event, ItemId, Kind, SequenceNumber};
 
 #[cfg(test)]
@@ -118,22 +118,28 @@ impl KindState {
     }
 
     /// Counts views of an item that has an entry.
-    pub(crate) fn increment_if_exists(&mut self, id: &ItemId, change: Change, now: Duration) -> Increment {
+    pub(crate) fn increment_if_exists(&mut self, id: &ItemId, change: Change, now: Duration) -> IncrementOutcome {
         if !self.has(id) {
-            return Increment::Absent;
+            return IncrementOutcome::Absent;
         }
         let number = self.next;
-        Increment::Counted(self.push(Event { number, id: id.clone(), change }, None, now))
+        IncrementOutcome::Counted(self.push(Event { number, id: id.clone(), change }, None, now))
     }
 
     /// Counts views, and makes an entry if there is none.
-    pub(crate) fn upsert(&mut self, id: &ItemId, change: Change, stored: Option<Stored>, now: Duration) -> Upsert {
+    pub(crate) fn upsert(
+        &mut self,
+        id: &ItemId,
+        change: Change,
+        stored: Option<Stored>,
+        now: Duration,
+    ) -> UpsertOutcome {
         if !self.has(id) && stored.is_some_and(|stored| !self.is_current(stored.fence)) {
-            return Upsert::Outdated;
+            return UpsertOutcome::Outdated;
         }
         let number = self.next;
         let stored = stored.map(|stored| stored.total);
-        Upsert::Counted(self.push(Event { number, id: id.clone(), change }, stored, now))
+        UpsertOutcome::Counted(self.push(Event { number, id: id.clone(), change }, stored, now))
     }
 
     /// Makes an entry with a stored total, or completes a partial one, and returns the total; `None` if the stored total was not taken.

@@ -141,7 +141,7 @@ async fn old_totals_come_too_late(world: World) {
     assert_eq!(instance.buffer().fill(&ad("a"), old).await.expect("asked"), None);
     let view = handfast_counters::View::new(ad("a"), 1, first_day()).expect("a view");
     let upserted = instance.buffer().upsert(&view, Some(old)).await.expect("asked");
-    assert_eq!(upserted, handfast_counters::Upsert::Outdated);
+    assert_eq!(upserted, handfast_counters::UpsertOutcome::Outdated);
     assert_eq!(instance.view(ad("a"), 1, None).await.expect("counted"), whole(1_001));
 }
 

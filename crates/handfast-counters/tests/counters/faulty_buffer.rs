@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Error, Fence, Increment, Instance, InstanceReport, Item, ItemId, Kind, Owner, QueueDepth, Reading,
-    Result, Salt, Stored, Total, Upsert, View,
+    Batch, Buffer, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId, Kind, Owner, QueueDepth,
+    Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
 };
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
@@ -76,11 +76,11 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.check()).await
     }
 
-    async fn increment_if_exists(&self, view: &View) -> Result<Increment> {
+    async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         self.perform(self.buffer.increment_if_exists(view)).await
     }
 
-    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<Upsert> {
+    async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome> {
         self.perform(self.buffer.upsert(view, stored)).await
     }
 

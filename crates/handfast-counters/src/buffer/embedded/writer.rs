@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::group::Group;
 use super::{Shared, State};
-use crate::buffer::{Increment, Stored, Total, Upsert};
+use crate::buffer::{IncrementOutcome, Stored, Total, UpsertOutcome};
 use crate::{Change, Error, Event, Item, Kind, Result, View, Visitor};
 
 /// The maximum number of requests in one step: what a sync of some milliseconds lets gather.
@@ -25,8 +25,8 @@ pub(super) struct Request {
 
 /// The work of a request, and where its result goes.
 pub(super) enum Work {
-    Increment { view: View, answer: oneshot::Sender<Result<Increment>> },
-    Upsert { view: View, stored: Option<Stored>, answer: oneshot::Sender<Result<Upsert>> },
+    Increment { view: View, answer: oneshot::Sender<Result<IncrementOutcome>> },
+    Upsert { view: View, stored: Option<Stored>, answer: oneshot::Sender<Result<UpsertOutcome>> },
     Delete { item: Item, answer: oneshot::Sender<Result<()>> },
 }
 
@@ -107,8 +107,8 @@ impl Work {
     // Who asked may be gone: then nobody reads the answer.
     fn counted(self, total: Total) {
         match self {
-            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Counted(total)))),
-            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Counted(total)))),
+            Work::Increment { answer, .. } => drop(answer.send(Ok(IncrementOutcome::Counted(total)))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(UpsertOutcome::Counted(total)))),
             Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
         }
     }
@@ -116,8 +116,8 @@ impl Work {
     /// Answers that a view of the visitor was counted before.
     fn repeated(self, total: Total) {
         match self {
-            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Repeated(total)))),
-            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Repeated(total)))),
+            Work::Increment { answer, .. } => drop(answer.send(Ok(IncrementOutcome::Repeated(total)))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(UpsertOutcome::Repeated(total)))),
             Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
         }
     }
@@ -133,8 +133,8 @@ impl Work {
     /// Answers that nothing was counted: the item has no entry, or its stored total is out of date.
     fn not_counted(self) {
         match self {
-            Work::Increment { answer, .. } => drop(answer.send(Ok(Increment::Absent))),
-            Work::Upsert { answer, .. } => drop(answer.send(Ok(Upsert::Outdated))),
+            Work::Increment { answer, .. } => drop(answer.send(Ok(IncrementOutcome::Absent))),
+            Work::Upsert { answer, .. } => drop(answer.send(Ok(UpsertOutcome::Outdated))),
             Work::Delete { answer, .. } => drop(answer.send(Ok(()))),
         }
     }

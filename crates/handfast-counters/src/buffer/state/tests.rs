@@ -3,7 +3,7 @@ use std::time::Duration;
 use jiff::civil::date;
 
 use super::KindState;
-use crate::buffer::{Fence, Increment, Owner, Stored, Total, Upsert};
+use crate::buffer::{Fence, IncrementOutcome, Owner, Stored, Total, UpsertOutcome};
 use crate::{Change, ItemId, Kind};
 
 const NOW: Duration = Duration::from_secs(100);
@@ -41,11 +41,11 @@ fn flush(state: &mut KindState, by: &str) {
 #[test]
 fn two_racing_first_views_are_both_counted() {
     let mut state = KindState::new(1, 0);
-    assert_eq!(state.increment_if_exists(&id("7"), views(1), NOW), Increment::Absent);
+    assert_eq!(state.increment_if_exists(&id("7"), views(1), NOW), IncrementOutcome::Absent);
     let (one, other) = (stored(&state, 5), stored(&state, 5));
-    assert_eq!(state.upsert(&id("7"), views(1), one, NOW), Upsert::Counted(whole(6)));
-    assert_eq!(state.upsert(&id("7"), views(1), other, NOW), Upsert::Counted(whole(7)));
-    assert_eq!(state.increment_if_exists(&id("7"), views(3), NOW), Increment::Counted(whole(10)));
+    assert_eq!(state.upsert(&id("7"), views(1), one, NOW), UpsertOutcome::Counted(whole(6)));
+    assert_eq!(state.upsert(&id("7"), views(1), other, NOW), UpsertOutcome::Counted(whole(7)));
+    assert_eq!(state.increment_if_exists(&id("7"), views(3), NOW), IncrementOutcome::Counted(whole(10)));
 }
 
 #[test]
@@ -72,16 +72,16 @@ fn a_total_that_was_read_before_a_batch_was_saved_is_outdated() {
     state.upsert(&id("7"), views(1), before, NOW);
     flush(&mut state, "a");
     state.evict(Duration::ZERO, NOW);
-    assert_eq!(state.upsert(&id("7"), views(1), before, NOW), Upsert::Outdated);
+    assert_eq!(state.upsert(&id("7"), views(1), before, NOW), UpsertOutcome::Outdated);
     assert_eq!(state.fill(&id("7"), before.expect("stored"), NOW), None);
     let after = stored(&state, 6);
-    assert_eq!(state.upsert(&id("7"), views(1), after, NOW), Upsert::Counted(whole(7)));
+    assert_eq!(state.upsert(&id("7"), views(1), after, NOW), UpsertOutcome::Counted(whole(7)));
 }
 
 #[test]
 fn a_total_without_the_store_is_partial_until_it_is_filled() {
     let mut state = KindState::new(1, 0);
-    assert_eq!(state.upsert(&id("7"), views(2), None, NOW), Upsert::Counted(Total { views: 2, partial: true }));
+    assert_eq!(state.upsert(&id("7"), views(2), None, NOW), UpsertOutcome::Counted(Total { views: 2, partial: true }));
     let batch = state.claim(&kind(), &owner("a"), 100, NOW).expect("a batch");
     let while_claimed = Stored { fence: state.fence(), total: 7 };
     state.increment_if_exists(&id("7"), views(1), NOW);
@@ -144,7 +144,11 @@ fn an_item_that_is_not_cached_is_deleted() {
     let before = stored(&state, 9);
     state.delete(&id("7"), NOW);
     assert_eq!(state.total(&id("7")), Some(whole(0)));
-    assert_eq!(state.upsert(&id("7"), views(1), before, NOW), Upsert::Counted(whole(1)), "its entry knows better");
+    assert_eq!(
+        state.upsert(&id("7"), views(1), before, NOW),
+        UpsertOutcome::Counted(whole(1)),
+        "its entry knows better"
+    );
 }
 
 /// An item that was viewed and is deleted, one whose views wait, one that is cached only, and one without an entry.
@@ -169,7 +173,7 @@ fn a_refresh_sets_what_the_queue_needs_and_removes_the_rest() {
     // A reader and a first view that have read the old total come too late.
     let old = Stored { fence: before, total: 5 };
     assert_eq!(state.fill(&id("cached"), old, NOW), None);
-    assert_eq!(state.upsert(&id("absent"), views(1), Some(old), NOW), Upsert::Outdated);
+    assert_eq!(state.upsert(&id("absent"), views(1), Some(old), NOW), UpsertOutcome::Outdated);
     flush(&mut state, "a");
     assert_eq!(state.total(&id("viewed")), Some(whole(107)), "the views are in the stored total");
 }

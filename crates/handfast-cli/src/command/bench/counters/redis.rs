@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use handfast_counters::jiff::civil::date;
 use handfast_counters::{
-    Buffer as _, Increment, Item, ItemId, Kind, RedisBuffer, RedisBufferOptions, Storage, Stored, View,
+    Buffer as _, IncrementOutcome, Item, ItemId, Kind, RedisBuffer, RedisBufferOptions, Storage, Stored, View,
 };
 use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
@@ -144,7 +144,7 @@ impl Bench<'_> {
             async move {
                 let item = Item { kind, id: ItemId::new(&scattered(task, step, items).to_string())? };
                 let counted = buffer.increment_if_exists(&View::new(item, 1, date(2026, 11, 30))?).await?;
-                ensure!(matches!(counted, Increment::Counted(_)), "a loaded item is missing");
+                ensure!(matches!(counted, IncrementOutcome::Counted(_)), "a loaded item is missing");
                 Ok(())
             }
         })
