@@ -18,6 +18,8 @@ use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, 
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
+/// The time after which a batch is taken over that holds up others. Saving one takes less than a second; one that two instances save is added once.
+const BLOCKED_IDLE: Duration = Duration::from_secs(10);
 /// The maximum number of ids in one request.
 pub const IDS_MAX: usize = 1_000;
 
@@ -277,12 +279,12 @@ impl Counters {
         let (mut flushed, mut failed, mut queues) = (Flushed::default(), None, Vec::new());
         // First of all kinds: a store that is away ends the pass at the first one, and the buffer knows ages from these looks.
         for kind in self.buffer.kinds().await? {
-            if let Some(depth) = unless_of_buffer(self.buffer.depth(&kind).await, &mut failed)? {
+            if let Some(depth) = unless_of_kind(self.buffer.depth(&kind).await, &mut failed)? {
                 queues.push((kind, depth.pending));
             }
         }
         for (kind, pending) in queues {
-            unless_of_buffer(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
+            unless_of_kind(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }
         failed.map_or(Ok(flushed), Err)
     }
@@ -306,7 +308,9 @@ impl Counters {
                     break;
                 }
             }
-            if !self.buffer.take_over(kind, &self.owner, self.options.idle).await? {
+            // Events that nobody may claim wait for the deletion of their item, which another instance has.
+            let idle = if remaining > 0 { self.options.idle.min(BLOCKED_IDLE) } else { self.options.idle };
+            if !self.buffer.take_over(kind, &self.owner, idle).await? {
                 break;
             }
             tracing::warn!(%kind, "a batch of another instance is saved, which has not done so in time");
@@ -338,11 +342,11 @@ impl Counters {
     }
 }
 
-/// Keeps the first error of the buffer for the end of a pass: in a cluster, other kinds are on other servers.
-fn unless_of_buffer<T>(result: Result<T>, failed: &mut Option<Error>) -> Result<Option<T>> {
+/// Keeps the first error of a kind alone for the end of a pass: in a cluster, other kinds are on other servers, and what is damaged is of one kind.
+fn unless_of_kind<T>(result: Result<T>, failed: &mut Option<Error>) -> Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
-        Err(error @ Error::Buffer { .. }) => {
+        Err(error @ (Error::Buffer { .. } | Error::Damaged { .. })) => {
             failed.get_or_insert(error);
             Ok(None)
         }

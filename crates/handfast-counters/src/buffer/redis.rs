@@ -6,7 +6,7 @@
 //! # Reading without a script
 //! A script costs Redis several times as much as a plain command. So totals are read by one `MGET` of their entries, as long as all of them are whole
 //! and of the generation of the kind that this connection has found before. Redis begins no kind anew while it runs, unless the state of the
-//! kind was lost; the entries were not, then, and are right.
+//! kind was lost; the entries were not, then, and are right. The generation is read with them, as another server may have had the kind in between.
 //!
 //! Otherwise the stored total of an item will be read, behind a fence, and the request is made again by a pipeline: the state of the kind first, which has
 //! the epoch, then the generation and the entries. Redis may carry out steps of others between two commands of a pipeline:
@@ -68,7 +68,7 @@ mod tls;
 mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -149,6 +149,10 @@ struct Beginning {
     lock: tokio::sync::Mutex<()>,
     /// How often the kind was begun.
     count: AtomicU64,
+    /// The largest next number that was seen.
+    next: AtomicU64,
+    /// Whether the set of all kinds has the kind.
+    is_named: AtomicBool,
 }
 
 /// The texts of the scripts, which tests break on purpose.
@@ -280,14 +284,13 @@ impl RedisBuffer {
     /// That of a request that was not applied.
     async fn begin(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
         attempts.next(|| unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No))?;
-        let beginning =
-            Arc::clone(self.kinds.write().unwrap_or_else(PoisonError::into_inner).entry(kind.clone()).or_default());
+        let beginning = self.known(kind);
         let before = beginning.count.load(Ordering::SeqCst);
         let _lock = beginning.lock.lock().await;
         if beginning.count.load(Ordering::SeqCst) > before {
             return Ok(());
         }
-        match self.try_begin(kind, live).await {
+        match self.try_begin(kind, live, &beginning).await {
             Ok(()) => {
                 beginning.count.fetch_add(1, Ordering::SeqCst);
                 Ok(())
@@ -296,29 +299,54 @@ impl RedisBuffer {
         }
     }
 
-    async fn try_begin(&self, kind: &Kind, live: &Live) -> Result<(), Failure> {
+    async fn try_begin(&self, kind: &Kind, live: &Live, known: &Beginning) -> Result<(), Failure> {
         // Another instance may have begun the kind under the name that the run has now.
         if !live.has_same_run().await? {
             return Ok(());
         }
         let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
-            Ok(Ok(last)) => last + 1,
+            Ok(Ok(last)) => Some(last + 1),
             Ok(Err(error @ Error::Damaged { .. })) => return Err(error.into()),
-            // The clock of Redis alone decides.
-            Ok(Err(_)) | Err(_) => 0,
+            // What Redis has, its clock, and what this process has seen decide.
+            Ok(Err(_)) | Err(_) => None,
         };
-        if least > NUMBER_MAX {
+        if let Some(least) = least.filter(|least| *least > NUMBER_MAX) {
             let what = format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}");
             return Err(Error::damaged(what).into());
         }
         // Before the first event, so that each pass finds the kind.
-        self.servers.send(KINDS, redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;
+        self.name(kind, known).await?;
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
         tracing::info!(%kind, "the queue begins with a new epoch");
-        let arguments = [&*least.to_string(), &epoch.to_string()];
+        let least = least.map_or_else(String::new, |least| least.to_string());
+        let arguments = [&*least, &known.next.load(Ordering::SeqCst).to_string(), &epoch.to_string()];
         let answer = self.send(live, &Keys::new(kind), "begin", &arguments, Applied::No).await?;
         live.keep_generation(kind, Some(answer.text(1)?));
         Ok(())
+    }
+
+    /// Returns what this process knows of a kind.
+    fn known(&self, kind: &Kind) -> Arc<Beginning> {
+        let known = self.kinds.read().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
+        known.unwrap_or_else(|| {
+            Arc::clone(self.kinds.write().unwrap_or_else(PoisonError::into_inner).entry(kind.clone()).or_default())
+        })
+    }
+
+    /// Adds a kind to the set of all kinds, which may have lost it: in a cluster, the set is on a server of its own.
+    async fn name(&self, kind: &Kind, known: &Beginning) -> Result<()> {
+        self.servers.send(KINDS, redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;
+        known.is_named.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Adds a kind to the set of all kinds, once in each process that writes to it.
+    async fn name_once(&self, kind: &Kind) -> Result<()> {
+        let known = self.known(kind);
+        match known.is_named.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => self.name(kind, &known).await.map_err(|error| Failure::from(error).not_applied().error),
+        }
     }
 
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
@@ -369,7 +397,7 @@ impl RedisBuffer {
     async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
         let keys = Keys::new(kind);
         match self.try_read(kind, &keys, &[], live).await {
-            Ok(_) if live.generation(kind).is_some() => Ok(()),
+            Ok(_) if live.generation(kind).is_some() => self.name_once(kind).await,
             Ok(_) => self.begin(kind, live, attempts).await,
             Err(failure) => self.servers.prepare_again(&keys.0, live, failure.not_applied(), attempts).await,
         }
@@ -385,12 +413,17 @@ impl RedisBuffer {
     ) -> Result<Option<Reading>, Failure> {
         let Some(generation) = live.generation(kind).filter(|_| !ids.is_empty()) else { return Ok(None) };
         let mut command = redis::cmd("MGET");
+        command.arg(keys.key("now"));
         for id in ids {
             command.arg(keys.item(id));
         }
-        let entries = live.send(&command).await?;
+        let answer = live.send(&command).await?;
+        let Some((now, entries)) = answer::values(&answer)?.split_first() else { return Ok(None) };
+        if answer::now(now)?.is_none_or(|(now, _)| now != &*generation) {
+            return Ok(None);
+        }
         let mut totals = Vec::with_capacity(ids.len());
-        for entry in answer::values(&entries)? {
+        for entry in entries {
             match Entry::total_of(entry, &generation)? {
                 Some(total) if !total.partial => totals.push(Some(total)),
                 _ => return Ok(None),
@@ -536,18 +569,26 @@ impl Buffer for RedisBuffer {
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {
+        self.name_once(&item.kind).await?;
         let arguments = [item.id.as_str(), &self.options.queue_events_max.to_string()];
         let answer = self.step(&item.kind, "delete", &arguments, Applied::Maybe).await?;
         self.unless_full(answer).map(drop)
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>> {
-        let answer = self.servers.send(KINDS, redis::cmd("SMEMBERS").arg(KINDS)).await?;
-        let names: Vec<String> = redis::from_redis_value(answer)
-            .map_err(|error| Error::damaged(format!("{KINDS:?} of Redis is no set of names: {error}")))?;
+        // The set may be gone, or its server away, while the queues are there: in a cluster they are on other servers.
+        let known = self.kinds.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect::<BTreeSet<_>>();
+        let names: Vec<String> = match self.servers.send(KINDS, redis::cmd("SMEMBERS").arg(KINDS)).await {
+            Ok(answer) => redis::from_redis_value(answer)
+                .map_err(|error| Error::damaged(format!("{KINDS:?} of Redis is no set of names: {error}")))?,
+            Err(error) if known.is_empty() => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "the kinds of others are not known now");
+                Vec::new()
+            }
+        };
         let mut kinds = names.iter().map(|name| Kind::new(name)).collect::<Result<BTreeSet<Kind>>>()?;
-        // The set may be gone while the queues are there: in a cluster they are on other nodes.
-        kinds.extend(self.kinds.read().unwrap_or_else(PoisonError::into_inner).keys().cloned());
+        kinds.extend(known);
         Ok(kinds.into_iter().collect())
     }
 
@@ -598,6 +639,7 @@ impl Buffer for RedisBuffer {
         let [pending, batches, oldest, next] =
             [answer.number(1)?, answer.number(2)?, answer.number(3)?, answer.number(4)?];
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known(kind).next.fetch_max(next, Ordering::SeqCst);
         let of_kind = arrivals.entry(kind.clone()).or_default();
         of_kind.look(oldest, next, asked);
         let age = of_kind.age(oldest, self.sources.clock.elapsed());
@@ -618,7 +660,7 @@ impl Buffer for RedisBuffer {
     }
 }
 
-/// Answers of the script are arrays of texts and numbers.
+/// Returns an answer, or a part of one, as text.
 fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),

@@ -436,7 +436,7 @@ async fn ext_redis_a_long_run_catches_broken_scripts() {
         let mut caught = None;
         for _ in 0..MUTANT_RUNS_MAX {
             let Some(server) = RedisServer::start_with("always").await else { return };
-            caught = tokio::spawn(run(server, scripts.clone(), StorageForm::Transactions, 40_000)).await.err();
+            caught = tokio::spawn(run(server, scripts.clone(), StorageForm::Transactions, 400_000)).await.err();
             if caught.is_some() {
                 break;
             }

@@ -152,7 +152,7 @@ async fn ext_redis_a_broken_begin_is_caught() {
         (
             "old numbers again",
             First::Read,
-            "int(math.max(clock, math.max(tonumber(least), next_number()) + gap))",
+            "int(math.max(clock, tonumber(least) or 0, tonumber(seen), left))",
             "int(next_number() > 1 and next_number() or clock)",
         ),
         ("old epochs again", First::Read, "'epoch', first_epoch, 'floor'", "'epoch', state[2] or first_epoch, 'floor'"),
@@ -335,11 +335,16 @@ async fn lose_everything(world: World) {
     save_all(&counters).await;
 }
 
-#[tokio::test]
-async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number() {
-    let Some(world) = World::redis().await else { return };
+/// Redis loses all while the store is away. Each restart before has put the numbers of events further before the clock.
+async fn lose_all_without_the_store(world: World, restarts: usize) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, None).await.expect("counted");
+    for _ in 0..restarts {
+        world.server().kill();
+        world.server().restart().await;
+        while counters.buffer().kinds().await.is_err() {}
+        counters.delete(&ad("8")).await.expect("deleted");
+    }
     save_all(&counters).await;
     let last = counters.storage().last_number(&ads()).await.expect("a number");
     world.server().command(&["FLUSHALL"]).await;
@@ -357,6 +362,46 @@ async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number()
     faulty.restart();
     save_all(&other).await;
     assert_eq!(total(&other, "7").await, whole(6));
+}
+
+#[tokio::test]
+async fn ext_redis_without_the_store_the_clock_of_redis_gives_the_first_number() {
+    for restarts in [0, 3] {
+        let Some(world) = World::durable_redis().await else { return };
+        lose_all_without_the_store(world, restarts).await;
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_numbers_that_are_given_again_are_caught() {
+    let mutants = [
+        ("nothing is left out", 3, "clock = clock + unknown_gap", ""),
+        ("no clock", 0, "math.max(clock, ", "math.max(1, "),
+    ];
+    for (name, restarts, right, wrong) in mutants {
+        let Some(world) = World::durable_redis().await else { return };
+        let broken = World { scripts: broken_scripts(name, right, wrong), ..world };
+        assert!(tokio::spawn(lose_all_without_the_store(broken, restarts)).await.is_err(), "not caught: {name}");
+    }
+}
+
+/// The set of all kinds is lost, as it may be in a cluster, where it is on a server of its own: whoever writes next to a kind names it again.
+#[tokio::test]
+async fn ext_redis_a_kind_that_left_the_set_of_kinds_is_saved() {
+    let Some(world) = World::redis().await else { return };
+    world.healthy(1).await.view(ad("7"), 1, None).await.expect("counted");
+    for (process, writes) in [(2, true), (3, false)] {
+        world.server().command(&["DEL", "hf:kinds"]).await;
+        let writer = world.healthy(process).await;
+        match writes {
+            true => drop(writer.view(ad("7"), 1, None).await.expect("counted")),
+            false => writer.delete(&ad("8")).await.expect("deleted"),
+        }
+        let other = world.healthy(process + 10).await;
+        assert_eq!(other.buffer().kinds().await.expect("kinds"), [ads()]);
+        save_all(&other).await;
+        assert_eq!(other.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [2]);
+    }
 }
 
 #[tokio::test]

@@ -191,7 +191,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         headers: &[],
         body: None,
         reply: Reply::Gif,
-        problems: &[ProblemKind::NotFound, ProblemKind::QueueFull, ProblemKind::DamagedData],
+        problems: &[ProblemKind::NotFound, ProblemKind::QueueFull, ProblemKind::KeysFull, ProblemKind::DamagedData],
         handler: |service, call| Box::pin(pixel::count(service, call)),
     },
     Route {

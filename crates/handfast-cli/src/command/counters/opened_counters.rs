@@ -80,9 +80,7 @@ impl Form {
             }
         }
     }
-}
 
-impl Form {
     /// Refuses flags that have no effect on the form.
     fn with(self, flags: &CountersFlags) -> Result<Self, Usage> {
         match (&self, flags.transactions) {

@@ -27,6 +27,7 @@ end
 if not entry then
   if not ARGV[7] then return 'absent' end
   state = call('HMGET', KEYS[4], 'epoch', 'tail', 'older')
+  if not state[2] then return 'begin' end
   if ARGV[7] ~= '' and ARGV[8] ~= state[1] then return 'outdated' end
 end
 local before = entry or '0|' .. ARGV[7] .. '|' .. generation .. '0|0'

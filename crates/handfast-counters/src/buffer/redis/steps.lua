@@ -16,6 +16,7 @@
 --   key:ID/KEY      an idempotency key, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
 --   none            a key that is never there
+--   sum             a stored total, while views are added to it
 --
 -- Only idempotency keys, marks, and entries without pending views and open deletions expire. All else has no expiry, so that a policy volatile-*
 -- evicts none of it.
@@ -104,8 +105,10 @@ end
 local function counted(stored, pending, partial) return { 'counted', stored, int(pending), partial and 1 or 0 } end
 
 -- A replica that takes the place of its master may lack the newest events, whose numbers clients have seen, and its clock may be behind. So a kind that
--- begins anew leaves this many numbers out, more than events are ever on their way to a replica.
-local gap = 4294967296
+-- begins anew leaves this many numbers out, more than events are ever on their way to a replica: those of a minute of the clock.
+local gap = 67108864
+-- If neither the state nor the store tells which numbers were used, it is those of 19 hours: gaps may have put numbers before the clock.
+local unknown_gap = 68719476736
 
 local steps = {}
 
@@ -114,15 +117,20 @@ local steps = {}
 -- a new one, so that no total is taken for current that was read before. Entries are of an earlier generation: their stored total may lack
 -- batches that were saved and acknowledged, so their total is the least it can be, and partial until it is filled. That waits until the events
 -- below the floor are acknowledged, of which the store may have some (Storage::save knows which).
--- least next number, epoch
-function steps.begin(least, first_epoch)
+-- least next number ('' if the store does not tell), least number of what the client has seen, epoch
+function steps.begin(least, seen, first_epoch)
   if run == ARGV[2] and generation then return { 'begun', generation } end
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local first = int(math.max(clock, math.max(tonumber(least), next_number()) + gap))
+  if not state[4] and least == '' then clock = clock + unknown_gap end
+  local left = state[4] and next_number() + gap or 0
+  local first = int(math.max(clock, tonumber(least) or 0, tonumber(seen), left))
   local length = redis.call('LLEN', key('pending'))
   if not state[4] then
     -- Without the state nobody knows their numbers: they get new ones.
+    length, segments = 0, ''
+  elseif length < older then
+    -- Some of the older events were removed; those that are left get new numbers.
     length, segments = 0, ''
   elseif length > older then
     segments = segments .. (segments == '' and '' or ' ') .. int(tail) .. ':' .. int(length - older)
@@ -208,6 +216,7 @@ function steps.claim(owner, events_max)
   local count = math.min(tonumber(events_max), available)
   if count < 1 then return { 'none' } end
   local newest_first = redis.call('LRANGE', key('pending'), int(-count), -1)
+  count = #newest_first
   local events, deletions = {}, {}
   local is_deleting = redis.call('EXISTS', key('deleting')) == 1
   for at = count, 1, -1 do
@@ -295,7 +304,7 @@ function steps.acknowledge(number, first, cache_ms)
           views = views + event[2]
         end
       end
-      entry.p = entry.p - views
+      entry.p = math.max(0, entry.p - views)
       if entry.p == 0 and entry.o == 0 and is_partial(entry) then
         redis.call('DEL', key('item:' .. id))
       else
