@@ -23,7 +23,6 @@ pub(crate) enum CountersArguments {
         Examples:\n  \
         handfast counters serve --data /srv/views\n  \
         handfast counters serve --redis redis://127.0.0.1:6379 --store mongodb://127.0.0.1:27017\n  \
-        handfast counters serve --data /srv/views --time-zone Europe/Berlin\n  \
         handfast counters serve --data /srv/views --listen 0.0.0.0:8080 --tokens tokens.txt --public-reads\n  \
         handfast counters serve --data /srv/views --visitor-window ads=30m --bots refuse")]
     Serve(Box<ServeCountersArguments>),
