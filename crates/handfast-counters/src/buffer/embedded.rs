@@ -19,7 +19,7 @@ mod keys;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,6 +54,8 @@ const KEYS_TRIMMED_MAX: usize = 10_000;
 const PAGE_DOCUMENTS: usize = 1_000;
 /// The time between two looks for unused items.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// The time for which a write that has failed shows that views cannot be counted, if none has succeeded since.
+const FAILED_WRITE_TIME: Duration = Duration::from_secs(10);
 
 /// The settings of the embedded buffer.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +106,8 @@ struct Shared {
     state: RwLock<State>,
     salt: DailySalt,
     instances: LocalInstances,
+    /// The last write of views that failed, with its time by the steady clock, unless one has succeeded since.
+    failed_write: Mutex<Option<(Duration, Error)>>,
     /// Held while a batch is acknowledged: a group that two batches share is removed by the second one.
     acknowledging: tokio::sync::Mutex<()>,
 }
@@ -186,6 +190,7 @@ impl EmbeddedBuffer {
             state,
             salt: DailySalt::default(),
             instances: LocalInstances::default(),
+            failed_write: Mutex::default(),
             acknowledging: tokio::sync::Mutex::default(),
         });
         shared.create_index().await?;
@@ -310,6 +315,13 @@ impl Buffer for EmbeddedBuffer {
         let events_max = self.shared.options.queue_events_max;
         if self.shared.read().events() >= events_max {
             return Err(Error::Full { events: events_max as u64 });
+        }
+        // A full disk can still be read. After a while a view must tell, because none may be sent as long as this fails.
+        let failed = self.shared.failed_write.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, error)) = failed
+            && self.shared.now().saturating_sub(at) < FAILED_WRITE_TIME
+        {
+            return Err(error);
         }
         // The cache answers always; the queue is in the store.
         let found = self.shared.store.find_one(&self.shared.queue, rawdoc! { "_id": "" }).await;

@@ -92,6 +92,8 @@ pub use health::RedisHealth;
 
 /// The set of all kinds.
 const KINDS: &str = "hf:kinds";
+/// A key that is written to see whether a server writes. No kind begins with a dot.
+const PROBE: &str = "hf:{.probe}";
 /// The beginning of the key of the salt of a day.
 const SALT: &str = "hf:salt:";
 /// The time for which the salt of a day is kept: the day itself, and what the clocks of instances may differ.
@@ -499,6 +501,10 @@ impl Buffer for RedisBuffer {
 
     async fn check(&self) -> Result<()> {
         self.servers.check().await?;
+        // A server may answer and write nothing: its memory is full, it is a replica, or too few replicas follow it.
+        let mut probe = redis::cmd("SET");
+        probe.arg(PROBE).arg(1).arg("PX").arg(1_000);
+        self.servers.send(PROBE, &probe).await?;
         for kind in self.kinds().await? {
             let keys = Keys::new(&kind);
             let mut pipeline = redis::pipe();

@@ -416,6 +416,7 @@ async fn ext_redis_a_full_memory_refuses_views_and_lets_the_queue_be_saved() {
     world.server().command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = counters.view(ad("7"), 1, None).await.expect_err("full");
     assert_eq!(applied(&error), Applied::No, "{error}");
+    assert!(!counters.readiness().await.takes_views());
     save_all(&counters).await;
     assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").batches, 0);
     world.server().command(&["CONFIG", "SET", "maxmemory", "0"]).await;

@@ -1,7 +1,7 @@
 //! The only task that writes to the queue: it makes the events of all waiting requests durable in one step, applies them, and answers.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
@@ -250,6 +250,7 @@ impl Writer {
         }
         let documents = steps.iter().map(|step| step.group.document(&step.kind, &step.events)).collect();
         let results = self.insert(documents, sent_before).await;
+        self.shared.keep_result(results.last());
         for (step, result) in steps.into_iter().zip(results) {
             match result {
                 Ok(()) => self.shared.apply(step),
@@ -306,6 +307,13 @@ fn unavailable(error: &handfast_store::Error, applied: Applied) -> Error {
 }
 
 impl Shared {
+    /// Keeps the error of a write, and lets an earlier one go if it has succeeded.
+    fn keep_result(&self, result: Option<&Result<()>>) {
+        let Some(result) = result else { return };
+        let failed = result.as_ref().err().map(|error| (self.now(), error.clone()));
+        *self.failed_write.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+    }
+
     /// Applies a step that is durable, and answers its requests.
     fn apply(&self, step: Step) {
         let now = self.now();
