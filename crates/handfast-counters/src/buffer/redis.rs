@@ -92,8 +92,8 @@ pub use health::RedisHealth;
 
 /// The set of all kinds.
 const KINDS: &str = "hf:kinds";
-/// A key that is written to see whether a server writes. No kind begins with a dot.
-const PROBE: &str = "hf:{.probe}";
+/// A key that is written to see whether a server writes.
+const PROBE: &str = "hf:probe";
 /// The beginning of the key of the salt of a day.
 const SALT: &str = "hf:salt:";
 /// The time for which the salt of a day is kept: the day itself, and what the clocks of instances may differ.
