@@ -186,6 +186,10 @@ impl Keys {
         [&*self.0, rest].concat()
     }
 
+    fn items(&self, ids: &[ItemId]) -> Vec<String> {
+        ids.iter().map(|id| self.item(id)).collect()
+    }
+
     fn item(&self, id: &ItemId) -> String {
         [&*self.0, "item:", id.as_str()].concat()
     }
@@ -415,10 +419,7 @@ impl RedisBuffer {
     ) -> Result<Option<Reading>, Failure> {
         let Some(generation) = live.generation(kind).filter(|_| !ids.is_empty()) else { return Ok(None) };
         let mut command = redis::cmd("MGET");
-        command.arg(keys.key("now"));
-        for id in ids {
-            command.arg(keys.item(id));
-        }
+        command.arg(keys.key("now")).arg(keys.items(ids));
         let answer = live.send(&command).await?;
         let Some((now, entries)) = answer::values(&answer)?.split_first() else { return Ok(None) };
         if answer::now(now)?.is_none_or(|(now, _)| now != &*generation) {
@@ -450,10 +451,7 @@ impl RedisBuffer {
         pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch"]);
         pipeline.cmd("GET").arg(keys.key("now"));
         if !ids.is_empty() {
-            pipeline.cmd("MGET");
-            for id in ids {
-                pipeline.arg(keys.item(id));
-            }
+            pipeline.cmd("MGET").arg(keys.items(ids));
         }
         let answers = live.read(&pipeline).await?;
         let mut answers = answers.iter();

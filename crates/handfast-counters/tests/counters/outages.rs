@@ -385,7 +385,7 @@ async fn ext_redis_numbers_that_are_given_again_are_caught() {
     }
 }
 
-/// The set of all kinds is lost, as it may be in a cluster, where it is on a server of its own: whoever writes next to a kind names it again.
+/// The set of all kinds is lost, as it may be in a cluster, where it is on a server of its own. The next process that writes to a kind adds it again.
 #[tokio::test]
 async fn ext_redis_a_kind_that_left_the_set_of_kinds_is_saved() {
     let Some(world) = World::redis().await else { return };

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use handfast_counters::{Buffer as _, RedisBuffer, RedisBufferOptions, Storage};
-use handfast_store::{MemoryStore, Sources};
-use handfast_txn::Database;
+use handfast_counters::Buffer as _;
 
 use crate::load::{Load, check};
 use crate::server::{RedisServer, free_port};
+use crate::tls::connect;
 
 const PASSWORD: &str = "of-the-sentinels";
 const POLL: Duration = Duration::from_millis(20);
@@ -89,16 +88,6 @@ async fn ext_redis_each_view_that_a_replica_has_is_counted_once_when_it_takes_ov
     check(&counters, &least, &answered).await;
 }
 
-async fn connect(url: &str) -> RedisBuffer {
-    let sources = Sources::seeded(1);
-    let database = Database::local(MemoryStore::new(sources.clone()), sources.clone());
-    let storage = Storage::open(database, "counters").await.expect("a storage");
-    let times = Duration::from_secs(60);
-    let options =
-        RedisBufferOptions { connect_timeout: times, response_timeout: times, ..RedisBufferOptions::default() };
-    RedisBuffer::connect(url, storage, sources, options).await.expect("a buffer")
-}
-
 #[tokio::test]
 async fn ext_redis_what_is_wrong_with_sentinels_is_said() {
     let Some(server) = RedisServer::start_with("no").await else { return };
@@ -111,7 +100,8 @@ async fn ext_redis_what_is_wrong_with_sentinels_is_said() {
     });
     let sentinel = sentinel.await.expect("installed");
     let problem = async |rest: &str| {
-        let buffer = connect(&format!("redis+sentinel://127.0.0.1:{}/{rest}", sentinel.port())).await;
+        let buffer =
+            connect(&format!("redis+sentinel://127.0.0.1:{}/{rest}", sentinel.port())).await.expect("a buffer");
         buffer.kinds().await.err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert_eq!(problem("main").await, "");

@@ -32,7 +32,8 @@ fn certificates(directory: &Path) {
     }
 }
 
-async fn connect(url: &str) -> Result<RedisBuffer, Error> {
+/// Connects to the servers of a URL, with times for a busy machine.
+pub(crate) async fn connect(url: &str) -> Result<RedisBuffer, Error> {
     let sources = Sources::seeded(1);
     let database = Database::local(MemoryStore::new(sources.clone()), sources.clone());
     let storage = Storage::open(database, "counters").await.expect("a storage");

@@ -111,7 +111,7 @@ impl World {
         World { memory: Some(Arc::new(buffer)), ..world }
     }
 
-    /// The same without transactions.
+    /// Returns a world that saves views without transactions.
     pub(crate) fn single_documents(self) -> Self {
         World { form: StorageForm::SingleDocuments, ..self }
     }

@@ -11,7 +11,7 @@ pub(super) struct Failure {
     pub(super) remedy: Remedy,
 }
 
-/// What has to happen before a request is sent again. All but the first are for requests that were refused before they had an effect.
+/// The step before a request is sent again. All but the first are for requests that were refused before they had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The caller decides.
