@@ -1,7 +1,7 @@
 //! The cache of totals and the queue of views, which change together in one atomic step.
 //!
 //! # The problem
-//! A total in a cache and an event in a queue are two things, and a third, the stored total, lags behind both. Whoever reads
+//! A total in a cache and an event in a queue are two things, and a third, the stored total, lags behind both. A process that reads
 //! the stored total, adds a view and writes the cache may overwrite what another wrote in between (two racing first views), and a
 //! cache entry that is evicted before its views are saved comes back smaller.
 //!

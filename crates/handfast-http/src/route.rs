@@ -218,7 +218,7 @@ async fn checked<S: Send + Sync>(
     let (parts, body) = request.into_parts();
     let RouterOptions { access, limits, addresses, .. } = &shared.options;
     let address = addresses.address(&parts.extensions, &parts.headers);
-    // Before the token is looked at: whoever tries tokens is limited by the address.
+    // Before the token is looked at: a client that tries tokens is limited by its address.
     if route.access != RouteAccess::Open {
         shared.options.take(&parts.headers, address)?;
     }

@@ -207,7 +207,7 @@ async fn count_while_some_are_killed(form: StorageForm) {
     tokio::time::sleep(POLL).await;
     server.restart().await;
 
-    // Whoever had no answer asks another instance.
+    // A client without an answer asks another instance.
     send(&third.counters, &left, &answered).await;
     let (first, third) = (first.finish().await, third.finish().await);
     assert_eq!(answered.lock().expect("the answers").len(), 3 * REQUESTS);

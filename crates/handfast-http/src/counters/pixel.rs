@@ -25,7 +25,7 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response, Pro
         return Err(Problem::new(ProblemKind::NotFound, detail));
     }
     let key = call.query("key").map(IdempotencyKey::new).transpose()?;
-    // Whoever asks for the head of the picture, such as a checker of links, shows it to nobody.
+    // A program that asks for the head of the picture, such as a checker of links, shows it to nobody.
     if call.method != Method::HEAD {
         let view = View { key, ..View::new(item, 1, service.counters.today()?)? };
         let reader = Reader { name: None, address: call.address, agent: user_agent(&call) };

@@ -225,7 +225,7 @@ async fn tokens_that_are_tried_are_limited_by_the_address() {
         client.send(VIEWS, &[&format!("authorization: Bearer {token}")], "").await.problem(kind);
     }
     let known = client.send(VIEWS, &["authorization: Bearer a"], "").await;
-    assert_eq!(known.json(), counted(1), "whoever has a token is another client");
+    assert_eq!(known.json(), counted(1), "a client with a token is another one");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 //! | `batches` | `{_id: {kind, number: 0}, below, last, saving: [{first, last}, ..]}`: no event below `below` may be saved any more; the ranges of the batches that are being saved; the largest number of an event that was ever saved |
 //!
 //! A batch is *admitted* by one update, which adds its range to `saving` if `below` is not above it. The bound is raised by one update, which finds no range
-//! below the new one. So a batch that is admitted can be finished, whoever does it and whenever, and one that comes too late changes nothing. The
+//! below the new one. So a batch that is admitted can be finished, by any process and at any time, and one that comes too late changes nothing. The
 //! record is written before, so that what is admitted can be finished by anyone; the range is taken away when all documents have the events.
 
 use bson::raw::cstr;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each step is made if the document is as it was read. A month whose total has it in `folded` does not count any more. So the total is the base and
-//! the sum of the days that count after each step, and whoever finds a month that is frozen goes on from where it is: another removal, or a process that has
+//! the sum of the days that count after each step, and a process that finds a frozen month goes on from where it is: another removal, or one that has
 //! views for the month. A frozen month is not changed otherwise.
 //!
 //! A total with the number of a deletion may have months that the deletion has not reached. So nothing is added to its base: the month is freed,
