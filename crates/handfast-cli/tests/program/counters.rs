@@ -31,7 +31,7 @@ const CLIENTS: usize = 4;
 type Answer = (u16, String);
 
 /// Sends a request, and reads the answer; `None` if the connection ends before it is whole.
-fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
+pub(crate) fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
     let end = if header.is_empty() { "" } else { "\r\n" };
     // In one write: the system would hold back the later ones of several.
     let head = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n{header}{end}\r\n");

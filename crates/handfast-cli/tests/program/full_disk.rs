@@ -1,17 +1,20 @@
 //! Disks that are full, or fill up: a small file system of the test's own; where none can be mounted, a bound on the length of
 //! files.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use bson::{Document, doc};
 use handfast_store::{Random, SeededRandom};
 
-use crate::support::{Scratch, Serve, assert_one_line, mounts_or_says_why_not};
+use crate::counters::request;
+use crate::support::{Scratch, Serve, assert_one_line, connect, mounts_or_says_why_not};
 
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 const MIB: usize = 1024 * 1024;
+/// More views than the pages have room for that files of a full disk have begun.
+const VIEWS_MAX: u64 = 100_000;
 
 /// The place of the directory `data` of a test.
 enum Disk {
@@ -121,6 +124,61 @@ fn a_disk_that_is_full_at_the_start_is_one_line() -> Result<()> {
     let scratch = Scratch::new("full")?;
     let disk = Disk::new(&scratch, 16 * 1024, 256)?;
     assert_one_line(&disk.serve(&scratch, &[]).output()?, 1, "no space left on the disk");
+    Ok(())
+}
+
+/// Serves counters of the directory `data` on a disk.
+fn counters(disk: &Disk, scratch: &Scratch) -> Result<Serve> {
+    let serve =
+        ["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", "1h", "--log-level", "off", "--data"];
+    Serve::start(&mut disk.command(scratch, env!("CARGO_BIN_EXE_handfast"), &serve))
+}
+
+#[test]
+fn counters_on_a_full_disk_refuse_views_and_say_that_they_are_not_ready() -> Result<()> {
+    let scratch = Scratch::new("full-counters")?;
+    let disk = Disk::new(&scratch, 40 * MIB, 0)?;
+    if let Disk::ShortFiles(_) = disk {
+        writeln!(std::io::stderr(), "skipped: no file system can be mounted for counters on a full disk")?;
+        return Ok(());
+    }
+    let serve = counters(&disk, &scratch)?;
+    let mut stream = connect(&serve.address()?)?;
+    let mut ask = |line: &str| request(&mut stream, line, "").with_context(|| format!("no answer to {line}"));
+    let (status, counted) = ask("POST /v1/ads/7/views")?;
+    ensure!(status == 200, "{counted}");
+    assert_eq!(ask("GET /readyz")?.0, 200);
+    let fill = "cat /dev/zero > \"$0/fill\"";
+    disk.command(&scratch, "sh", &["-c", fill]).stderr(Stdio::null()).status()?;
+    // The page of the journal that was begun still has room.
+    let (mut acknowledged, mut refused) = (1, None);
+    while refused.is_none() {
+        match ask("POST /v1/ads/7/views")? {
+            (200, _) => acknowledged += 1,
+            other => refused = Some(other),
+        }
+        ensure!(acknowledged < VIEWS_MAX, "the disk is never full");
+    }
+    let (status, problem) = refused.context("a refusal")?;
+    ensure!(status == 503 && problem.contains("\"outcome\""), "{problem}");
+    // A probe that only reads does not find it.
+    let (status, problem) = ask("GET /readyz")?;
+    let parts = r#""parts":[{"part":"queue","detail":"the cache and the queue are unavailable"}]"#;
+    ensure!(status == 503 && problem.contains(parts), "{problem}");
+    let total = format!(r#""total":{acknowledged},"#);
+    let (status, read) = ask("GET /v1/ads/7")?;
+    ensure!(status == 200 && read.contains(&total), "{read}");
+    serve.signal("KILL")?;
+    serve.wait()?;
+    let status = disk.command(&scratch, "sh", &["-c", "rm \"$0/fill\""]).status()?;
+    ensure!(status.success(), "rm: {status}");
+    let serve = counters(&disk, &scratch)?;
+    let mut stream = connect(&serve.address()?)?;
+    let (_, counted) = request(&mut stream, "POST /v1/ads/7/views", "").context("no answer")?;
+    let possible = [acknowledged + 1, acknowledged + 2].map(|total| format!(r#""total":{total},"#));
+    ensure!(possible.iter().any(|total| counted.contains(total)), "{acknowledged} acknowledged; {counted}");
+    serve.signal("TERM")?;
+    assert_eq!(serve.wait()?.0, Some(0));
     Ok(())
 }
 
