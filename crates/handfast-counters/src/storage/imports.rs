@@ -194,6 +194,11 @@ impl Import {
         self.recorded
     }
 
+    /// Returns the number of figures that were added, by this process or an earlier one: that of the lines, without those that have none, as a header.
+    pub fn added_figures(&self) -> u64 {
+        self.sums.0
+    }
+
     /// Returns whether all lines were read that had been added before.
     pub fn has_caught_up(&self) -> bool {
         self.recorded.is_none_or(|recorded| self.read.lines >= recorded.lines)

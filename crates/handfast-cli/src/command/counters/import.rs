@@ -175,9 +175,9 @@ async fn add_lines(
     bar.finish_and_clear();
     result?;
     let hash = reading.await??;
-    if let Some(position) = import.position().filter(|_| !import.has_caught_up()) {
-        let lines = position.lines;
-        bail!("{}; it ends before all {lines} lines that were added, empty ones not counted", changed(import, input));
+    if !import.has_caught_up() {
+        let lines = counted(import.added_figures(), "lines");
+        bail!("{}; it ends before all {lines} with views that were added", changed(import, input));
     }
     batch.save(counters, import, input, added).await?;
     let name = import.name().as_str();
