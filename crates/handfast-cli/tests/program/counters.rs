@@ -146,7 +146,16 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     assert_one_line(&serve(&["--listen", "0.0.0.0:0"])?, 2, "--tokens requires a token");
     assert_one_line(&serve(&["--listen", "nowhere"])?, 2, "--listen: 'nowhere' is not an address");
     assert_one_line(&serve(&["--listen", "18090"])?, 2, "HOST:PORT is expected: 127.0.0.1:18090");
-    assert_one_line(&serve(&["--flush-interval", "0s"])?, 2, "--flush-interval must be longer than zero");
+    for (flag, time, least) in
+        [("--flush-interval", "0s", "10ms"), ("--flush-interval", "9ms", "10ms"), ("--take-over-after", "0s", "1s")]
+    {
+        let expected = format!("{flag} must be at least {least}, and is {time}");
+        assert_one_line(&serve(&[flag, time])?, 2, &expected);
+    }
+    let window = serve(&["--visitor-window", "ads=0s"])?;
+    let text = String::from_utf8_lossy(&window.stderr);
+    let expected = "for '--visitor-window <KIND=TIME>': the time must be at least 1s and at most 24h";
+    ensure!(window.status.code() == Some(2) && text.contains(expected), "{text}");
     assert_one_line(&serve(&["--tokens", "none.txt"])?, 2, "--tokens: cannot read the file none.txt");
     std::fs::write(scratch.path("tokens.txt"), "# none\nabc\n")?;
     let wrong = serve(&["--tokens", "tokens.txt"])?;

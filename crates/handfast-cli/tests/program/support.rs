@@ -93,6 +93,17 @@ pub(crate) struct Serve {
 impl Serve {
     /// Starts it and waits until it says that it is ready.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut serve = Serve::spawn(command)?;
+        let ready = serve.line()?;
+        if ready != "ready" && !ready.contains(r#""ready""#) {
+            let stderr = serve.stderr_if_dead();
+            bail!("after '{}' comes '{ready}': {stderr}", serve.start);
+        }
+        Ok(serve)
+    }
+
+    /// Starts it and waits until it has said where it listens.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("stdout")?;
         let mut said = child.stderr.take().context("stderr")?;
@@ -104,11 +115,6 @@ impl Serve {
         let stderr = Some(stderr);
         let mut serve = Serve { child, stdout: BufReader::new(stdout), stderr, start: String::new() };
         serve.start = serve.line()?;
-        let ready = serve.line()?;
-        if !ready.contains("ready") {
-            let stderr = serve.stderr_if_dead();
-            bail!("after '{}' comes '{ready}': {stderr}", serve.start);
-        }
         Ok(serve)
     }
 

@@ -114,6 +114,9 @@ pub(crate) enum CountersArguments {
     Trim(Box<TrimArguments>),
 }
 
+/// The shortest window in which one view of a visitor is counted: with less, all views are counted.
+const VISITOR_WINDOW_MIN: Duration = Duration::from_secs(1);
+
 /// The counters of a command.
 #[derive(Args, Debug)]
 pub(crate) struct CountersFlags {
@@ -238,9 +241,9 @@ impl FromStr for VisitorWindow {
         let (kind, time) = text.split_once('=').ok_or("expected KIND=TIME, such as ads=30m")?;
         let kind = Kind::new(kind).map_err(|error| error.to_string())?;
         let time = time.parse::<Span>()?.0;
-        match time.is_zero() || time > VISITOR_WINDOW_MAX {
-            true => Err("the time must be longer than zero and at most 24h".to_owned()),
-            false => Ok(VisitorWindow { kind, time }),
+        match (VISITOR_WINDOW_MIN..=VISITOR_WINDOW_MAX).contains(&time) {
+            true => Ok(VisitorWindow { kind, time }),
+            false => Err(format!("the time must be at least {} and at most 24h", Span(VISITOR_WINDOW_MIN))),
         }
     }
 }
@@ -254,7 +257,7 @@ impl FromStr for Parsed<ClientLimit> {
         let requests: u32 = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
         let time = time.parse::<Span>()?.0;
         if time.is_zero() {
-            return Err(wrong());
+            return Err("the time must be longer than zero, such as in 600/1m".to_owned());
         }
         match (time / requests).is_zero() {
             true => {
@@ -334,7 +337,7 @@ mod tests {
     fn windows_and_limits_name_a_time() {
         let window: VisitorWindow = "ads=30m".parse().expect("a window");
         assert_eq!((window.kind.as_str(), window.time), ("ads", Duration::from_secs(1_800)));
-        for bad in ["", "ads", "=30m", "Ads=30m", "ads=", "ads=0s", "ads=25h", "ads=30"] {
+        for bad in ["", "ads", "=30m", "Ads=30m", "ads=", "ads=0s", "ads=999ms", "ads=25h", "ads=30"] {
             assert!(bad.parse::<VisitorWindow>().is_err(), "{bad}");
         }
         let limit = Parsed(ClientLimit { requests: 600, time: Duration::from_secs(60) });

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use handfast_counters::CountersOptions;
+use handfast_counters::{Counters, CountersOptions};
 use handfast_http::ConnectionOptions;
 use handfast_http::counters::serve_all;
 use serde_json::json;
@@ -16,10 +17,17 @@ use super::arguments::ServeCountersArguments;
 use super::listen::listen;
 use super::opened_counters::Limits;
 use super::service_options::service_options;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Span};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::shutdown::{STOPPING, Shutdown};
+
+/// The shortest interval at which views are saved: more often, passes over empty queues would keep the store busy.
+const FLUSH_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// The shortest time after which a batch is taken over: saving one takes less, so that two instances seldom save the same.
+const TAKE_OVER_AFTER_MIN: Duration = Duration::from_secs(1);
+/// The interval at which a service that cannot count views yet looks whether it can.
+const READINESS_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
     configuration: &Configuration,
@@ -32,9 +40,7 @@ pub(super) async fn run(
     };
     let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
     let service = service_options(arguments)?;
-    if arguments.flush_interval.0.is_zero() {
-        return Err(Usage("--flush-interval must be longer than zero".to_owned()).into());
-    }
+    check_times(arguments)?;
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = listen(arguments).await?;
     let options = CountersOptions {
@@ -55,13 +61,49 @@ pub(super) async fn run(
         shutdown.requested().await;
         stop.cancel();
     };
-    console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
-    let (saved, ()) = tokio::join!(serving, stopping);
+    let telling = async {
+        let told = stop.run_until_cancelled(tell_when_ready(&opened.counters, console)).await.unwrap_or(Ok(()));
+        if told.is_err() {
+            stop.cancel();
+        }
+        told
+    };
+    let stopping = stop.run_until_cancelled(stopping);
+    let (saved, _, told) = tokio::join!(serving, stopping, telling);
     opened.close().await?;
+    told?;
     let saved =
         saved.context("the last views could not be saved; they are in the queue, and saved after the next start")?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped", "saved": saved.views }))?;
     Ok(Exit::Good)
+}
+
+/// Refuses times that are too short to work with.
+fn check_times(arguments: &ServeCountersArguments) -> Result<(), Usage> {
+    let times = [
+        ("--flush-interval", arguments.flush_interval, FLUSH_INTERVAL_MIN),
+        ("--take-over-after", arguments.take_over_after, TAKE_OVER_AFTER_MIN),
+    ];
+    for (flag, time, least) in times {
+        if time.0 < least {
+            return Err(Usage(format!("{flag} must be at least {}, and is {time}", Span(least))));
+        }
+    }
+    Ok(())
+}
+
+/// Reports that views are counted as soon as they are. Until then Redis may be away, and totals be read all the same.
+async fn tell_when_ready(counters: &Counters, console: Console) -> Result<()> {
+    let mut is_told = false;
+    while let Some(error) = counters.readiness().await.queue {
+        if !is_told {
+            let text = || format!("waiting: views are refused until this is over: {error}");
+            console.report(text, &json!({ "event": "waiting", "reason": error.to_string() }))?;
+            is_told = true;
+        }
+        tokio::time::sleep(READINESS_INTERVAL).await;
+    }
+    Ok(console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?)
 }
 
 /// Reports the addresses, the form with the locations of queue and data, and the time zone.

@@ -1,6 +1,6 @@
 //! The scaled form: several processes over one Redis and one store, which is a `handfast serve`.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,10 +37,14 @@ fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
 
 /// Starts a service that saves views at this interval.
 fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
+    Serve::start(command(scratch, interval, redis, store).args(flags))
+}
+
+fn command(scratch: &Scratch, interval: &str, redis: &str, store: &str) -> Command {
     let mut command =
         handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", interval]);
-    command.args(flags);
-    Serve::start(command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]))
+    command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]);
+    command
 }
 
 /// Returns the addresses of the instances that an instance lists.
@@ -367,8 +371,11 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     let scratch = Scratch::new("counters-no-redis")?;
     let (_store, uri) = store(&scratch)?;
     let url = format!("redis://:secret@127.0.0.1:{}", free_port()?);
-    let service = start(&scratch, &url, &uri)?;
+    let mut service = Serve::spawn(&mut command(&scratch, "50ms", &url, &uri))?;
     ensure!(!service.start.contains("secret"), "{}", service.start);
+    let waiting = service.line()?;
+    let expected = "waiting: views are refused until this is over: the cache and the queue are unavailable: ";
+    ensure!(waiting.starts_with(expected) && !waiting.contains("secret"), "{waiting}");
     let mut stream = serve_connection(&service)?;
     let refused = request(&mut stream, "POST /v1/ads/7/views", "").context("no answer")?;
     ensure!(refused.0 == 503 && refused.1.contains("not_applied"), "{refused:?}");
@@ -380,6 +387,25 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(1) && stderr.contains("views are not counted until Redis is there"), "{code:?} {stderr}");
     ensure!(!stderr.contains("secret"), "{stderr}");
+    Ok(())
+}
+
+#[test]
+fn ext_redis_a_service_is_ready_when_redis_is_there() -> Result<()> {
+    let scratch = Scratch::new("counters-late-redis")?;
+    let Some(mut redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (_store, uri) = store(&scratch)?;
+    redis.kill()?;
+    let mut service = Serve::spawn(command(&scratch, "50ms", &redis.url(), &uri).arg("--json"))?;
+    let waiting: Value = serde_json::from_str(&service.line()?)?;
+    let reason = waiting["reason"].as_str().context("a reason")?;
+    ensure!(waiting["event"] == "waiting" && reason.contains("the cache and the queue are unavailable"), "{waiting}");
+    redis.restart()?;
+    assert_eq!(service.line()?, r#"{"event":"ready"}"#);
+    service.signal("TERM")?;
+    assert_eq!(service.line()?, r#"{"event":"stopping"}"#);
+    assert_eq!(service.line()?, r#"{"event":"stopped","saved":0}"#);
+    assert_eq!(service.wait()?.0, Some(0));
     Ok(())
 }
 
