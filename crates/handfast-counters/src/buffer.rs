@@ -65,7 +65,7 @@ use async_trait::async_trait;
 use handfast_store::Sources;
 use jiff::civil::Date;
 
-use crate::{Batch, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex};
+use crate::{Batch, COUNTED_TOTAL_MAX, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex};
 
 mod arrivals;
 mod embedded;
@@ -78,6 +78,16 @@ pub use embedded::{EmbeddedBuffer, EmbeddedBufferOptions};
 pub use instances::{Instance, InstanceReport};
 pub use memory::MemoryBuffer;
 pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts};
+
+impl Total {
+    /// Fails if the total has no place for so many more views.
+    fn ensure_place(self, views: u32) -> Result<()> {
+        match self.views.saturating_add(views.into()) > COUNTED_TOTAL_MAX {
+            true => Err(Error::TotalTooLarge { views: self.views }),
+            false => Ok(()),
+        }
+    }
+}
 
 impl Owner {
     /// Creates a name that no other instance has.
@@ -195,6 +205,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// Counts a view if its item has an entry.
     ///
     /// # Errors
+    /// [`Error::TotalTooLarge`](crate::Error::TotalTooLarge) if the total would be above [`COUNTED_TOTAL_MAX`](crate::COUNTED_TOTAL_MAX);
     /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
     /// [`Error::Buffer`](crate::Error::Buffer).
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome>;
@@ -203,6 +214,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// of the entry is partial.
     ///
     /// # Errors
+    /// [`Error::TotalTooLarge`](crate::Error::TotalTooLarge) if the total would be above [`COUNTED_TOTAL_MAX`](crate::COUNTED_TOTAL_MAX);
     /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
     /// [`Error::Buffer`](crate::Error::Buffer).
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome>;

@@ -3,6 +3,8 @@
 use handfast_store::{Applied, Error as StoreError};
 use handfast_txn::Error as TransactionError;
 
+use crate::COUNTED_TOTAL_MAX;
+
 /// The result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -20,6 +22,12 @@ pub enum Error {
     Full {
         /// The number of events in the queue: one for each request that added views, or that deleted an item.
         events: u64,
+    },
+    /// The item would have more views than are counted: nothing was counted.
+    #[error("the item has {views} views, and no more are counted than {COUNTED_TOTAL_MAX} in all")]
+    TotalTooLarge {
+        /// The total of the item.
+        views: u64,
     },
     /// As many idempotency keys are remembered as may be: a request with a new one was not counted. None is forgotten before its time, as
     /// a request that is sent again with it would be counted twice.
@@ -64,7 +72,11 @@ impl Error {
     /// Returns whether the request may have been applied.
     pub fn applied(&self) -> Applied {
         match self {
-            Error::Invalid { .. } | Error::Full { .. } | Error::KeysFull { .. } | Error::Damaged { .. } => Applied::No,
+            Error::Invalid { .. }
+            | Error::Full { .. }
+            | Error::TotalTooLarge { .. }
+            | Error::KeysFull { .. }
+            | Error::Damaged { .. } => Applied::No,
             Error::Buffer { applied, .. } => *applied,
             Error::Store(error) => error.applied(),
         }

@@ -27,5 +27,7 @@ pub use storage::{
     ImportName, ImportPosition, ImportRecord, ImportSaved, KindSummary, LineState, LinesHash, REPORT_DAYS_MAX, Saved,
     Storage, StorageForm, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
 };
-pub use view::{Batch, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View, parse_day};
+pub use view::{
+    Batch, COUNTED_TOTAL_MAX, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View, parse_day,
+};
 pub use visitor::{Salt, VISITOR_WINDOW_MAX, Visitor, VisitorMark};

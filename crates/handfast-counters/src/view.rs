@@ -6,6 +6,10 @@ use crate::{Error, Item, ItemId, Kind, Result, Visitor};
 
 /// The maximum number of views that one request adds.
 pub const VIEWS_MAX: u32 = 1_000_000;
+/// The largest total that views make, a half of [`TOTAL_MAX`](crate::TOTAL_MAX). The other half is for views that are counted while the store cannot
+/// tell the total: a queue holds fewer (at most 2^32 requests of [`VIEWS_MAX`]). So what is exported can be imported.
+pub const COUNTED_TOTAL_MAX: u64 = 1 << 52;
+const _: () = assert!(COUNTED_TOTAL_MAX + (u32::MAX as u64) * (VIEWS_MAX as u64) <= crate::TOTAL_MAX);
 /// The maximum length of an idempotency key, in bytes.
 pub const KEY_BYTES_MAX: usize = 128;
 

@@ -34,6 +34,8 @@ pub enum ProblemKind {
     MethodNotAllowed,
     /// The body did not arrive in time.
     BodyTimeout,
+    /// The item has as many views as are counted.
+    TotalTooLarge,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body has another media type than `application/json`.
@@ -56,13 +58,14 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [ProblemKind; 15] = [
+    pub const ALL: [ProblemKind; 16] = [
         ProblemKind::InvalidRequest,
         ProblemKind::Unauthorized,
         ProblemKind::OriginRefused,
         ProblemKind::NotFound,
         ProblemKind::MethodNotAllowed,
         ProblemKind::BodyTimeout,
+        ProblemKind::TotalTooLarge,
         ProblemKind::BodyTooLarge,
         ProblemKind::UnsupportedMediaType,
         ProblemKind::TooManyRequests,
@@ -85,6 +88,7 @@ impl ProblemKind {
                 ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "the path has no such method")
             }
             ProblemKind::BodyTimeout => ("body-timeout", StatusCode::REQUEST_TIMEOUT, "the body is late"),
+            ProblemKind::TotalTooLarge => ("total-too-large", StatusCode::CONFLICT, "the total is too large"),
             ProblemKind::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ProblemKind::UnsupportedMediaType => {
                 ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")

@@ -389,6 +389,7 @@ impl RedisBuffer {
                 }
             };
             match Count::new(&answer, view.views, &generation)? {
+                Some(Count::TooLarge(total)) => return Err(Error::TotalTooLarge { views: total.views }),
                 Some(Count::Full) => return Err(Error::Full { events: self.options.queue_events_max }),
                 Some(count) => return Ok(count),
                 None => live.keep_generation(&view.item.kind, None),

@@ -2,7 +2,8 @@
 
 use handfast_counters::jiff::civil::{Date, date};
 use handfast_counters::{
-    Counters, Figure, IMPORT_FIGURES_MAX, Import, ImportName, ImportSaved, Kind, LineState, Result, TOTAL_MAX,
+    Batch, COUNTED_TOTAL_MAX, Change, Counters, Error, Event, Figure, IMPORT_FIGURES_MAX, Import, ImportName,
+    ImportSaved, Kind, LineState, Result, TOTAL_MAX, VIEWS_MAX,
 };
 
 use crate::world::{World, ad, ads, first_day, save_all, total, whole};
@@ -152,8 +153,41 @@ async fn a_total_above_the_largest_one_is_refused_with_its_batch() {
     assert_eq!(refused, ImportSaved::TooLarge { figure: 1 });
     let totals = counters.storage().totals(&ads(), &[ad("a").id, ad("b").id]).await.expect("totals");
     assert_eq!(totals, [TOTAL_MAX - 1, 1], "the batch before it was added");
-    counters.view(ad("a"), 5, None).await.expect("counted");
+    let refused = counters.view(ad("a"), 1, None).await.expect_err("there is no place for it");
+    assert!(matches!(refused, Error::TotalTooLarge { views } if views == TOTAL_MAX - 1), "{refused}");
     save_all(&counters).await;
+}
+
+/// Returns the saved figures of all items, as an export has them.
+async fn exported(counters: &Counters) -> Vec<Figure> {
+    let mut figures = counters.storage().figures(None).await.expect("figures");
+    let mut all = Vec::new();
+    while let Some(of_item) = figures.next().await.expect("an item") {
+        all.extend(of_item);
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_is_counted_without_the_store_can_be_imported_all_the_same() {
+    let world = World::embedded();
+    let counters = world.healthy(1).await;
+    add(&counters, "may", &[("a", None, COUNTED_TOTAL_MAX)]).await.expect("added");
+    // Views of a process that did not know the total, as its store was away.
+    let views = Change::Views { views: VIEWS_MAX, day: first_day() };
+    let event = |number| Event { number, id: ad("a").id, change: views.clone() };
+    let batch = Batch { kind: ads(), events: (1..=50).map(event).collect() };
+    counters.storage().save(&batch).await.expect("saved");
+    let figures = exported(&counters).await;
+    let elsewhere = World::embedded().healthy(2).await;
+    let mut import = begin(&elsewhere, "export").await.expect("an import");
+    for (line, figure) in figures.iter().enumerate() {
+        assert_eq!(import.read(&line.to_string()), LineState::New);
+        import.add(figure.clone());
+    }
+    assert_eq!(elsewhere.save_import(&mut import).await.expect("saved"), ImportSaved::Added);
+    assert_eq!(total(&elsewhere, "a").await, whole(COUNTED_TOTAL_MAX + 50 * u64::from(VIEWS_MAX)));
+    assert_eq!(exported(&elsewhere).await, figures);
 }
 
 #[tokio::test]

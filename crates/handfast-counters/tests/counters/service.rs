@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::rawdoc;
 use handfast_counters::jiff::civil::date;
-use handfast_counters::{Error, Owner, Total};
-use handfast_store::Applied;
+use handfast_counters::{COUNTED_TOTAL_MAX, Error, Owner, Total};
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
+use handfast_store::{Applied, Namespace, StoreExt as _};
 
 use crate::world::{World, ad, ads, first_day, key, on_both_forms, save_all, total, whole};
 
@@ -25,6 +26,7 @@ on_both_forms! {
     a_key_that_was_used_before_a_deletion_stays_used,
     a_restart_reads_the_queue_back,
     a_full_queue_refuses_views_and_takes_them_again,
+    views_stop_at_the_largest_total,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -171,6 +173,33 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
     assert!(counters.readiness().await.takes_views());
     save_all(&counters).await;
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(51));
+}
+
+async fn views_stop_at_the_largest_total(world: World) {
+    let totals = Namespace::new("counters", "totals").expect("a namespace");
+    let stored = i64::try_from(COUNTED_TOTAL_MAX - 3).expect("a number of the store");
+    let document = rawdoc! { "_id": { "kind": "ads", "id": "7" }, "total": stored, "base": stored };
+    world.store.insert_one(&totals, document).await.expect("inserted");
+    let counters = world.healthy(1).await;
+    let refused = async |views: u32, name: &str, total: u64| {
+        let error = counters.view(ad("7"), views, key(name)).await.expect_err("too large");
+        assert!(matches!(error, Error::TotalTooLarge { views } if views == total), "{error}");
+        assert_eq!(error.applied(), Applied::No);
+    };
+    // Without an entry, and then with one.
+    refused(4, "a", COUNTED_TOTAL_MAX - 3).await;
+    assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(COUNTED_TOTAL_MAX - 1));
+    refused(2, "a", COUNTED_TOTAL_MAX - 1).await;
+    for _ in 0..2 {
+        let counted = counters.view(ad("7"), 1, key("a")).await.expect("counted");
+        assert_eq!(counted, whole(COUNTED_TOTAL_MAX), "its key was not remembered, and is now");
+    }
+    refused(1, "b", COUNTED_TOTAL_MAX).await;
+    save_all(&counters).await;
+    refused(1, "b", COUNTED_TOTAL_MAX).await;
+    counters.delete(&ad("7")).await.expect("deleted");
+    assert_eq!(counters.view(ad("7"), 1, key("b")).await.expect("counted"), whole(1));
+    save_all(&counters).await;
 }
 
 #[tokio::test]

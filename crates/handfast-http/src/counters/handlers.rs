@@ -309,6 +309,7 @@ fn class(error: &Error) -> &'static str {
     match error {
         Error::Invalid { .. } => "the request is invalid",
         Error::Full { .. } => "the queue is full",
+        Error::TotalTooLarge { .. } => "the total is too large",
         Error::KeysFull { .. } => "no further idempotency key can be remembered",
         Error::Buffer { .. } => "the cache and the queue are unavailable",
         Error::Damaged { .. } => "a document of the counters cannot be read: `handfast counters verify` finds it",
@@ -319,11 +320,14 @@ fn class(error: &Error) -> &'static str {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let detail = match &error {
-            Error::Invalid { .. } | Error::Full { .. } | Error::KeysFull { .. } => error.to_string(),
+            Error::Invalid { .. } | Error::TotalTooLarge { .. } | Error::Full { .. } | Error::KeysFull { .. } => {
+                error.to_string()
+            }
             Error::Buffer { .. } | Error::Damaged { .. } | Error::Store(_) => class(&error).to_owned(),
         };
         let kind = match &error {
             Error::Invalid { .. } => ProblemKind::InvalidRequest,
+            Error::TotalTooLarge { .. } => ProblemKind::TotalTooLarge,
             Error::Full { .. } => ProblemKind::QueueFull,
             Error::KeysFull { .. } => ProblemKind::KeysFull,
             Error::Damaged { .. } => {

@@ -59,7 +59,12 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         ],
         body: Some("Views"),
         reply: Reply::Json { schema: "CountedTotal" },
-        problems: &[ProblemKind::QueueFull, ProblemKind::KeysFull, ProblemKind::DamagedData],
+        problems: &[
+            ProblemKind::TotalTooLarge,
+            ProblemKind::QueueFull,
+            ProblemKind::KeysFull,
+            ProblemKind::DamagedData,
+        ],
         handler: |service, call| Box::pin(handlers::count(service, call)),
     },
     Route {
@@ -191,7 +196,13 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         headers: &[],
         body: None,
         reply: Reply::Gif,
-        problems: &[ProblemKind::NotFound, ProblemKind::QueueFull, ProblemKind::KeysFull, ProblemKind::DamagedData],
+        problems: &[
+            ProblemKind::NotFound,
+            ProblemKind::TotalTooLarge,
+            ProblemKind::QueueFull,
+            ProblemKind::KeysFull,
+            ProblemKind::DamagedData,
+        ],
         handler: |service, call| Box::pin(pixel::count(service, call)),
     },
     Route {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use bson::rawdoc;
+use handfast_counters::COUNTED_TOTAL_MAX;
 use handfast_http::ProblemKind;
 use handfast_http::counters::{BODY_BYTES_MAX, ServiceOptions};
 use handfast_store::decorator::{Address, Fault, Operation, Plan};
@@ -277,3 +278,27 @@ async fn damaged_data_is_a_problem_of_the_service() {
         assert!(detail.contains("handfast counters verify"), "{detail}");
     }
 }
+#[tokio::test]
+async fn views_above_the_largest_total_are_refused() {
+    let world = World::new();
+    let client = Client::new(&world.healthy(1).await).await;
+    let totals = Namespace::new("counters", "totals").expect("a namespace");
+    let total = i64::try_from(COUNTED_TOTAL_MAX - 3).expect("a number of the store");
+    let document = rawdoc! { "_id": { "kind": "ads", "id": "7" }, "total": total, "base": total };
+    Arc::clone(&world.store).insert_one(&totals, document).await.expect("inserted");
+    let count = async |views: u32| {
+        let body = format!(r#"{{"n": {views}}}"#);
+        client.send("POST /v1/ads/7/views", &["content-type: application/json", "idempotency-key: k"], &body).await
+    };
+    let answer = count(4).await;
+    let detail = answer.problem(ProblemKind::TotalTooLarge);
+    assert_eq!(detail, "the item has 4503599627370493 views, and no more are counted than 4503599627370496 in all");
+    assert_eq!(answer.json()["outcome"], "not_applied");
+    for _ in 0..2 {
+        assert_eq!(count(3).await.json()["total"], COUNTED_TOTAL_MAX, "its key is as good as new");
+    }
+    client.ask("POST /v1/ads/7/views").await.problem(ProblemKind::TotalTooLarge);
+    client.ask("DELETE /v1/ads/7").await;
+    assert_eq!(client.ask("POST /v1/ads/7/views").await.json()["total"], 1);
+}
+

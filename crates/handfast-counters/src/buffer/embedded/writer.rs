@@ -80,6 +80,14 @@ impl Work {
         }
     }
 
+    /// Returns the number of views that the request adds.
+    fn views(&self) -> u32 {
+        match self {
+            Work::Increment { view, .. } | Work::Upsert { view, .. } => view.views,
+            Work::Delete { .. } => 0,
+        }
+    }
+
     /// Returns the name under which the key of the request is remembered.
     fn key(&self) -> Option<String> {
         match self {
@@ -194,15 +202,20 @@ impl Writer {
                 work.not_counted();
                 continue;
             }
+            let stored = work.stored().map(|stored| stored.total);
+            let stored = Total { views: stored.unwrap_or(0), partial: stored.is_none() };
+            let total = of_kind.total(&item.id).unwrap_or(stored);
             if repeated || is_known {
-                let stored = work.stored().map(|stored| stored.total);
-                let total = Total { views: stored.unwrap_or(0), partial: stored.is_none() };
-                let total = of_kind.total(&item.id).unwrap_or(total);
                 if repeated {
                     work.counted(total);
                 } else {
                     work.repeated(total);
                 }
+                continue;
+            }
+            // Views of this step are not in the total yet, and are few beside what has place above the limit.
+            if let Err(too_large) = total.ensure_place(work.views()) {
+                work.failed(too_large);
                 continue;
             }
             if places == 0 {

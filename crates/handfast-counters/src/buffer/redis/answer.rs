@@ -19,6 +19,8 @@ pub(super) enum Count {
     Outdated,
     /// The queue has no place.
     Full,
+    /// The total has no place for the views.
+    TooLarge(Total),
 }
 
 /// The entry of an item.
@@ -113,6 +115,7 @@ impl Count {
             "counted" => Ok(Some(Count::Counted(total))),
             "remembered" => Ok(Some(Count::Counted(before))),
             "repeated" => Ok(Some(Count::Repeated(before))),
+            "large" => Ok(Some(Count::TooLarge(before))),
             _ => Err(damaged()),
         }
     }

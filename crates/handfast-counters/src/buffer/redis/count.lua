@@ -7,9 +7,9 @@
 -- lifetimes of the key and of the mark in ms ('' for one that it does not have). For upsert: the stored total ('' if it is unknown), and the epoch
 -- that was read before it.
 --
--- The answer is a word: 'begin' (see steps.lua), 'absent', 'outdated', 'full'; or 'counted', 'remembered' (a request with the key was counted) or
--- 'repeated' (a view of the visitor was counted), a bar, and the entry before the request. The client adds the views: totals may be larger than
--- the numbers of Lua.
+-- The answer is a word: 'begin' (see steps.lua), 'absent', 'outdated', 'full'; or 'counted', 'remembered' (a request with the key was counted),
+-- 'repeated' (a view of the visitor was counted) or 'large' (the total would be above the limit), a bar, and the entry before the request. The client
+-- adds the views: totals may be larger than the numbers of Lua, whose sum is close enough for the limit (COUNTED_TOTAL_MAX).
 
 local call = redis.call
 local generation = ARGV[1]
@@ -38,6 +38,11 @@ if KEYS[5] then
     if has_key then call('DEL', KEYS[5]) end
     return 'repeated|' .. before
   end
+end
+local of_pending, of_stored = string.match(before, '^(%d+)|(%d*)')
+if of_pending + (tonumber(of_stored) or 0) + ARGV[2] > 4503599627370496 then
+  if KEYS[5] then call('DEL', unpack(KEYS, 5)) end
+  return 'large|' .. before
 end
 local length = call('LPUSH', KEYS[3], ARGV[3])
 if length + claimed > ARGV[4] + 0 then
