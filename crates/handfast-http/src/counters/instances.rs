@@ -33,6 +33,9 @@ pub(super) struct ThisInstance {
     started: Duration,
 }
 
+/// The time that a reader of the list waits for it.
+const LIST_TIME_MAX: Duration = Duration::from_secs(2);
+
 impl ThisInstance {
     /// Creates the instance, which starts now and counts these views.
     pub(super) fn new(counters: Counters, addresses: Vec<SocketAddr>, views: Arc<ViewMetrics>) -> Self {
@@ -58,11 +61,17 @@ impl ThisInstance {
 
     /// Returns all instances, in the order of their addresses. This one is as it is now; it is alone if the buffer does not answer.
     pub(super) async fn all(&self) -> Vec<Instance> {
-        let listed = self.counters.buffer().instances().await;
-        let mut instances = listed.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the instances could not be read");
-            Vec::new()
-        });
+        let mut instances = match tokio::time::timeout(LIST_TIME_MAX, self.counters.buffer().instances()).await {
+            Ok(Ok(instances)) => instances,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the instances could not be read");
+                Vec::new()
+            }
+            Err(_) => {
+                tracing::debug!("the instances were not read in time");
+                Vec::new()
+            }
+        };
         instances.retain(|instance| instance.report.name != *self.name());
         instances.push(Instance { report: self.report(), seen: Duration::ZERO });
         instances.sort_by(|one, other| {

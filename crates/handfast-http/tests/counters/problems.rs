@@ -256,6 +256,26 @@ async fn a_store_that_is_away_leaves_partial_totals() {
         assert_eq!(answer.header("retry-after"), Some("2"));
     }
     counters.flush().await.expect_err("the store is away");
+#[tokio::test(start_paused = true)]
+async fn parts_that_do_not_answer_are_named_in_time() {
+    let world = World::new();
+    let frozen = |collection, more| {
+        let request = Address::first(Operation::Find).of(collection).after(more);
+        world.faulty(Plan::at_request(request, Fault::FreezeBefore))
+    };
+    // The start has read the queue.
+    let (queue, totals) = (frozen("queue", 1), frozen("totals", 0));
+    let client = Client::new(&world.start(1, queue.clone(), totals.clone()).await).await;
+    let answer = tokio::time::timeout(Duration::from_secs(3), client.ask("GET /readyz")).await.expect("in time");
+    answer.problem(ProblemKind::NotReady);
+    assert_eq!((queue.frozen(), totals.frozen()), (0, 0), "the requests are given up");
+    let part = |part: &str, what: &str| json!({ "part": part, "detail": what });
+    let expected =
+        [part("queue", "the cache and the queue are unavailable"), part("store", "the store is unavailable")];
+    assert_eq!(answer.json()["parts"], json!(expected));
+    assert_eq!(client.ask("GET /readyz").await.json(), json!({ "ready": true, "parts": [] }));
+}
+
     let unavailable = |part: &str| json!({ "part": part, "detail": "the store is unavailable" });
     let expected = json!({ "ready": true, "parts": [unavailable("store"), unavailable("saving")] });
     assert_eq!(client.ask("GET /readyz").await.json(), expected, "views are taken");
