@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::PeerAddress;
+use crate::lingering_close::LingeringClose;
 use crate::write_timeout::WriteTimeout;
 
 /// The pause after a connection could not be accepted, as when the process has no file descriptors left.
@@ -37,6 +38,8 @@ pub struct ConnectionOptions {
     pub head_time_max: Duration,
     /// The time for which a client may read nothing of an answer.
     pub write_time_max: Duration,
+    /// The time for which what a client still sends is read after an answer that ended the connection, unless it ends before.
+    pub linger_time_max: Duration,
     /// The maximum size of the head of a request, in bytes.
     pub head_bytes_max: usize,
     /// The time that requests in progress get to finish when the service stops.
@@ -44,12 +47,14 @@ pub struct ConnectionOptions {
 }
 
 impl Default for ConnectionOptions {
-    /// 4,096 connections; 30 seconds without reading; 30 seconds for a head of 80 KiB, which has room for the longest address that is allowed (64 KiB); 10 seconds to finish.
+    /// 4,096 connections; 30 seconds without reading; 5 seconds to end; 30 seconds for a head of 80 KiB, which has room for the longest address that is
+    /// allowed (64 KiB); 10 seconds to finish.
     fn default() -> Self {
         ConnectionOptions {
             open_max: 4_096,
             head_time_max: Duration::from_secs(30),
             write_time_max: Duration::from_secs(30),
+            linger_time_max: Duration::from_secs(5),
             head_bytes_max: 80 * 1024,
             shutdown_grace: Duration::from_secs(10),
         }
@@ -97,6 +102,7 @@ pub async fn serve_connections(
             router.call(request)
         });
         let stream = WriteTimeout::new(stream, options.write_time_max);
+        let stream = LingeringClose::new(stream, options.linger_time_max, stop.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let (connection, cut) = (graceful.watch(connection), cut.clone());
         tokio::spawn(async move {

@@ -4,6 +4,7 @@ mod access;
 mod client;
 mod connections;
 pub mod counters;
+mod lingering_close;
 mod metrics;
 mod openapi;
 mod problem;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
@@ -128,6 +128,11 @@ impl ProblemKind {
         matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
     }
 
+    /// Returns whether the connection ends with the response, as the rest of the request is not read.
+    fn ends_connection(self) -> bool {
+        matches!(self, ProblemKind::BodyTimeout | ProblemKind::BodyTooLarge)
+    }
+
     /// Returns the HTTP status.
     pub fn status(self) -> StatusCode {
         self.parts().1
@@ -190,6 +195,9 @@ impl Problem {
             let seconds = self.retry_after.map(|time| time.as_millis().div_ceil(1_000));
             let seconds = seconds.map_or(retry_after_seconds, |seconds| u64::try_from(seconds).unwrap_or(u64::MAX));
             headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if self.kind.ends_connection() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
@@ -115,12 +116,17 @@ pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) 
 }
 
 async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("the body has more than {bytes_max} bytes, its limit");
+        Problem::new(ProblemKind::BodyTooLarge, detail)
+    };
+    // That of Content-Length, which is refused before the client has sent it.
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
     match tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let detail = format!("the body has more than {bytes_max} bytes, its limit");
-            Err(Problem::new(ProblemKind::BodyTooLarge, detail))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(Problem::invalid(format!("the body cannot be read: {error}"))),
         Err(_) => {
             let detail = format!("the body did not arrive within {} seconds", BODY_TIME_MAX.as_secs());

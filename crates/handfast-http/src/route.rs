@@ -149,17 +149,19 @@ pub(crate) fn router<S: Send + Sync + 'static>(
         router = router.route(route.path, on(route.method.filter(), handler));
     }
     let [of_paths, of_methods] = metrics;
-    let refused = move |metrics: &RequestMetrics, kind, detail: String| {
+    let refused = move |metrics: &RequestMetrics, method: &Method, kind, detail: String| {
         metrics.count(None, ProblemKind::status(kind), Some(kind), Duration::ZERO);
-        Problem::new(kind, detail).into_response(None, seconds)
+        // A client that sent a request that writes, to a wrong path, knows that it changed nothing.
+        let outcome = (!method.is_safe()).then_some(Outcome::NotApplied);
+        Problem::new(kind, detail).into_response(outcome, seconds)
     };
-    let not_found = move || async move {
+    let not_found = move |method: Method| async move {
         let detail = "there is no such path: /openapi.json lists those that are there".to_owned();
-        refused(&of_paths, ProblemKind::NotFound, detail)
+        refused(&of_paths, &method, ProblemKind::NotFound, detail)
     };
-    let not_allowed = move |request: Request| async move {
-        let detail = format!("the path has no method {}: the header Allow lists those that it has", request.method());
-        refused(&of_methods, ProblemKind::MethodNotAllowed, detail)
+    let not_allowed = move |method: Method| async move {
+        let detail = format!("the path has no method {method}: the header Allow lists those that it has");
+        refused(&of_methods, &method, ProblemKind::MethodNotAllowed, detail)
     };
     let router = router.fallback(not_found).method_not_allowed_fallback(not_allowed);
     match cors {

@@ -24,10 +24,17 @@ impl Label {
     /// Checks and escapes a label.
     pub(super) fn new(text: &str) -> Result<Self, Problem> {
         let characters = text.chars().count();
-        if !(1..=LABEL_CHARACTERS_MAX).contains(&characters) || text.chars().any(char::is_control) {
-            let detail =
-                format!("the query parameter label must be 1 to {LABEL_CHARACTERS_MAX} characters, and is {text:?}");
-            return Err(Problem::invalid(detail));
+        if !(1..=LABEL_CHARACTERS_MAX).contains(&characters) {
+            let found = if characters == 0 { "none".to_owned() } else { characters.to_string() };
+            return Err(Problem::invalid(format!(
+                "the query parameter label must be 1 to {LABEL_CHARACTERS_MAX} characters, and has {found}"
+            )));
+        }
+        if let Some(control) = text.chars().find(|character| character.is_control()) {
+            return Err(Problem::invalid(format!(
+                "the query parameter label must have no control characters, and has {control:?}: others are allowed, up to \
+                 {LABEL_CHARACTERS_MAX}"
+            )));
         }
         let mut escaped = String::with_capacity(text.len());
         for character in text.chars() {

@@ -28,6 +28,7 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response, Pro
     // A program that asks for the head of the picture, such as a checker of links, shows it to nobody.
     if call.method != Method::HEAD {
         let view = View { key, ..View::new(item, 1, service.counters.today()?)? };
+        // A page cannot add a header to the request of a picture, and another client could choose a new name for each view.
         let reader = Reader { name: None, address: call.address, agent: user_agent(&call) };
         count_of_reader(service, view, reader).await?;
     }

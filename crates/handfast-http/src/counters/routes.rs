@@ -134,7 +134,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         headers: &[],
         body: None,
         reply: Reply::NoContent,
-        problems: &[ProblemKind::QueueFull],
+        problems: &[ProblemKind::QueueFull, ProblemKind::DamagedData],
         handler: |service, call| Box::pin(handlers::delete(service, call)),
     },
     Route {
@@ -171,7 +171,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         access: RouteAccess::Read,
         query: &[Parameter {
             name: "label",
-            description: "The text before the number; `views` if it is not given",
+            description: "The text before the number, without control characters; `views` if it is not given",
             required: false,
             value: ParameterValue::Text { length_max: LABEL_CHARACTERS_MAX },
         }],
@@ -228,7 +228,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         headers: &[],
         body: None,
         reply: Reply::Json { schema: "Readiness" },
-        problems: &[ProblemKind::NotReady],
+        problems: &[ProblemKind::Unavailable, ProblemKind::NotReady],
         handler: |service, _| Box::pin(handlers::readiness(service)),
     },
     Route {

@@ -10,6 +10,21 @@ use crate::world::{Answer, Client, World};
 pub(crate) struct Document(pub(crate) Value);
 
 impl Document {
+    /// Returns a request for each operation, with these values for the parameters of paths, and with a query if one has to be there.
+    pub(crate) fn requests(&self, values: &[(&str, &str)], query: &str) -> Vec<String> {
+        let mut requests = Vec::new();
+        for (path, methods) in self.0["paths"].as_object().expect("paths") {
+            let path = values.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
+            for (method, operation) in methods.as_object().expect("methods") {
+                let mut parameters = operation["parameters"].as_array().expect("a list").iter();
+                let has_query = parameters.any(|found| found["in"] == "query" && found["required"] == true);
+                let query = if has_query { format!("?{query}") } else { String::new() };
+                requests.push(format!("{} {path}{query}", method.to_uppercase()));
+            }
+        }
+        requests
+    }
+
     /// Fails if the answer is none that the document describes. A path and a method that it does not have may give problems only.
     pub(crate) fn check(&self, method: &Method, path: &str, answer: &Answer) {
         let status = answer.status.as_u16();
@@ -32,7 +47,13 @@ impl Document {
             content.get(media_type).unwrap_or_else(|| panic!("{path}: {media_type} is not in the document"));
         assert_eq!(reply["headers"].get("Retry-After").is_some(), answer.header("retry-after").is_some());
         if *method != Method::HEAD && media_type.ends_with("json") {
-            self.validate(&described["schema"], &answer.json(), path);
+            let json = answer.json();
+            self.validate(&described["schema"], &json, path);
+            if media_type.starts_with("application/problem") {
+                let (kinds, kind) = (reply["description"].as_str(), json["type"].as_str().expect("a type"));
+                let is_described = kinds.is_some_and(|kinds| kinds.contains(&format!("`{kind}`")));
+                assert!(is_described, "{method} {path}: {kind} is not in the document");
+            }
         }
     }
 

@@ -12,4 +12,5 @@ mod pages;
 mod problems;
 mod routes;
 mod socket;
+mod statuses;
 mod world;

@@ -69,7 +69,9 @@ async fn what_is_wrong_with_a_request_is_named() {
         ("GET /v1/ads/7/daily?to=2026-11-30T10:00", "", "", "the query parameter to must be a day"),
         ("GET /v1/ads/7/daily?from=2026-12-01&to=2026-11-30", "", "", "the range of days ends before it begins"),
         ("GET /v1/ads/7/daily?from=1900-01-01&to=2026-11-30", "", "", "are more than 7320"),
-        ("GET /v1/ads/7/badge.svg?label=", "", "", "the query parameter label must be"),
+        ("GET /v1/ads/7/badge.svg?label=", "", "", "label must be 1 to 32 characters, and has none"),
+        (&format!("GET /v1/ads/7/badge.svg?label={}", "x".repeat(33)), "", "", "1 to 32 characters, and has 33"),
+        ("GET /v1/ads/7/badge.svg?label=a%0Ab", "", "", r#"label must have no control characters, and has '\n'"#),
         ("GET /v1/ads/7?ids=7", "", "", r#"there is no query parameter "ids""#),
         ("DELETE /v1/ads/7?day=2026-11-30", "", "", r#"there is no query parameter "day""#),
         ("GET /healthz?x=1", "", "", r#"there is no query parameter "x""#),
@@ -93,20 +95,33 @@ async fn what_is_wrong_with_a_request_is_named() {
 async fn unknown_paths_and_methods_are_problems() {
     let world = World::new();
     let client = Client::new(&world.healthy(1).await).await;
-    for line in
-        ["GET /assets/page.png", "GET /assets", "GET /v2/ads/7", "GET /v1/ads/7/", "GET /v1/ads/7/views/1", "PUT /v1"]
-    {
-        client.ask(line).await.problem(ProblemKind::NotFound);
+    let outcome = |writes: bool| if writes { json!("not_applied") } else { json!(null) };
+    for (line, writes) in [
+        ("GET /assets/page.png", false),
+        ("GET /assets", false),
+        ("GET /v2/ads/7", false),
+        ("GET /v1/ads/7/", false),
+        ("GET /v1/ads/7/views/1", false),
+        ("PUT /v1", true),
+        ("POST /v1/ads/7/views/", true),
+        ("DELETE /v2/ads/7", true),
+    ] {
+        let answer = client.ask(line).await;
+        answer.problem(ProblemKind::NotFound);
+        assert_eq!(answer.json()["outcome"], outcome(writes), "{line}");
     }
-    for (line, allow) in [
-        ("PUT /v1/ads/7", "GET,HEAD,DELETE"),
-        ("DELETE /v1/ads/top", "GET,HEAD"),
-        ("GET /v1/ads/7/views", "POST"),
-        ("POST /healthz", "GET,HEAD"),
+    for (line, allow, writes) in [
+        ("PUT /v1/ads/7", "GET,HEAD,DELETE", true),
+        ("DELETE /v1/ads/top", "GET,HEAD", true),
+        ("GET /v1/ads/7/views", "POST", false),
+        ("OPTIONS /v1/ads/7/views", "POST", false),
+        ("POST /healthz", "GET,HEAD", true),
+        ("VIEW /healthz", "GET,HEAD", true),
     ] {
         let answer = client.ask(line).await;
         answer.problem(ProblemKind::MethodNotAllowed);
         assert_eq!(answer.header("allow"), Some(allow), "{line}");
+        assert_eq!(answer.json()["outcome"], outcome(writes), "{line}");
     }
 }
 
@@ -125,8 +140,8 @@ async fn bodies_of_another_kind_and_size_are_refused() {
     assert_eq!(answer.problem(ProblemKind::BodyTooLarge), "the body has more than 4096 bytes, its limit");
 }
 
-/// A body that never arrives.
-struct Silence;
+/// A body that never arrives, of the number of bytes that the head has announced.
+struct Silence(u64);
 
 impl hyper::body::Body for Silence {
     type Data = Bytes;
@@ -138,14 +153,22 @@ impl hyper::body::Body for Silence {
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
         Poll::Pending
     }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.0)
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_not_waited_for() {
     let world = World::new();
     let client = Client::new(&world.healthy(1).await).await;
-    let request = Request::post("/v1/ads/7/views").body(Body::new(Silence)).expect("a request");
-    client.request(request).await.problem(ProblemKind::BodyTimeout);
+    for (bytes, problem) in [(4_096, ProblemKind::BodyTimeout), (4_097, ProblemKind::BodyTooLarge)] {
+        let request = Request::post("/v1/ads/7/views").body(Body::new(Silence(bytes))).expect("a request");
+        let answer = client.request(request).await;
+        answer.problem(problem);
+        assert_eq!(answer.header("connection"), Some("close"), "the body is not read");
+    }
 }
 
 #[tokio::test]
@@ -233,6 +256,26 @@ async fn a_write_that_takes_too_long_is_in_doubt_and_a_read_is_not() {
     totals.release();
 }
 
+#[tokio::test(start_paused = true)]
+async fn parts_that_do_not_answer_are_named_in_time() {
+    let world = World::new();
+    let frozen = |collection, more| {
+        let request = Address::first(Operation::Find).of(collection).after(more);
+        world.faulty(Plan::at_request(request, Fault::FreezeBefore))
+    };
+    // The start has read the queue.
+    let (queue, totals) = (frozen("queue", 1), frozen("totals", 0));
+    let client = Client::new(&world.start(1, queue.clone(), totals.clone()).await).await;
+    let answer = tokio::time::timeout(Duration::from_secs(3), client.ask("GET /readyz")).await.expect("in time");
+    answer.problem(ProblemKind::NotReady);
+    assert_eq!((queue.frozen(), totals.frozen()), (0, 0), "the requests are given up");
+    let part = |part: &str, what: &str| json!({ "part": part, "detail": what });
+    let expected =
+        [part("queue", "the cache and the queue are unavailable"), part("store", "the store is unavailable")];
+    assert_eq!(answer.json()["parts"], json!(expected));
+    assert_eq!(client.ask("GET /readyz").await.json(), json!({ "ready": true, "parts": [] }));
+}
+
 #[tokio::test]
 async fn a_store_that_is_away_leaves_partial_totals() {
     let world = World::new();
@@ -256,26 +299,6 @@ async fn a_store_that_is_away_leaves_partial_totals() {
         assert_eq!(answer.header("retry-after"), Some("2"));
     }
     counters.flush().await.expect_err("the store is away");
-#[tokio::test(start_paused = true)]
-async fn parts_that_do_not_answer_are_named_in_time() {
-    let world = World::new();
-    let frozen = |collection, more| {
-        let request = Address::first(Operation::Find).of(collection).after(more);
-        world.faulty(Plan::at_request(request, Fault::FreezeBefore))
-    };
-    // The start has read the queue.
-    let (queue, totals) = (frozen("queue", 1), frozen("totals", 0));
-    let client = Client::new(&world.start(1, queue.clone(), totals.clone()).await).await;
-    let answer = tokio::time::timeout(Duration::from_secs(3), client.ask("GET /readyz")).await.expect("in time");
-    answer.problem(ProblemKind::NotReady);
-    assert_eq!((queue.frozen(), totals.frozen()), (0, 0), "the requests are given up");
-    let part = |part: &str, what: &str| json!({ "part": part, "detail": what });
-    let expected =
-        [part("queue", "the cache and the queue are unavailable"), part("store", "the store is unavailable")];
-    assert_eq!(answer.json()["parts"], json!(expected));
-    assert_eq!(client.ask("GET /readyz").await.json(), json!({ "ready": true, "parts": [] }));
-}
-
     let unavailable = |part: &str| json!({ "part": part, "detail": "the store is unavailable" });
     let expected = json!({ "ready": true, "parts": [unavailable("store"), unavailable("saving")] });
     assert_eq!(client.ask("GET /readyz").await.json(), expected, "views are taken");
@@ -286,18 +309,6 @@ async fn parts_that_do_not_answer_are_named_in_time() {
     assert_eq!(client.ask("GET /readyz").await.json(), json!({ "ready": true, "parts": [] }));
 }
 
-#[tokio::test]
-async fn damaged_data_is_a_problem_of_the_service() {
-    let world = World::new();
-    let client = Client::new(&world.healthy(1).await).await;
-    let totals = Namespace::new("counters", "totals").expect("a namespace");
-    let damaged = rawdoc! { "_id": { "kind": "ads", "id": "7" }, "total": "many" };
-    Arc::clone(&world.store).insert_one(&totals, damaged).await.expect("inserted");
-    for line in ["GET /v1/ads/7", "POST /v1/ads/7/views"] {
-        let detail = client.ask(line).await.problem(ProblemKind::DamagedData);
-        assert!(detail.contains("handfast counters verify"), "{detail}");
-    }
-}
 #[tokio::test]
 async fn views_above_the_largest_total_are_refused() {
     let world = World::new();
@@ -322,3 +333,15 @@ async fn views_above_the_largest_total_are_refused() {
     assert_eq!(client.ask("POST /v1/ads/7/views").await.json()["total"], 1);
 }
 
+#[tokio::test]
+async fn damaged_data_is_a_problem_of_the_service() {
+    let world = World::new();
+    let client = Client::new(&world.healthy(1).await).await;
+    let totals = Namespace::new("counters", "totals").expect("a namespace");
+    let damaged = rawdoc! { "_id": { "kind": "ads", "id": "7" }, "total": "many" };
+    Arc::clone(&world.store).insert_one(&totals, damaged).await.expect("inserted");
+    for line in ["GET /v1/ads/7", "POST /v1/ads/7/views"] {
+        let detail = client.ask(line).await.problem(ProblemKind::DamagedData);
+        assert!(detail.contains("handfast counters verify"), "{detail}");
+    }
+}

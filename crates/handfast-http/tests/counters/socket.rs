@@ -167,16 +167,74 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_does_not_arrive_or_is_too_large_ends_its_connection() {
+async fn a_head_that_does_not_arrive_ends_its_connection() {
     let world = World::new();
     let options = ConnectionOptions { head_time_max: Duration::from_millis(50), ..ConnectionOptions::default() };
     let running = Running::start(&world.healthy(1).await, options).await;
     let mut slow = running.connect().await;
     assert_eq!(send(&mut slow, "GET /v1/ads/7 HTTP/1.1\r\nho").await, None);
-    let mut large = running.connect().await;
-    let head = format!("GET /v1/ads/7 HTTP/1.1\r\nlarge: {}\r\n\r\n", "x".repeat(1024 * 1024));
-    let answer = send(&mut large, &head).await;
-    assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 431")));
+    running.stopped().await;
+}
+
+/// Reads the rest of a connection until the service ends it, which is not a reset.
+async fn read_to_the_end(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let reading = tokio::time::timeout(DEADLINE, stream.read_to_string(&mut text));
+    reading.await.expect("it ends").expect("no reset");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_above_its_limit_is_refused_and_the_client_sees_the_answer() {
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let length = "content-length: 1000000";
+    let rows = [
+        (length.to_owned(), true),
+        (format!("{length}\r\nexpect: 100-continue"), true),
+        ("transfer-encoding: chunked".to_owned(), false),
+    ];
+    for (headers, is_announced) in rows {
+        let head = format!("POST /v1/ads/7/views HTTP/1.1\r\nhost: test\r\n{headers}\r\n\r\n");
+        let (mut stream, body) = (running.connect().await, "f4240\r\n".to_owned() + &"x".repeat(1_000_000));
+        let refused = "HTTP/1.1 413 Payload Too Large\r\n";
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        // Of an announced body, nothing has to be sent before the answer.
+        let early = if is_announced { read(&mut stream).await.expect("an answer") } else { String::new() };
+        stream.write_all(body.as_bytes()).await.expect("it is read");
+        stream.shutdown().await.expect("ended");
+        let answer = early + &read_to_the_end(&mut stream).await;
+        assert!(answer.starts_with(refused), "{headers}: {answer}");
+        assert!(answer.contains("connection: close\r\n"), "{headers}: {answer}");
+        assert!(answer.contains(r#""outcome":"not_applied""#), "{headers}: {answer}");
+    }
+    assert_eq!(running.stopped().await, Flushed::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_request_is_answered_by_a_status_alone() {
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let long = "x".repeat(1_000_000);
+    let many: String = (0..1_000).map(|at| format!("x-{at}: y\r\n")).collect();
+    let rows = [
+        ("414", format!("GET /v1/ads?ids={} HTTP/1.1\r\nhost: test\r\n\r\n", &long[..66_000])),
+        ("431", format!("GET /v1/ads/7 HTTP/1.1\r\nhost: test\r\nlarge: {long}\r\n\r\n")),
+        ("431", format!("GET /v1/ads/7 HTTP/1.1\r\nhost: test\r\n{many}\r\n")),
+        ("400", format!("GET /v1/ads/7 HTTP/7\r\nhost: test\r\n\r\n{long}")),
+        ("400", format!("POST /v1/ads/7/views HTTP/1.1\r\ncontent-length: many\r\n\r\n{long}")),
+        ("400", format!("{{\"n\": 1}}\r\n\r\n{long}")),
+    ];
+    for (status, request) in rows {
+        let mut stream = running.connect().await;
+        stream.write_all(request.as_bytes()).await.expect("it is read");
+        stream.shutdown().await.expect("ended");
+        let answer = read_to_the_end(&mut stream).await;
+        let shown: String = request.chars().take(60).collect();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {answer}");
+        assert!(answer.contains("connection: close\r\n"), "{shown}: {answer}");
+        assert!(answer.ends_with("\r\n\r\n"), "it has no body: {shown}: {answer}");
+    }
     running.stopped().await;
 }
 
@@ -188,8 +246,8 @@ async fn the_longest_address_is_read_and_a_longer_one_refused() {
     let ask = |count| format!("GET /v1/ads?ids={} HTTP/1.1\r\nhost: test\r\n\r\n", ids(count));
     let answer = send(&mut running.connect().await, &ask(1_000)).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    let answer = send(&mut running.connect().await, &ask(1_010)).await;
-    assert!(answer.is_none_or(|answer| answer.starts_with("HTTP/1.1 414")));
+    let answer = send(&mut running.connect().await, &ask(1_010)).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 414"), "{answer}");
     running.stopped().await;
 }
 

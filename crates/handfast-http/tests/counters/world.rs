@@ -103,6 +103,11 @@ impl Client {
         }
     }
 
+    /// Returns a request for each operation of the document, such as `GET /v1/ads/7`.
+    pub(crate) fn operations(&self) -> Vec<String> {
+        self.document.requests(&[("{kind}", "ads"), ("{id}", "7"), ("{file}", "page.js")], "ids=7")
+    }
+
     /// Sends a request, and compares the answer with the document.
     pub(crate) async fn request(&self, mut request: Request<Body>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());

@@ -1,0 +1,156 @@
+//! Each route with each error that its parts can give: the client compares each answer with the document, by status and by type.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handfast_counters::jiff::civil::Date;
+use handfast_counters::{
+    Batch, Buffer, Counters, CountersOptions, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId,
+    Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
+};
+use handfast_http::counters::ServiceOptions;
+use handfast_store::Applied;
+use handfast_store::decorator::{Address, Fault, Operation, Plan};
+
+use crate::world::{Client, World};
+
+/// A buffer each of whose requests fails.
+struct FailingBuffer {
+    /// The error of requests that count and delete.
+    of_writes: Error,
+    /// That of other requests; `None` if they succeed, without an entry.
+    of_reads: Option<Error>,
+}
+
+impl FailingBuffer {
+    fn read<T>(&self, answer: T) -> Result<T> {
+        self.of_reads.clone().map_or(Ok(answer), Err)
+    }
+}
+
+#[async_trait]
+impl Buffer for FailingBuffer {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+
+    async fn check(&self) -> Result<()> {
+        Err(self.of_writes.clone())
+    }
+
+    async fn increment_if_exists(&self, _: &View) -> Result<IncrementOutcome> {
+        Err(self.of_writes.clone())
+    }
+
+    async fn upsert(&self, _: &View, _: Option<Stored>) -> Result<UpsertOutcome> {
+        Err(self.of_writes.clone())
+    }
+
+    async fn read(&self, _: &Kind, ids: &[ItemId]) -> Result<Reading> {
+        self.read(Reading { totals: vec![None; ids.len()], fence: Fence::NONE })
+    }
+
+    async fn fill(&self, _: &Item, _: Stored) -> Result<Option<Total>> {
+        self.read(None)
+    }
+
+    async fn refresh(&self, _: &Kind, _: &[(ItemId, u64)], _: Fence) -> Result<bool> {
+        Err(self.of_writes.clone())
+    }
+
+    async fn delete(&self, _: &Item) -> Result<()> {
+        match &self.of_writes {
+            // A deletion has no key, and adds nothing.
+            Error::KeysFull { .. } | Error::TotalTooLarge { .. } => Ok(()),
+            error => Err(error.clone()),
+        }
+    }
+
+    async fn kinds(&self) -> Result<Vec<Kind>> {
+        self.read(vec![Kind::new("ads")?])
+    }
+
+    async fn claim(&self, _: &Kind, _: &Owner, _: usize) -> Result<Option<Batch>> {
+        self.read(None)
+    }
+
+    async fn take_over(&self, _: &Kind, _: &Owner, _: Duration) -> Result<bool> {
+        self.read(false)
+    }
+
+    async fn acknowledge(&self, _: &Batch) -> Result<()> {
+        self.read(())
+    }
+
+    async fn visitor_salt(&self, _: Date) -> Result<Salt> {
+        Err(self.of_writes.clone())
+    }
+
+    async fn depth(&self, _: &Kind) -> Result<QueueDepth> {
+        self.read(QueueDepth::default())
+    }
+
+    async fn announce(&self, _: InstanceReport, _: Duration) -> Result<()> {
+        self.read(())
+    }
+
+    async fn withdraw(&self, _: &Owner) -> Result<()> {
+        self.read(())
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>> {
+        self.read(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn the_document_has_each_error_of_each_route() {
+    let buffer = |applied| Error::Buffer { what: "it does not answer".into(), applied };
+    let damaged = || Error::Damaged { what: "it is not what was written".into() };
+    let rows = [
+        (buffer(Applied::No), Some(buffer(Applied::No))),
+        (buffer(Applied::Maybe), Some(buffer(Applied::No))),
+        (damaged(), Some(damaged())),
+        (Error::Full { events: 7 }, None),
+        (Error::KeysFull { keys: 7 }, None),
+        (Error::TotalTooLarge { views: 7 }, None),
+        (Error::invalid("the clock shows no date"), Some(Error::invalid("the clock shows no date"))),
+    ];
+    let mut seen = BTreeSet::new();
+    for (of_writes, of_reads) in rows {
+        for store_answers in [true, false] {
+            let world = World::new();
+            let healthy = world.healthy(1).await;
+            let storage = match store_answers {
+                true => healthy.storage().clone(),
+                false => {
+                    let away = Plan::at_request(Address::first(Operation::Find).of("totals"), Fault::CrashBefore);
+                    let counters = world.start(2, world.store.clone(), world.faulty(away)).await;
+                    counters.storage().clone()
+                }
+            };
+            let buffer = Arc::new(FailingBuffer { of_writes: of_writes.clone(), of_reads: of_reads.clone() });
+            let counters = Counters::new(buffer, storage, healthy.sources().clone(), CountersOptions::default());
+            let kind = Kind::new("ads").expect("a kind");
+            for visitor_windows in [[].into(), [(kind.clone(), Duration::from_secs(60))].into()] {
+                let pixels = [kind.clone()].into();
+                let options = ServiceOptions { pixels, visitor_windows, ..ServiceOptions::default() };
+                let client = Client::with(&counters, options).await;
+                for operation in client.operations() {
+                    let status = client.ask(&operation).await.status.as_u16();
+                    seen.insert((operation, status));
+                }
+            }
+        }
+    }
+    let statuses = |operation: &str| -> Vec<u16> {
+        seen.iter().filter(|(found, _)| found == operation).map(|(_, status)| *status).collect()
+    };
+    assert_eq!(statuses("POST /v1/ads/7/views"), [400, 409, 500, 503]);
+    assert_eq!(statuses("GET /v1/ads/7/pixel.gif"), [400, 409, 500, 503]);
+    assert_eq!(statuses("DELETE /v1/ads/7"), [204, 400, 500, 503]);
+    assert_eq!(statuses("GET /v1/ads/7"), [200, 400, 500, 503]);
+    assert_eq!(statuses("GET /readyz"), [503]);
+}
