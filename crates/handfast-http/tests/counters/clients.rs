@@ -167,7 +167,7 @@ async fn the_rules_for_readers_hold_for_pictures() {
         ..pixels_of_ads()
     };
     let client = Client::with(&counters, options).await;
-    for (agent, name) in [("Firefox", "a"), ("Firefox", "b"), ("Googlebot/2.1", "a"), ("Safari", "a")] {
+    for (agent, name) in [("Firefox", "a"), ("Firefox", "b"), ("Googlebot/2.1", "c"), ("Safari", "d")] {
         // A name that a reader gives itself does not count for a picture, which everybody may ask for.
         let headers = [format!("user-agent: {agent}"), format!("visitor: {name}")];
         assert_eq!(client.send(PIXEL, &[&headers[0], &headers[1]], "").await.status, StatusCode::OK);

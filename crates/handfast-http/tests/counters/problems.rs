@@ -264,8 +264,13 @@ async fn parts_that_do_not_answer_are_named_in_time() {
         world.faulty(Plan::at_request(request, Fault::FreezeBefore))
     };
     // The start has read the queue.
-    let (queue, totals) = (frozen("queue", 1), frozen("totals", 0));
-    let client = Client::new(&world.start(1, queue.clone(), totals.clone()).await).await;
+    let parts = || (frozen("queue", 1), frozen("totals", 0));
+    let (queue, totals) = parts();
+    let options = ServiceOptions { request_time_max: Duration::from_secs(1), ..ServiceOptions::default() };
+    let client = Client::with(&world.start(1, queue, totals).await, options).await;
+    client.ask("GET /readyz").await.problem(ProblemKind::Unavailable);
+    let (queue, totals) = parts();
+    let client = Client::new(&world.start(2, queue.clone(), totals.clone()).await).await;
     let answer = tokio::time::timeout(Duration::from_secs(3), client.ask("GET /readyz")).await.expect("in time");
     answer.problem(ProblemKind::NotReady);
     assert_eq!((queue.frozen(), totals.frozen()), (0, 0), "the requests are given up");
