@@ -242,7 +242,7 @@ pub(super) async fn readiness(service: &Service) -> Result<Response> {
 }
 
 /// Returns whether views can be counted, and the parts that do not work.
-async fn parts(service: &Service) -> (bool, Vec<PartReply>) {
+pub(super) async fn parts(service: &Service) -> (bool, Vec<PartReply>) {
     let readiness = service.counters.readiness().await;
     // The errors may name servers, which is for the log and not for everybody.
     let parts = readiness.errors().map(|(part, error)| {
@@ -254,8 +254,7 @@ async fn parts(service: &Service) -> (bool, Vec<PartReply>) {
 
 pub(super) async fn status(service: &Service, call: Call) -> Result<Response> {
     let kind = call.query("kind").map(Kind::new).transpose()?;
-    let (ready, parts) = parts(service).await;
-    json_reply(&super::status::status(service, kind, parts, ready).await?)
+    json_reply(&super::status::status(service, kind).await?)
 }
 
 pub(super) async fn document(service: &Service) -> Result<Response> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_counters::{Counters, KindQueue, RememberedKeys};
+use handfast_counters::{Counters, KindQueue, Readiness, RememberedKeys};
 
 use super::Service;
 use super::replies::NotCounted;
@@ -51,9 +51,11 @@ pub(super) async fn text(service: &Service) -> String {
     service.views.write(&mut text);
     service.requests.write(&mut text);
     write_saved(&service.counters, &mut text);
-    write_queues(&service.counters, &mut text).await;
+    // At once, so that a buffer that does not answer is waited for once.
+    let (queues, readiness) = tokio::join!(service.counters.queues(), service.counters.readiness());
+    write_queues(&queues, &mut text);
     write_keys(&service.counters, &mut text);
-    write_parts(&service.counters, &mut text).await;
+    write_parts(&readiness, &mut text);
     text.into_string()
 }
 
@@ -74,19 +76,18 @@ fn write_saved(counters: &Counters, text: &mut MetricsText) {
 }
 
 /// Writes the contents of the queues. Those of a buffer that does not answer are missing; its part is not ready.
-async fn write_queues(counters: &Counters, text: &mut MetricsText) {
-    let queues = counters.queues().await;
+fn write_queues(queues: &[KindQueue], text: &mut MetricsText) {
     text.family("queue_requests", "gauge", "Requests whose views wait in the queue, by kind");
-    for KindQueue { kind, depth } in &queues {
+    for KindQueue { kind, depth } in queues {
         text.sample("queue_requests", &[("kind", kind.as_str())], depth.pending);
     }
     text.family("queue_batches", "gauge", "Batches that are being saved, by kind");
-    for KindQueue { kind, depth } in &queues {
+    for KindQueue { kind, depth } in queues {
         text.sample("queue_batches", &[("kind", kind.as_str())], depth.batches);
     }
     let help = "Time for which the oldest request has waited in the queue or in a batch, by kind; 0 if none waits";
     text.family("queue_oldest_seconds", "gauge", help);
-    for KindQueue { kind, depth } in &queues {
+    for KindQueue { kind, depth } in queues {
         let is_empty = depth.pending == 0 && depth.batches == 0;
         if let Some(seconds) = depth.oldest_age.map(|age| age.as_secs_f64()).or(is_empty.then_some(0.0)) {
             text.sample("queue_oldest_seconds", &[("kind", kind.as_str())], seconds);
@@ -103,8 +104,7 @@ fn write_keys(counters: &Counters, text: &mut MetricsText) {
     text.sample("idempotency_keys_limit", &[], keys_max);
 }
 
-async fn write_parts(counters: &Counters, text: &mut MetricsText) {
-    let readiness = counters.readiness().await;
+fn write_parts(readiness: &Readiness, text: &mut MetricsText) {
     text.family("part_ready", "gauge", "Whether a part works: 1 or 0");
     for part in ["queue", "store", "saving"] {
         let works = readiness.errors().all(|(broken, _)| broken != part);

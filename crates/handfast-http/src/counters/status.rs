@@ -12,9 +12,9 @@ use serde::Serialize;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::AbortHandle;
 
-use super::Service;
 use super::replies::DayReply;
 use super::routes::REPORT_DAYS;
+use super::{Service, handlers};
 
 /// The time for which the sums of a kind are shown again.
 const SUMMARY_TIME: Duration = Duration::from_secs(10);
@@ -105,15 +105,11 @@ struct KindReply {
 }
 
 /// Returns the state; `kind` is the kind whose sums are in it.
-pub(super) async fn status(
-    service: &Service,
-    kind: Option<Kind>,
-    parts: Vec<PartReply>,
-    ready: bool,
-) -> Result<StatusReply, Error> {
+pub(super) async fn status(service: &Service, kind: Option<Kind>) -> Result<StatusReply, Error> {
     let counters = &service.counters;
-    // A buffer that does not answer is one of the parts.
-    let (queues, instances) = tokio::join!(counters.queues(), service.instance.all());
+    // A buffer that does not answer is one of the parts. All are asked at once, so that each is waited for at the same time.
+    let ((ready, parts), queues, instances) =
+        tokio::join!(handlers::parts(service), counters.queues(), service.instance.all());
     let queues = queues.into_iter().map(|KindQueue { kind, depth }| QueueReply {
         kind: kind.to_string(),
         requests: depth.pending,

@@ -22,10 +22,13 @@ struct FailingBuffer {
     of_writes: Error,
     /// That of other requests; `None` if they succeed, without an entry.
     of_reads: Option<Error>,
+    /// The time that each request waits before it fails.
+    time: Duration,
 }
 
 impl FailingBuffer {
-    fn read<T>(&self, answer: T) -> Result<T> {
+    async fn read<T>(&self, answer: T) -> Result<T> {
+        tokio::time::sleep(self.time).await;
         self.of_reads.clone().map_or(Ok(answer), Err)
     }
 }
@@ -37,6 +40,7 @@ impl Buffer for FailingBuffer {
     }
 
     async fn check(&self) -> Result<()> {
+        tokio::time::sleep(self.time).await;
         Err(self.of_writes.clone())
     }
 
@@ -49,11 +53,11 @@ impl Buffer for FailingBuffer {
     }
 
     async fn read(&self, _: &Kind, ids: &[ItemId]) -> Result<Reading> {
-        self.read(Reading { totals: vec![None; ids.len()], fence: Fence::NONE })
+        self.read(Reading { totals: vec![None; ids.len()], fence: Fence::NONE }).await
     }
 
     async fn fill(&self, _: &Item, _: Stored) -> Result<Option<Total>> {
-        self.read(None)
+        self.read(None).await
     }
 
     async fn refresh(&self, _: &Kind, _: &[(ItemId, u64)], _: Fence) -> Result<bool> {
@@ -69,19 +73,19 @@ impl Buffer for FailingBuffer {
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>> {
-        self.read(vec![Kind::new("ads")?])
+        self.read(vec![Kind::new("ads")?]).await
     }
 
     async fn claim(&self, _: &Kind, _: &Owner, _: usize) -> Result<Option<Batch>> {
-        self.read(None)
+        self.read(None).await
     }
 
     async fn take_over(&self, _: &Kind, _: &Owner, _: Duration) -> Result<bool> {
-        self.read(false)
+        self.read(false).await
     }
 
     async fn acknowledge(&self, _: &Batch) -> Result<()> {
-        self.read(())
+        self.read(()).await
     }
 
     async fn visitor_salt(&self, _: Date) -> Result<Salt> {
@@ -89,19 +93,19 @@ impl Buffer for FailingBuffer {
     }
 
     async fn depth(&self, _: &Kind) -> Result<QueueDepth> {
-        self.read(QueueDepth::default())
+        self.read(QueueDepth::default()).await
     }
 
     async fn announce(&self, _: InstanceReport, _: Duration) -> Result<()> {
-        self.read(())
+        self.read(()).await
     }
 
     async fn withdraw(&self, _: &Owner) -> Result<()> {
-        self.read(())
+        self.read(()).await
     }
 
     async fn instances(&self) -> Result<Vec<Instance>> {
-        self.read(Vec::new())
+        self.read(Vec::new()).await
     }
 }
 
@@ -131,7 +135,11 @@ async fn the_document_has_each_error_of_each_route() {
                     counters.storage().clone()
                 }
             };
-            let buffer = Arc::new(FailingBuffer { of_writes: of_writes.clone(), of_reads: of_reads.clone() });
+            let buffer = Arc::new(FailingBuffer {
+                of_writes: of_writes.clone(),
+                of_reads: of_reads.clone(),
+                time: Duration::ZERO,
+            });
             let counters = Counters::new(buffer, storage, healthy.sources().clone(), CountersOptions::default());
             let kind = Kind::new("ads").expect("a kind");
             for visitor_windows in [[].into(), [(kind.clone(), Duration::from_secs(60))].into()] {
@@ -153,4 +161,19 @@ async fn the_document_has_each_error_of_each_route() {
     assert_eq!(statuses("DELETE /v1/ads/7"), [204, 400, 500, 503]);
     assert_eq!(statuses("GET /v1/ads/7"), [200, 400, 500, 503]);
     assert_eq!(statuses("GET /readyz"), [503]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_that_does_not_answer_is_waited_for_once() {
+    let world = World::new();
+    let healthy = world.healthy(1).await;
+    let away = || Error::Buffer { what: "it does not answer".into(), applied: Applied::No };
+    let time = Duration::from_secs(3_600);
+    let buffer = Arc::new(FailingBuffer { of_writes: away(), of_reads: Some(away()), time });
+    let (storage, sources) = (healthy.storage().clone(), healthy.sources().clone());
+    let client = Client::new(&Counters::new(buffer, storage, sources, CountersOptions::default())).await;
+    for (line, status) in [("GET /readyz", 503), ("GET /status", 200), ("GET /metrics", 200)] {
+        let answer = tokio::time::timeout(Duration::from_secs(3), client.ask(line)).await;
+        assert_eq!(answer.unwrap_or_else(|_| panic!("{line} is late")).status, status);
+    }
 }
