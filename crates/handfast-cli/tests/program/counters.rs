@@ -333,7 +333,8 @@ fn a_kill_loses_no_answered_view_and_doubles_none_with_a_key() -> Result<()> {
 
 /// Starts the service again, sends all requests with keys once more, and compares what it has with what was sent.
 fn check(scratch: &Scratch, sent: &Sent) -> Result<()> {
-    let serve = Serve::start(&mut handfast(scratch, &SERVE))?;
+    // A kill within a write leaves a torn end of the journal, which is warned about.
+    let serve = Serve::start(handfast(scratch, &SERVE).args(["--log-level", "error"]))?;
     let mut stream = serve_connection(&serve)?;
     let keys = sent.keys.lock().unwrap().clone();
     for key in &keys {
