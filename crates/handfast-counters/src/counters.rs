@@ -14,7 +14,10 @@ use crate::buffer::{Buffer, IncrementOutcome, Owner, Stored, Total, UpsertOutcom
 use crate::readiness::LastPass;
 use crate::retention::Retention;
 use crate::visitor::VISITOR_WINDOW_MAX;
-use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View, Visitor};
+use crate::{
+    Batch, DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, StorageForm, TopItem, View,
+    Visitor,
+};
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
@@ -30,8 +33,11 @@ pub struct CountersOptions {
     pub time_zone: TimeZone,
     /// The time between two passes that save views.
     pub flush_interval: Duration,
-    /// The maximum number of events that one transaction saves.
+    /// The maximum number of events in a batch.
     pub batch_events: usize,
+    /// The number of items above which a batch is saved in several transactions, so that other writes of the store do not wait long for one. Without
+    /// transactions it has no effect.
+    pub transaction_items: usize,
     /// The time after which another instance saves a batch that its owner has not acknowledged. It may be short: a batch that two instances save is added
     /// once.
     pub idle: Duration,
@@ -41,12 +47,13 @@ pub struct CountersOptions {
 }
 
 impl Default for CountersOptions {
-    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
+    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events, and 500 items in a transaction; 15 minutes until a batch is taken over (seed 3).
     fn default() -> Self {
         CountersOptions {
             time_zone: TimeZone::UTC,
             flush_interval: Duration::from_secs(2),
             batch_events: 10_000,
+            transaction_items: 500,
             idle: Duration::from_secs(15 * 60),
             keep_days: None,
         }
@@ -295,15 +302,15 @@ impl Counters {
         let mut remaining = pending;
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
-                let saved = self.storage.save(&batch).await?;
-                if saved.is_new() {
-                    self.last_pass.saved(batch.views());
+                let added = self.save(&batch).await?;
+                if added > 0 {
+                    self.last_pass.saved(added);
                 }
                 self.buffer.acknowledge(&batch).await?;
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);
-                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), ?saved, "a batch was saved");
+                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), added, "a batch was saved");
                 if remaining == 0 {
                     break;
                 }
@@ -320,6 +327,20 @@ impl Counters {
             self.storage.forget_batches(kind, oldest).await?;
         }
         Ok(())
+    }
+
+    /// Saves a batch and returns how many views were added. Of a batch of many items, each part is a batch of its own for the storage: a process that saves
+    /// the batch again after a crash adds the rest.
+    async fn save(&self, batch: &Batch) -> Result<u64> {
+        let whole = self.storage.form() == StorageForm::SingleDocuments;
+        let parts = batch.split(if whole { usize::MAX } else { self.options.transaction_items });
+        let mut added = 0;
+        for part in parts {
+            if self.storage.save(&part).await?.is_new() {
+                added += part.views();
+            }
+        }
+        Ok(added)
     }
 
     /// Saves views at once, then every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more. Between the passes it

@@ -124,6 +124,28 @@ async fn a_flush_of_many_views_is_one_transaction_of_few_operations() {
     flush_costs(Form::Embedded, 40).await;
 }
 
+/// While a transaction of thousands of documents is committed, no view can be: the seed's service has to answer within milliseconds.
+#[tokio::test]
+async fn a_batch_of_many_items_is_saved_in_transactions_of_some_hundred_items() {
+    const MANY: u64 = 1_201;
+    let world = World::embedded();
+    let store = store(&world);
+    let (counters, _) = counters(&world, &store, Form::Embedded).await;
+    let requests = (0..MANY).map(|number| {
+        let counters = counters.clone();
+        tokio::spawn(async move { counters.view(ad(&number.to_string()), 1, None).await })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        request.await.expect("ended").expect("counted");
+    }
+    let before = counted(&store)(Operation::Commit);
+    assert_eq!(counters.flush().await.expect("saved"), Flushed { batches: 1, views: MANY });
+    // Of 500 items at most each, and the names of batches that are forgotten.
+    assert_eq!(counted(&store)(Operation::Commit) - before, 3 + 1);
+    save_all(&counters).await;
+    assert_eq!(total(&counters, "1200").await, whole(1));
+}
+
 #[tokio::test]
 async fn a_flush_over_single_documents_takes_few_operations() {
     flush_costs(Form::SingleDocuments, 80).await;

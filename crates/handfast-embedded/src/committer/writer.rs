@@ -4,7 +4,6 @@
 //! unique key that is taken, an array under two fields of an index, a key that is too long) is checked before the
 //! first byte is staged.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -32,6 +31,9 @@ pub(crate) struct Writer<'s> {
     /// A failure of the engine after which nothing more may be written.
     pub(super) failure: Option<Error>,
 }
+
+/// The changes of one document's keys in all indexes, before its unique keys are checked.
+pub(crate) struct KeyChanges(Vec<IndexChange>);
 
 /// The changes of one document's keys in one index.
 struct IndexChange {
@@ -149,8 +151,24 @@ impl<'s> Writer<'s> {
         before: Option<&RawDocument>,
         after: &RawDocument,
     ) -> StoreResult<()> {
+        let changes = self.key_changes(collection, id_key, before, Some(after))?;
+        self.put_with_keys(collection, id_key, before, after, changes)
+    }
+
+    /// Stages a document's new state with these changes of its keys.
+    ///
+    /// # Errors
+    /// `DuplicateKey` (11000). Nothing is staged then.
+    pub(crate) fn put_with_keys(
+        &mut self,
+        collection: &Arc<Collection>,
+        id_key: &[u8],
+        before: Option<&RawDocument>,
+        after: &RawDocument,
+        changes: KeyChanges,
+    ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
-        let changes = self.index_changes(collection, id_key, before, Some(after))?;
+        self.check_unique(collection, id_key, after, &changes.0)?;
         let timestamp = self.timestamp();
         let value = document_value(&key, timestamp, after.as_bytes());
         self.state.shared.recent_changes.record(&key, timestamp);
@@ -172,7 +190,7 @@ impl<'s> Writer<'s> {
         before: &RawDocument,
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
-        let changes = self.index_changes(collection, id_key, Some(before), None)?;
+        let changes = self.key_changes(collection, id_key, Some(before), None)?;
         self.record_deletion(&key);
         let timestamp = self.timestamp();
         self.state.read_log.record(timestamp, collection.id, before.as_bytes());
@@ -206,21 +224,27 @@ impl<'s> Writer<'s> {
         id_key: &[u8],
         document: &RawDocument,
     ) -> StoreResult<()> {
-        let change = self.index_change(collection, index, id_key, None, Some(document))?;
+        let changes = KeyChanges(vec![self.index_change(collection, index, id_key, None, Some(document))?]);
+        self.check_unique(collection, id_key, document, &changes.0)?;
         self.timestamp();
-        self.stage_index_changes(collection, id_key, vec![change]);
+        self.stage_index_changes(collection, id_key, changes);
         Ok(())
     }
 
-    fn index_changes(
+    /// Returns the changes of a document's keys, from one state to the next.
+    ///
+    /// # Errors
+    /// `CannotIndexParallelArrays` (171), a key that is too long.
+    pub(crate) fn key_changes(
         &self,
         collection: &Collection,
         id_key: &[u8],
         before: Option<&RawDocument>,
         after: Option<&RawDocument>,
-    ) -> StoreResult<Vec<IndexChange>> {
+    ) -> StoreResult<KeyChanges> {
         let indexes = collection.indexes.iter();
-        indexes.map(|index| self.index_change(collection, index, id_key, before, after)).collect()
+        let changes = indexes.map(|index| self.index_change(collection, index, id_key, before, after));
+        changes.collect::<StoreResult<_>>().map(KeyChanges)
     }
 
     fn index_change(
@@ -231,26 +255,35 @@ impl<'s> Writer<'s> {
         before: Option<&RawDocument>,
         after: Option<&RawDocument>,
     ) -> StoreResult<IndexChange> {
-        let mut change = IndexChange { index: index.clone(), added: Vec::new(), removed: Vec::new(), multikey: 0 };
         // A stored document was indexed, so this does not fail.
         let old = before.map(|before| index.index.keys(before)).transpose()?.unwrap_or_default().keys;
-        let mut new = BTreeSet::new();
-        if let Some(after) = after {
-            let held = index.index.keys(after)?;
-            change.multikey = held.multikey;
-            for encoded in held.keys.difference(&old) {
-                if index_key(collection.id, index.id, encoded, id_key).is_none() {
-                    return Err(keys::too_long(&index.spec().name, encoded.len()));
-                }
-                if index.spec().unique && self.holder(collection, index.id, encoded, id_key)?.is_some() {
+        let new = after.map(|after| index.index.keys(after)).transpose()?.unwrap_or_default();
+        let added: Vec<Vec<u8>> = new.keys.difference(&old).cloned().collect();
+        let is_too_long = |encoded: &&Vec<u8>| index_key(collection.id, index.id, encoded, id_key).is_none();
+        if let Some(encoded) = added.iter().find(is_too_long) {
+            return Err(keys::too_long(&index.spec().name, encoded.len()));
+        }
+        let removed = old.difference(&new.keys).cloned().collect();
+        Ok(IndexChange { index: index.clone(), added, removed, multikey: new.multikey })
+    }
+
+    /// # Errors
+    /// `DuplicateKey` (11000) if another document has a key that is added to a unique index.
+    fn check_unique(
+        &self,
+        collection: &Collection,
+        id_key: &[u8],
+        after: &RawDocument,
+        changes: &[IndexChange],
+    ) -> StoreResult<()> {
+        for IndexChange { index, added, .. } in changes.iter().filter(|change| change.index.spec().unique) {
+            for encoded in added {
+                if self.holder(collection, index.id, encoded, id_key)?.is_some() {
                     return Err(index.index.duplicate(&collection.namespace, after, encoded));
                 }
             }
-            new = held.keys;
         }
-        change.added = new.difference(&old).cloned().collect();
-        change.removed = old.difference(&new).cloned().collect();
-        Ok(change)
+        Ok(())
     }
 
     /// Returns the `_id` key of another document that has this key in a unique index.
@@ -308,13 +341,9 @@ impl<'s> Writer<'s> {
         Ok(true)
     }
 
-    fn stage_index_changes(&mut self, collection: &Arc<Collection>, id_key: &[u8], changes: Vec<IndexChange>) {
-        for change in changes {
-            for encoded in &change.removed {
-                if let Some(key) = index_key(collection.id, change.index.id, encoded, id_key) {
-                    self.state.staged.write(Keyspace::Indexes, key, None);
-                }
-            }
+    fn stage_index_changes(&mut self, collection: &Arc<Collection>, id_key: &[u8], changes: KeyChanges) {
+        self.stage_removed_keys(collection, id_key, &changes);
+        for change in changes.0 {
             for encoded in &change.added {
                 if let Some(key) = index_key(collection.id, change.index.id, encoded, id_key) {
                     let value = index_value(&key, encoded);
@@ -322,6 +351,17 @@ impl<'s> Writer<'s> {
                 }
             }
             self.stage_multikey(&collection.namespace, change.index.id, change.multikey);
+        }
+    }
+
+    /// Stages the removal of the keys that a document's new state no longer has. The document itself must be put in the same operation.
+    pub(crate) fn stage_removed_keys(&mut self, collection: &Collection, id_key: &[u8], changes: &KeyChanges) {
+        for change in &changes.0 {
+            for encoded in &change.removed {
+                if let Some(key) = index_key(collection.id, change.index.id, encoded, id_key) {
+                    self.state.staged.write(Keyspace::Indexes, key, None);
+                }
+            }
         }
     }
 
@@ -358,29 +398,6 @@ impl<'s> Writer<'s> {
         if counts != counted {
             self.set_counts(collection, counts);
         }
-    }
-
-    /// Stages the removal of the index entries that a document's new state no longer has. The document itself
-    /// must be put in the same operation.
-    pub(crate) fn remove_old_index_entries(
-        &mut self,
-        collection: &Arc<Collection>,
-        id_key: &[u8],
-        before: Option<&RawDocument>,
-        after: &RawDocument,
-    ) -> StoreResult<()> {
-        let Some(before) = before else {
-            return Ok(());
-        };
-        for index in &collection.indexes {
-            let (old, new) = (index.index.keys(before)?, index.index.keys(after)?);
-            for encoded in old.keys.difference(&new.keys) {
-                if let Some(key) = index_key(collection.id, index.id, encoded, id_key) {
-                    self.state.staged.write(Keyspace::Indexes, key, None);
-                }
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn set_counts(&mut self, collection: CollectionId, counts: Counts) {

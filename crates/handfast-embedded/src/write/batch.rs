@@ -128,18 +128,15 @@ fn put_all(
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let id_key = keys::of_id(id.as_raw_bson_ref());
-        writer.remove_old_index_entries(
-            &collection,
-            &id_key,
-            before.as_ref().map(Newest::document).transpose()?,
-            document,
-        )?;
-        prepared.push((namespace, id_key, before, document));
+        let old = before.as_ref().map(Newest::document).transpose()?;
+        let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
+        writer.stage_removed_keys(&collection, &id_key, &changes);
+        prepared.push((namespace, id_key, before, document, changes));
     }
-    for (namespace, id_key, before, document) in prepared {
+    for (namespace, id_key, before, document, changes) in prepared {
         let before = before.as_ref().map(Newest::document).transpose()?;
         let collection = writer.ensure_collection(namespace, uuid)?;
-        writer.put(&collection, &id_key, before, document).or_else(|error| {
+        writer.put_with_keys(&collection, &id_key, before, document, changes).or_else(|error| {
             let taken = error.code() == Code::DuplicateKey;
             if taken && writer.keys_were_taken_since(&collection, &id_key, document, read_at)? {
                 return Err(key_conflict(&error));

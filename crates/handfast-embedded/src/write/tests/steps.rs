@@ -6,8 +6,8 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::{
-    CreateIndexes, Delete, DeleteStatement, DocumentStore, Find, Hint, IndexSpec, Insert, Sources, Update, UpdateSpec,
-    UpdateStatement,
+    CreateIndexes, Delete, DeleteStatement, DocumentStore, DropIndexes, Find, Hint, IndexSelector, IndexSpec, Insert,
+    Sources, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::committer::{AnswerAfter, Writer};
@@ -61,8 +61,15 @@ async fn an_index_whose_creation_was_given_up_can_be_created_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = stepping(directory.path(), Options::small()).await;
     fill(&store, 3000, |n| rawdoc! { "_id": n, "a": n }).await;
-    let given_up = tokio::time::timeout(Duration::from_millis(20), store.create_indexes(create(vec![on("a")]))).await;
-    given_up.unwrap_err();
+    // On a busy machine the timer may fire after the build has ended: then the next one is given up.
+    for attempt in 1.. {
+        let creation = store.create_indexes(create(vec![on("a")]));
+        if tokio::time::timeout(Duration::from_millis(2), creation).await.is_err() {
+            break;
+        }
+        assert!(attempt < 100, "a build of 300 steps always ends within 2 ms");
+        store.drop_indexes(DropIndexes { namespace: namespace(), selector: IndexSelector::All }).await.unwrap();
+    }
     assert_eq!(store.create_indexes(create(vec![on("a")])).await.unwrap(), (1, 2));
     assert_eq!(names(&store).await, ["_id_", "a_1"]);
     assert_eq!(found_by(&store, "a_1").await, 3000);

@@ -16,6 +16,7 @@ use super::super::report::Measurement;
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
+use super::service::Service;
 
 /// The requests a minute (seed 3).
 const READS_PER_MINUTE: u64 = 300_000;
@@ -25,8 +26,14 @@ const P99_MILLIS: f64 = 5.0;
 /// Connections: as many requests may be under way.
 const CONNECTIONS: u64 = 64;
 
-/// Applies the load, and returns its latency and its share of the machine.
-pub(super) async fn run(plan: &Plan, clock: &Arc<dyn Clock>, address: SocketAddr) -> Result<Vec<Measurement>> {
+/// Applies the load to the service, and to the constant route, which shows what the machine itself takes; returns the latency and the share of the machine.
+pub(super) async fn run(plan: &Plan, clock: &Arc<dyn Clock>, service: &Service) -> Result<Vec<Measurement>> {
+    let constant = load(plan, clock, service.constant).await?;
+    let subject = load(plan, clock, service.address).await?;
+    Ok(measurements(&subject, &constant))
+}
+
+async fn load(plan: &Plan, clock: &Arc<dyn Clock>, address: SocketAddr) -> Result<Round> {
     let per_second = (READS_PER_MINUTE + WRITES_PER_MINUTE) as f64 / 60.0;
     let interval = Duration::from_secs_f64(CONNECTIONS as f64 / per_second);
     let duration = Duration::from_secs_f64(plan.seconds * plan.rounds as f64);
@@ -49,9 +56,7 @@ pub(super) async fn run(plan: &Plan, clock: &Arc<dyn Clock>, address: SocketAddr
         latency.add(&joined??)?;
     }
     let elapsed = clock.elapsed().saturating_sub(start);
-    let round =
-        Round { operations: latency.len(), elapsed, processor: processor_time().saturating_sub(before), latency };
-    Ok(measurements(&round))
+    Ok(Round { operations: latency.len(), elapsed, processor: processor_time().saturating_sub(before), latency })
 }
 
 /// The times at which the requests of a connection are due.
@@ -88,17 +93,23 @@ async fn paced(
     Ok(latency)
 }
 
-fn measurements(round: &Round) -> Vec<Measurement> {
-    let millis = |quantile| Duration::from_nanos(round.latency.value_at_quantile(quantile)).as_secs_f64() * 1e3;
+fn measurements(subject: &Round, constant: &Round) -> Vec<Measurement> {
+    let millis =
+        |round: &Round, quantile| Duration::from_nanos(round.latency.value_at_quantile(quantile)).as_secs_f64() * 1e3;
+    let latencies = |round: &Round| {
+        let [p50, p999] = [0.5, 0.999].map(|quantile| millis(round, quantile));
+        format!("p50 {p50:.2} ms, p99.9 {p999:.2} ms")
+    };
     let processors = available_parallelism().map_or(1, usize::from);
-    let share = round.processor.as_secs_f64() / (round.elapsed.as_secs_f64() * processors as f64).max(f64::EPSILON);
+    let share = subject.processor.as_secs_f64() / (subject.elapsed.as_secs_f64() * processors as f64).max(f64::EPSILON);
     let case = |what: &str| format!("{READS_PER_MINUTE} reads and {WRITES_PER_MINUTE} writes a minute, {what}");
     vec![
-        Measurement::new(&case("p99"), millis(0.99), "ms", P99_MILLIS).with_note(format!(
-            "p50 {:.2} ms, p99.9 {:.2} ms, {:.0} requests a second; the timer of the client has steps of 1 ms",
-            millis(0.5),
-            millis(0.999),
-            round.rate()
+        Measurement::new(&case("p99"), millis(subject, 0.99), "ms", P99_MILLIS).with_note(format!(
+            "{}, {:.0} requests a second; constant route: p99 {:.2} ms, {}; the timer of the client has steps of 1 ms",
+            latencies(subject),
+            subject.rate(),
+            millis(constant, 0.99),
+            latencies(constant),
         )),
         Measurement::new(&case("share of the machine"), share * 100.0, "%", 100.0)
             .with_note(format!("{processors} processors, service and clients together")),

@@ -84,8 +84,10 @@ pub(super) async fn run(
     progress("counting a view of each item");
     let service = Service::start(embedded.clone(), sources.clone(), plan).await?;
     let mut comparisons = service.compare(plan, progress).await?;
+    progress("saving what waits in the queue");
+    service.saved().await;
     progress("the load of the service");
-    let mut measurements = mixed::run(plan, &sources.clock, service.address).await?;
+    let mut measurements = mixed::run(plan, &sources.clock, &service).await?;
     service.stop().await?;
     progress("operations, counted");
     measurements.extend(flush::run(embedded, sources).await?);

@@ -27,6 +27,8 @@ use crate::command::counters::opened_counters::counters;
 
 /// The tasks that load the items.
 const LOADING_TASKS: u64 = 64;
+/// The time between two looks at a queue that is being saved.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
@@ -36,7 +38,7 @@ pub(super) struct Service {
     sources: Sources,
     counters: Counters,
     pub(super) address: SocketAddr,
-    constant: SocketAddr,
+    pub(super) constant: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<handfast_counters::Result<handfast_counters::Flushed>>,
     answering: JoinHandle<()>,
@@ -117,6 +119,13 @@ impl Service {
             }
         })
         .await
+    }
+
+    /// Waits until the views of the cases before are saved.
+    pub(super) async fn saved(&self) {
+        while self.counters.queues().await.iter().any(|queue| queue.depth.pending > 0) {
+            tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+        }
     }
 
     /// Stops the service, and fails if a total is not the sum of its days, which would make every figure worthless.
