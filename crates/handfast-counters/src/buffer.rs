@@ -192,6 +192,15 @@ pub trait Buffer: Send + Sync + 'static {
     /// [`Error::Full`](crate::Error::Full) if a queue has no place; [`Error::Buffer`](crate::Error::Buffer) if the buffer does not answer.
     async fn check(&self) -> Result<()>;
 
+    /// Fails if the views in the queue may not be saved: they are those of another store, or the store has another queue. Each pass asks first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid), which says what belongs together; [`Error::Buffer`](crate::Error::Buffer) and
+    /// [`Error::Store`](crate::Error::Store) if it cannot be found out.
+    async fn check_before_saving(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Counts a view if its item has an entry.
     ///
     /// # Errors

@@ -283,6 +283,7 @@ impl Counters {
                 queues.push((kind, depth.pending));
             }
         }
+        self.buffer.check_before_saving().await?;
         for (kind, pending) in queues {
             unless_of_kind(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }

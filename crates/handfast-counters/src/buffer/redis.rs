@@ -51,6 +51,9 @@
 //!   batch 1790000000000000 of B                  1790000000000000 is added
 //! ```
 //!
+//! # One store
+//! Redis has the queue of one store, and no other Redis has: see [`identity`].
+//!
 //! # Several servers
 //! [`Servers`] knows which server has a key: that of an address, the master that sentinels name ([`sentinel`]), or the one of a cluster that has its slot ([`cluster`]).
 //! A request that a server has refused, before it had an effect, because another one has its place or its slot, is sent again to that one.
@@ -60,6 +63,7 @@ mod cluster;
 mod connection;
 mod failure;
 mod health;
+mod identity;
 mod instances;
 mod sentinel;
 mod servers;
@@ -86,6 +90,7 @@ use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Stor
 use answer::{Answer, Count, Entry, Row};
 use connection::{Live, Script};
 use failure::{Failure, unavailable};
+use identity::Identity;
 use servers::{Attempts, Servers};
 
 pub use health::RedisHealth;
@@ -118,10 +123,14 @@ pub struct RedisBufferOptions {
     pub connect_timeout: Duration,
     /// The time within which Redis must answer a request, and the store the question for the last number of a kind.
     pub response_timeout: Duration,
+    /// The time within which instances over another Redis object when this one, which is empty, would take its place. It is longer than
+    /// [`CountersOptions::flush_interval`](crate::CountersOptions::flush_interval) of theirs.
+    pub replace_after: Duration,
 }
 
 impl Default for RedisBufferOptions {
-    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer.
+    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; 15 seconds
+    /// until another Redis is replaced.
     fn default() -> Self {
         RedisBufferOptions {
             queue_events_max: 1_000_000,
@@ -129,6 +138,7 @@ impl Default for RedisBufferOptions {
             key_time: Duration::from_secs(24 * 3_600),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(5),
+            replace_after: Duration::from_secs(15),
         }
     }
 }
@@ -143,6 +153,9 @@ pub struct RedisBuffer {
     kinds: RwLock<BTreeMap<Kind, Arc<Beginning>>>,
     /// The times at which the events of each kind came, as this process has seen.
     arrivals: Mutex<BTreeMap<Kind, Arrivals>>,
+    identity: Identity,
+    /// The URL without logins and files, for messages.
+    url: String,
 }
 
 /// How this process begins a kind: once for all requests that wait for it.
@@ -218,8 +231,9 @@ impl RedisBuffer {
         options: RedisBufferOptions,
     ) -> Result<Self> {
         let servers = Servers::new(url, scripts, options)?;
-        let (kinds, arrivals) = Default::default();
-        let buffer = RedisBuffer { servers, storage, sources, options, kinds, arrivals };
+        let (kinds, arrivals, identity) = Default::default();
+        let buffer =
+            RedisBuffer { servers, storage, sources, options, kinds, arrivals, identity, url: url::shown(url)? };
         if let Err(error) = buffer.servers.check().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
         }
@@ -515,6 +529,10 @@ impl Buffer for RedisBuffer {
             }
         }
         Ok(())
+    }
+
+    async fn check_before_saving(&self) -> Result<()> {
+        RedisBuffer::check_before_saving(self).await
     }
 
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {

@@ -76,6 +76,10 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.check()).await
     }
 
+    async fn check_before_saving(&self) -> Result<()> {
+        self.perform(self.buffer.check_before_saving()).await
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         self.perform(self.buffer.increment_if_exists(view)).await
     }

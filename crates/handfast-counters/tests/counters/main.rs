@@ -14,6 +14,7 @@ mod costs;
 mod crash;
 mod data_crash;
 mod faulty_buffer;
+mod identity;
 mod imports;
 mod instances;
 mod keys;
