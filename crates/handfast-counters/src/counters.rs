@@ -300,7 +300,9 @@ impl Counters {
                 if saved.is_new() {
                     self.last_pass.saved(batch.views());
                 }
-                self.buffer.acknowledge(&batch).await?;
+                if !self.buffer.acknowledge(&batch).await? && saved.is_new() {
+                    self.correct_after_loss(&batch).await?;
+                }
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);

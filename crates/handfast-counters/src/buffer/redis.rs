@@ -590,6 +590,12 @@ impl Buffer for RedisBuffer {
         Ok(self.step(kind, "refresh", &arguments, Applied::Maybe).await?.word() == "refreshed")
     }
 
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let lifetime = millis(self.options.cache_time);
+        let arguments: Vec<&str> = std::iter::once(&*lifetime).chain(ids.iter().map(ItemId::as_str)).collect();
+        self.step(kind, "renew", &arguments, Applied::No).await.map(drop)
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         self.name_once(&item.kind).await?;
         let arguments = [item.id.as_str(), &self.options.queue_events_max.to_string()];
@@ -628,9 +634,15 @@ impl Buffer for RedisBuffer {
         Ok(self.step(kind, "take_over", &arguments, Applied::Maybe).await?.word() == "taken")
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
         let arguments = [&*batch.number().to_string(), &batch.first().to_string(), &millis(self.options.cache_time)];
-        self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await.map(drop)
+        let answer = self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await?;
+        Ok(answer.word() == "acknowledged")
+    }
+
+    async fn make_partial(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let ids: Vec<&str> = ids.iter().map(ItemId::as_str).collect();
+        self.step(kind, "make_partial", &ids, Applied::Maybe).await.map(drop)
     }
 
     async fn visitor_salt(&self, day: Date) -> Result<Salt> {

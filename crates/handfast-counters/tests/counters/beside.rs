@@ -1,6 +1,7 @@
 //! Imports and repairs beside instances that have totals in their cache: the totals follow, whatever fails meanwhile, and an import takes none back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use handfast_counters::{Buffer, Counters, Owner, Result, Saved, StorageForm, Stored, Total};
 use handfast_store::decorator::{Fault, Faulty, Plan};
@@ -35,7 +36,7 @@ async fn prepare(world: &World) -> Counters {
     save_all(&instance).await;
     if world.redis.is_some() {
         // As long after that all unused entries are gone.
-        world.advance(std::time::Duration::from_secs(7_200)).await;
+        world.advance(Duration::from_secs(7_200)).await;
     }
     instance.view(ad("a"), WAITING, None).await.expect("counted");
     total(&instance, "b").await;
@@ -113,7 +114,7 @@ async fn a_repair_is_in_the_totals_of_other_instances_at_once(world: World) {
     assert_eq!(totals(&instance).await[..4], [13, 10, 10, 0].map(whole));
     if again {
         break_total(&world, "b", 7).await;
-        world.advance(std::time::Duration::from_secs(7_200)).await;
+        world.advance(Duration::from_secs(7_200)).await;
         assert_eq!(total(&instance, "b").await, whole(17));
         rebuild(&repairer, None).await.expect("rebuilt");
         assert_eq!(total(&instance, "b").await, whole(10));
@@ -316,6 +317,23 @@ async fn ext_redis_no_total_goes_back_between_an_import_and_its_refresh() {
     assert!(!first.partial && first.views <= second.views, "{first:?}, then {second:?}");
     add(&world.healthy(2).await, "may", &[("c", None, 1_000)]).await.expect("refreshed");
     assert_eq!(total(&instance, "c").await, whole(1_010));
+}
+
+/// An entry that is about to leave the cache does not do so while an import changes its total: of two readers, one could then show the new total and the
+/// other one put the old one in again.
+#[tokio::test]
+async fn ext_redis_no_entry_expires_between_an_import_and_its_refresh() {
+    let Some(world) = World::redis().await else { return };
+    let instance = prepare(&world).await;
+    let minute = Duration::from_secs(60);
+    world.advance(Duration::from_secs(3_600) - minute).await;
+    let decorate = |buffer| Arc::new(FaultyBuffer::that_never_refreshes(buffer)) as Arc<dyn Buffer>;
+    let importer = world.start_with(1, world.store.clone(), decorate).await.expect("a process");
+    add(&importer, "may", &[("b", None, 1_000)]).await.expect_err("not refreshed");
+    world.advance(2 * minute).await;
+    assert_eq!(total(&instance, "b").await, whole(SAVED.into()), "it is there until the refresh");
+    add(&world.healthy(2).await, "may", &[("b", None, 1_000)]).await.expect("refreshed");
+    assert_eq!(total(&instance, "b").await, whole(1_010));
 }
 
 /// Redis comes back as it was before an instance has claimed a batch, which that one saves: the store has views that wait in Redis.

@@ -101,6 +101,10 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.refresh(kind, totals, fence)).await
     }
 
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        self.perform(self.buffer.renew(kind, ids)).await
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         self.perform(self.buffer.delete(item)).await
     }
@@ -117,8 +121,12 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.take_over(kind, owner, idle)).await
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
         self.perform(self.buffer.acknowledge(batch)).await
+    }
+
+    async fn make_partial(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        self.perform(self.buffer.make_partial(kind, ids)).await
     }
 
     async fn visitor_salt(&self, day: Date) -> Result<Salt> {

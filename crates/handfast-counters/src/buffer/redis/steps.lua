@@ -189,6 +189,35 @@ function steps.refresh(fence, ...)
   return { 'refreshed' }
 end
 
+-- lifetime of an unused entry in ms, then ids
+function steps.renew(cache_ms, ...)
+  for _, id in ipairs({ ... }) do
+    -- Only entries that nothing needs expire.
+    if redis.call('PTTL', key('item:' .. id)) > 0 then redis.call('PEXPIRE', key('item:' .. id), cache_ms) end
+  end
+  return { 'renewed' }
+end
+
+-- ids
+--
+-- An instance has saved a batch that Redis has lost: stored totals that were read before lack its views. They are treated as those of an earlier
+-- generation, which none has the number of. What was stored before an open deletion does not matter.
+function steps.make_partial(...)
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  for _, id in ipairs({ ... }) do
+    local entry = entry_of(id)
+    if entry and entry.o == 0 then
+      if entry.p == 0 then
+        redis.call('DEL', key('item:' .. id))
+      else
+        entry.g = '0'
+        set_entry(id, entry)
+      end
+    end
+  end
+  return { 'partial' }
+end
+
 -- id, limit of events
 function steps.delete(id, events_max)
   if redis.call('LLEN', key('pending')) + claimed >= tonumber(events_max) then return { 'full' } end
