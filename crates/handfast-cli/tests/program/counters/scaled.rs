@@ -215,6 +215,11 @@ fn count_while_some_are_killed(name: &str, flags: &[&str], how: &str, fields: Va
         1,
         &format!("saved with transactions `{transactions}`: they cannot be saved with `{other}`"),
     );
+    if !flags.is_empty() {
+        std::fs::write(scratch.path("figures.csv"), figures())?;
+        let refused = run_with(&scratch, &["import", "figures.csv"], &servers)?;
+        assert_one_line(&refused, 1, "export them, import both files into a directory (--data)");
+    }
     Ok(())
 }
 
