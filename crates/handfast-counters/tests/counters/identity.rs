@@ -12,7 +12,6 @@ use crate::server::RedisServer;
 use crate::world::{World, ad, ads, save_all, total, whole};
 
 const MARK: &str = "hf:store";
-const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 /// The time within which instances over another Redis object.
 const WAIT: Duration = Duration::from_secs(15);
 
@@ -204,12 +203,12 @@ async fn ext_redis_the_queue_is_taken_with_a_fault_at_any_operation() {
         };
         let operations = point(&prepare().await, None).await;
         assert!(operations >= 4, "{operations}");
-        for fault in FAULTS {
+        for fault in Fault::PROMPT_OUTCOMES {
             for at in 0..operations {
                 point(&prepare().await, Some((at, fault))).await;
             }
         }
-        println!("{} points, replaces {replaces}", operations as usize * FAULTS.len());
+        println!("{} points, replaces {replaces}", operations as usize * Fault::PROMPT_OUTCOMES.len());
     }
 }
 

@@ -84,7 +84,7 @@ async fn ext_redis_a_broken_begin_is_caught() {
         (
             "old numbers again",
             First::Read,
-            "int(math.max(clock, tonumber(least) or 0, tonumber(seen), left))",
+            "int(math.max(clock, tonumber(least) or 0, tonumber(known), left))",
             "int(next_number() > 1 and next_number() or clock)",
         ),
         ("old epochs again", First::Read, "'epoch', first_epoch, 'floor'", "'epoch', state[2] or first_epoch, 'floor'"),
@@ -187,7 +187,7 @@ async fn ext_redis_a_kind_that_is_lost_is_begun_anew_for_all_instances() {
 #[tokio::test]
 async fn ext_redis_views_of_an_earlier_generation_are_caught() {
     let Some(world) = World::durable_redis().await else { return };
-    let (right, wrong) = ("string.sub(now, 1, #generation) ~= generation", "false");
+    let (right, wrong) = ("string.sub(present, 1, #generation) ~= generation", "false");
     let broken = World { scripts: broken_scripts("any generation", right, wrong), ..world };
     assert!(tokio::spawn(lose_a_kind_beside_others(broken)).await.is_err());
 }

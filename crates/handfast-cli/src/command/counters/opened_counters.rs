@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bson::rawdoc;
 use handfast_counters::{
-    Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Error, MemoryBuffer, RedisBuffer,
-    RedisBufferOptions, Storage,
+    AWAITED_IDLE, Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Error, MemoryBuffer,
+    RedisBuffer, RedisBufferOptions, Storage,
 };
 use handfast_embedded::{EmbeddedStore, Error as Embedded};
 use handfast_store::{DocumentStore, Sources, StoreExt as _};
@@ -25,9 +25,6 @@ use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
 use crate::exit::Usage;
 use crate::store::{Directory, Location, ensure_there, namespace, open_directory};
-
-/// The time after which a command saves a batch that an instance has claimed. Saving one takes less than a second; one that both save is added once.
-const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
 /// The form of the counters that the settings name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +117,7 @@ pub(super) fn ensure_totals_known(configuration: &Configuration, command: &str) 
 /// Returns the options of a command that may run beside instances. One that changes saved totals needs moments without a batch that somebody saves, so it saves
 /// those of instances that have died, and does not wait as long as a service does.
 pub(super) fn options_beside_instances() -> CountersOptions {
-    CountersOptions { idle: ABANDONED_AFTER, ..CountersOptions::default() }
+    CountersOptions { idle: AWAITED_IDLE, ..CountersOptions::default() }
 }
 
 impl Queue {

@@ -31,10 +31,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use handfast_store::Applied;
+
 use super::{RedisBuffer, text, unavailable};
 use crate::storage::QueueRecord;
 use crate::{Error, Result, hex};
-use handfast_store::Applied;
 
 /// The key of the mark.
 const STORE: &str = "hf:store";
@@ -297,7 +298,7 @@ impl RedisBuffer {
         let (url, database) = (&self.url, self.storage.database_name());
         Error::invalid(format!(
             "{url} does not have the queue of the database {database} of the store, which names the queue {queue}: it is another Redis, or has lost \
-             everything. Give the Redis of the instances, or start `handfast counters serve` with this one first, which takes it if no instance uses another"
+             everything. Give the Redis of the instances, or start an instance with this one first, which gets the queue if no other one uses another Redis"
         ))
     }
 }
