@@ -202,6 +202,15 @@ pub trait Buffer: Send + Sync + 'static {
     /// [`Error::Full`](crate::Error::Full) if a queue has no place; [`Error::Buffer`](crate::Error::Buffer) if the buffer does not answer.
     async fn check(&self) -> Result<()>;
 
+    /// Fails if the views in the queue may not be saved: they are those of another store, or the store has another queue. Each pass asks first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid), which says what belongs together; [`Error::Buffer`](crate::Error::Buffer) and
+    /// [`Error::Store`](crate::Error::Store) if it cannot be found out.
+    async fn check_before_saving(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Counts a view if its item has an entry.
     ///
     /// # Errors
@@ -235,6 +244,9 @@ pub trait Buffer: Send + Sync + 'static {
     /// - The epoch increases, so that nobody puts in a total that was read before.
     async fn refresh(&self, kind: &Kind, totals: &[(ItemId, u64)], fence: Fence) -> Result<bool>;
 
+    /// Lets entries that the queue does not need stay as long as new ones, so that none leaves the cache while something else changes its stored total.
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()>;
+
     /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
     ///
     /// # Errors
@@ -253,8 +265,13 @@ pub trait Buffer: Send + Sync + 'static {
     /// whether there was one; [`Buffer::claim`] returns it. An owner that has a batch gets no other.
     async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool>;
 
-    /// Removes a batch that was saved. A batch that is not there, with the same first and last event, was acknowledged before.
-    async fn acknowledge(&self, batch: &Batch) -> Result<()>;
+    /// Removes a batch that was saved, and returns whether it was there, with the same first and last event. If not, it was acknowledged before, or the
+    /// buffer has lost it.
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool>;
+
+    /// Makes the totals of items partial, because the store got views of them that the buffer has lost: a total that was read before lacks them. It is the
+    /// least that it can be, until it is [filled](Buffer::fill).
+    async fn make_partial(&self, kind: &Kind, ids: &[ItemId]) -> Result<()>;
 
     /// Returns the salt under which the visitors of a day are hashed, the same for all instances; the first call of a day makes it.
     async fn visitor_salt(&self, day: Date) -> Result<Salt>;

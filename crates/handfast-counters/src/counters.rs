@@ -21,8 +21,9 @@ use crate::{
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
-/// The time after which a batch is taken over that holds up others. Saving one takes less than a second; one that two instances save is added once.
-const BLOCKED_IDLE: Duration = Duration::from_secs(10);
+/// The time after which a batch that somebody waits for is taken over: one that holds up others, or that a command needs saved. Saving one takes less than
+/// a second; one that two instances save is added once.
+pub const AWAITED_IDLE: Duration = Duration::from_secs(10);
 /// The maximum number of ids in one request.
 pub const IDS_MAX: usize = 1_000;
 
@@ -290,6 +291,7 @@ impl Counters {
                 queues.push((kind, depth.pending));
             }
         }
+        self.buffer.check_before_saving().await?;
         for (kind, pending) in queues {
             unless_of_kind(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }
@@ -306,7 +308,9 @@ impl Counters {
                 if added > 0 {
                     self.last_pass.saved(added);
                 }
-                self.buffer.acknowledge(&batch).await?;
+                if !self.buffer.acknowledge(&batch).await? && saved.is_new() {
+                    self.correct_after_loss(&batch).await?;
+                }
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);
@@ -316,7 +320,7 @@ impl Counters {
                 }
             }
             // Events that nobody may claim wait for the deletion of their item, which another instance has.
-            let idle = if remaining > 0 { self.options.idle.min(BLOCKED_IDLE) } else { self.options.idle };
+            let idle = if remaining > 0 { self.options.idle.min(AWAITED_IDLE) } else { self.options.idle };
             if !self.buffer.take_over(kind, &self.owner, idle).await? {
                 break;
             }

@@ -6,6 +6,7 @@
 //! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
 //! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
 //! | `imports` | `{_id: name, lines, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
+//! | `settings` | the [form](StorageForm), and the ids of these documents and of the Redis with their queue |
 //!
 //! # Exactly once
 //! [`Storage::save`] adds a batch in one transaction, which inserts the batch's name. A second transaction with the same batch, by a process
@@ -19,6 +20,7 @@ mod changes;
 mod figures;
 mod form;
 mod imports;
+mod queue_record;
 mod reports;
 mod retention;
 mod single;
@@ -47,6 +49,7 @@ pub use imports::{
     EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
     ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
 };
+pub(crate) use queue_record::QueueRecord;
 pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
 pub use retention::Trimmed;
 pub(crate) use verification::Repaired;

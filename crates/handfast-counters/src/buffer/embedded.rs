@@ -367,6 +367,14 @@ impl Buffer for EmbeddedBuffer {
         Ok(self.shared.write().kind(kind).refresh(totals, fence))
     }
 
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let now = self.shared.now();
+        if let Some(of_kind) = self.shared.write().kinds.get_mut(kind) {
+            of_kind.renew(ids, now);
+        }
+        Ok(())
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         let item = item.clone();
         self.request(|answer| Work::Delete { item, answer }).await
@@ -388,13 +396,17 @@ impl Buffer for EmbeddedBuffer {
         Ok(self.shared.write().kinds.get_mut(kind).is_some_and(|of_kind| of_kind.take_over(owner, idle, now)))
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
         let (kind, batch) = (&batch.kind, batch.number());
         // From the collection first: what is left there while its batch is forgotten would be counted again after a restart.
         let _one_at_a_time = self.shared.acknowledging.lock().await;
         let finished = self.shared.read().finished_groups(kind, batch);
         self.shared.remove(kind, &finished).await?;
-        self.shared.write().acknowledge(kind, batch);
+        Ok(self.shared.write().acknowledge(kind, batch))
+    }
+
+    /// It loses no batch.
+    async fn make_partial(&self, _: &Kind, _: &[ItemId]) -> Result<()> {
         Ok(())
     }
 
@@ -444,9 +456,10 @@ impl State {
         finished.collect()
     }
 
-    fn acknowledge(&mut self, kind: &Kind, batch: SequenceNumber) {
+    /// Removes a batch; returns whether it was there.
+    fn acknowledge(&mut self, kind: &Kind, batch: SequenceNumber) -> bool {
         let events = self.kind(kind).acknowledge(batch);
-        let Some(groups) = self.groups.get_mut(kind) else { return };
+        let Some(groups) = self.groups.get_mut(kind) else { return !events.is_empty() };
         for (first, count) in events_of_groups(groups, &events) {
             if let Some(group) = groups.get_mut(&first) {
                 group.unacknowledged = group.unacknowledged.saturating_sub(count);
@@ -455,6 +468,7 @@ impl State {
                 }
             }
         }
+        !events.is_empty()
     }
 
     /// Lets unused items and old keys go, once a second.

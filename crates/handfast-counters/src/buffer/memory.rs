@@ -148,6 +148,14 @@ impl Buffer for MemoryBuffer {
         Ok(self.lock().kind(kind).refresh(totals, fence))
     }
 
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let now = self.now();
+        if let Some(of_kind) = self.lock().kinds.get_mut(kind) {
+            of_kind.renew(ids, now);
+        }
+        Ok(())
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         let (now, mut state) = (self.now(), self.lock());
         let kind = state.kind(&item.kind);
@@ -172,10 +180,14 @@ impl Buffer for MemoryBuffer {
         Ok(self.lock().kinds.get_mut(kind).is_some_and(|of_kind| of_kind.take_over(owner, idle, now)))
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
-        if let Some(of_kind) = self.lock().kinds.get_mut(&batch.kind) {
-            of_kind.acknowledge(batch.number());
-        }
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
+        let mut state = self.lock();
+        let of_kind = state.kinds.get_mut(&batch.kind);
+        Ok(of_kind.is_some_and(|of_kind| !of_kind.acknowledge(batch.number()).is_empty()))
+    }
+
+    /// It loses no batch.
+    async fn make_partial(&self, _: &Kind, _: &[ItemId]) -> Result<()> {
         Ok(())
     }
 

@@ -1,35 +1,8 @@
 //! The buffer of several processes, in Redis: two scripts with the steps that write, of which each call is atomic.
 //!
 //! The scripts have the steps of [`KindState`](super::state::KindState). `redis/count.lua` counts views, and is short: it is nearly all of the
-//! load. `redis/steps.lua` has the other steps, and says which keys there are. This file sends them and reads the answers.
-//!
-//! # Reading without a script
-//! A script costs Redis several times as much as a plain command. So totals are read by one `MGET` of their entries, as long as all of them are whole
-//! and of the generation of the kind that this connection has found before. Redis begins no kind anew while it runs, unless the state of the
-//! kind was lost; the entries were not, then, and are right. The generation is read with them, as another server may have had the kind in between.
-//!
-//! Otherwise the stored total of an item will be read, behind a fence, and the request is made again by a pipeline: the state of the kind first, which has
-//! the epoch, then the generation and the entries. Redis may carry out steps of others between two commands of a pipeline:
-//!
-//! ```text
-//!   pipeline                                     steps of others, in between
-//!   HMGET state: run, epoch 40
-//!                                                views, claims, acknowledgements, deletions
-//!   GET now: generation 7
-//!                                                views, claims, acknowledgements, deletions
-//!   MGET item:a item:b: 2 pending, 5 stored, generation 7; nothing
-//! ```
-//!
-//! - *An entry that is there* is right at the moment of its command; no total is older than the request. If it is compared with a later generation than
-//!   the fence's, it can only be partial instead of whole.
-//! - *An item without an entry.* At the moment of its own command the stored total was all of it, so a stored total that is read later has at least
-//!   the views that any reader was shown before this request.
-//! - *The epoch* is the oldest value of the pipeline. [`Buffer::fill`] and [`Buffer::upsert`] compare it at the moment of their own step,
-//!   and look for the entry there again: if the epoch is the same and there is no entry, no batch was claimed or acknowledged since before the stored
-//!   total was read, and none with views of the item was waiting for its acknowledgement. So the stored total is all of it, wherever the command
-//!   for the entry stood. An epoch that was read after the entries would not show that: a batch may be acknowledged, and its entry expire, between the
-//!   two.
-//! - *The run* in the state is compared with that of the connection. If it differs, the kind is begun, and all is read again.
+//! load. `redis/steps.lua` has the other steps, and says which keys there are. This file sends them and reads the answers. Totals are
+//! read without a script: see [`reads`].
 //!
 //! # When Redis starts again, or another server takes its place
 //! It may have lost everything, the last second, or nothing; a replica may lack what was not replicated. So each step but the
@@ -51,6 +24,9 @@
 //!   batch 1790000000000000 of B                  1790000000000000 is added
 //! ```
 //!
+//! # One store
+//! Redis has the queue of one store, and no other Redis has: see [`identity`].
+//!
 //! # Several servers
 //! [`Servers`] knows which server has a key: that of an address, the master that sentinels name ([`sentinel`]), or the one of a cluster that has its slot ([`cluster`]).
 //! A request that a server has refused, before it had an effect, because another one has its place or its slot, is sent again to that one.
@@ -60,7 +36,9 @@ mod cluster;
 mod connection;
 mod failure;
 mod health;
+mod identity;
 mod instances;
+mod reads;
 mod sentinel;
 mod servers;
 mod slots;
@@ -83,9 +61,10 @@ use crate::buffer::{
 };
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
-use answer::{Answer, Count, Entry, Row};
+use answer::{Answer, Count};
 use connection::{Live, Script};
 use failure::{Failure, unavailable};
+use identity::Identity;
 use servers::{Attempts, Servers};
 
 pub use health::RedisHealth;
@@ -118,10 +97,14 @@ pub struct RedisBufferOptions {
     pub connect_timeout: Duration,
     /// The time within which Redis must answer a request, and the store the question for the last number of a kind.
     pub response_timeout: Duration,
+    /// The time within which instances over another Redis object when this one, which is empty, would take its place. It is longer than
+    /// [`CountersOptions::flush_interval`](crate::CountersOptions::flush_interval) of theirs.
+    pub replace_after: Duration,
 }
 
 impl Default for RedisBufferOptions {
-    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer.
+    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; 15 seconds
+    /// until another Redis is replaced.
     fn default() -> Self {
         RedisBufferOptions {
             queue_events_max: 1_000_000,
@@ -129,6 +112,7 @@ impl Default for RedisBufferOptions {
             key_time: Duration::from_secs(24 * 3_600),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(5),
+            replace_after: Duration::from_secs(15),
         }
     }
 }
@@ -143,6 +127,9 @@ pub struct RedisBuffer {
     kinds: RwLock<BTreeMap<Kind, Arc<Beginning>>>,
     /// The times at which the events of each kind came, as this process has seen.
     arrivals: Mutex<BTreeMap<Kind, Arrivals>>,
+    identity: Identity,
+    /// The URL without logins and files, for messages.
+    url: String,
 }
 
 /// How this process begins a kind: once for all requests that wait for it.
@@ -151,7 +138,7 @@ struct Beginning {
     lock: tokio::sync::Mutex<()>,
     /// How often the kind was begun.
     count: AtomicU64,
-    /// The largest next number that was seen.
+    /// The largest next number that is known.
     next: AtomicU64,
     /// Whether the set of all kinds has the kind.
     is_named: AtomicBool,
@@ -218,8 +205,9 @@ impl RedisBuffer {
         options: RedisBufferOptions,
     ) -> Result<Self> {
         let servers = Servers::new(url, scripts, options)?;
-        let (kinds, arrivals) = Default::default();
-        let buffer = RedisBuffer { servers, storage, sources, options, kinds, arrivals };
+        let (kinds, arrivals, identity) = Default::default();
+        let buffer =
+            RedisBuffer { servers, storage, sources, options, kinds, arrivals, identity, url: url::shown(url)? };
         if let Err(error) = buffer.servers.check().await {
             tracing::warn!(%error, "views are not counted until Redis is there");
         }
@@ -263,7 +251,7 @@ impl RedisBuffer {
         loop {
             let live = self.servers.get(&keys.0).await?;
             match self.send(&live, &keys, step, arguments, lost).await {
-                Ok(answer) if answer.word() != "begin" => return Ok(answer),
+                Ok(answer) if answer.outcome() != "begin" => return Ok(answer),
                 Ok(_) => self.begin(kind, &live, &mut attempts).await?,
                 Err(failure) => self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?,
             }
@@ -358,12 +346,12 @@ impl RedisBuffer {
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
     async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
         let keys = Keys::new(&view.item.kind);
-        let (now, item) = (keys.key("now"), keys.item(&view.item.id));
+        let (present, item) = (keys.key("generation"), keys.item(&view.item.id));
         let (pending, state) = (keys.key("pending"), keys.key("state"));
         let key = view.key.as_ref().map(|key| keys.key(&format!("key:{}/{}", view.item.id, key.as_str())));
         let mark = view.visitor.map(|visitor| keys.key(&format!("visitor:{}", visitor.mark)));
         let named: Vec<&str> =
-            [&*now, &item, &pending, &state].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
+            [&*present, &item, &pending, &state].into_iter().chain(key.as_deref()).chain(mark.as_deref()).collect();
         let (views, event) = (view.views.to_string(), format!("{}|{}|{}", view.item.id, view.views, view.day));
         let events_max = self.options.queue_events_max.to_string();
         let key_time = key.as_ref().map_or_else(String::new, |_| millis(self.options.key_time));
@@ -410,77 +398,8 @@ impl RedisBuffer {
         }
     }
 
-    /// Reads totals by one command; nothing if one is not whole.
-    async fn read_whole(
-        &self,
-        kind: &Kind,
-        keys: &Keys,
-        ids: &[ItemId],
-        live: &Live,
-    ) -> Result<Option<Reading>, Failure> {
-        let Some(generation) = live.generation(kind).filter(|_| !ids.is_empty()) else { return Ok(None) };
-        let mut command = redis::cmd("MGET");
-        command.arg(keys.key("now")).arg(keys.items(ids));
-        let answer = live.send(&command).await?;
-        let Some((now, entries)) = answer::values(&answer)?.split_first() else { return Ok(None) };
-        if answer::now(now)?.is_none_or(|(now, _)| now != &*generation) {
-            return Ok(None);
-        }
-        let mut totals = Vec::with_capacity(ids.len());
-        for entry in entries {
-            match Entry::total_of(entry, &generation)? {
-                Some(total) if !total.partial => totals.push(Some(total)),
-                _ => return Ok(None),
-            }
-        }
-        Ok(Some(Reading { totals, fence: Fence::NONE }))
-    }
-
-    /// Reads totals by plain commands; nothing if the kind must be begun.
-    async fn try_read(
-        &self,
-        kind: &Kind,
-        keys: &Keys,
-        ids: &[ItemId],
-        live: &Live,
-    ) -> Result<Option<Reading>, Failure> {
-        if let Some(reading) = self.read_whole(kind, keys, ids, live).await? {
-            return Ok(Some(reading));
-        }
-        let mut pipeline = redis::pipe();
-        // First: see the description of this module.
-        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch"]);
-        pipeline.cmd("GET").arg(keys.key("now"));
-        if !ids.is_empty() {
-            pipeline.cmd("MGET").arg(keys.items(ids));
-        }
-        let answers = live.read(&pipeline).await?;
-        let mut answers = answers.iter();
-        let [Some(state), Some(now)] = [(); 2].map(|()| answers.next()) else {
-            return Err(Error::damaged("Redis has answered fewer commands than it was sent").into());
-        };
-        let (state, now) = (Row::new(state)?, answer::now(now)?);
-        let generation = match (state.text(0)?, now) {
-            (Some(run), Some((generation, _))) if run == &*live.run => generation,
-            (None, None) => {
-                // A kind that nobody has written to is not begun by a reader.
-                let mut exists = redis::cmd("EXISTS");
-                exists.arg(keys.key("pending")).arg(keys.key("since"));
-                return match live.send(&exists).await? {
-                    Value::Int(0) => Ok(Some(Reading { totals: vec![None; ids.len()], fence: NOT_BEGUN })),
-                    _ => Ok(None),
-                };
-            }
-            _ => return Ok(None),
-        };
-        live.keep_generation(kind, Some(generation));
-        let entries = answers.next().map_or(Ok(&[][..]), answer::values)?;
-        let totals = entries.iter().map(|entry| Entry::total_of(entry, generation)).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Reading { totals, fence: Fence(state.number(1)?.unwrap_or(0)) }))
-    }
-
     fn unless_full(&self, answer: Answer) -> Result<Answer> {
-        match answer.word() {
+        match answer.outcome() {
             "full" => Err(Error::Full { events: self.options.queue_events_max }),
             _ => Ok(answer),
         }
@@ -507,15 +426,20 @@ impl Buffer for RedisBuffer {
         for kind in self.kinds().await? {
             let keys = Keys::new(&kind);
             let mut pipeline = redis::pipe();
-            pipeline.cmd("GET").arg(keys.key("now")).cmd("LLEN").arg(keys.key("pending"));
+            pipeline.cmd("GET").arg(keys.key("generation")).cmd("LLEN").arg(keys.key("pending"));
             let answers = self.servers.read(&keys.0, &pipeline).await?;
-            let claimed = answers.first().map(answer::now).transpose()?.flatten().map_or(0, |(_, claimed)| claimed);
+            let claimed =
+                answers.first().map(answer::generation).transpose()?.flatten().map_or(0, |(_, claimed)| claimed);
             let pending = answers.get(1).and_then(answer::number).unwrap_or(0);
             if claimed + pending >= self.options.queue_events_max {
                 return Err(Error::Full { events: self.options.queue_events_max });
             }
         }
         Ok(())
+    }
+
+    async fn check_before_saving(&self) -> Result<()> {
+        RedisBuffer::check_before_saving(self).await
     }
 
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
@@ -559,7 +483,7 @@ impl Buffer for RedisBuffer {
         let (total, fence) = (stored.total.to_string(), stored.fence.0.to_string());
         let arguments = [item.id.as_str(), &total, &fence, &millis(self.options.cache_time)];
         let answer = self.step(&item.kind, "fill", &arguments, Applied::Maybe).await?;
-        match answer.word() {
+        match answer.outcome() {
             "refused" => Ok(None),
             _ => answer.counted().map(Some),
         }
@@ -570,7 +494,13 @@ impl Buffer for RedisBuffer {
         let numbers: Vec<String> = numbers.collect();
         let mut arguments = vec![&*fence];
         arguments.extend(totals.iter().zip(&numbers).flat_map(|((id, _), total)| [id.as_str(), total]));
-        Ok(self.step(kind, "refresh", &arguments, Applied::Maybe).await?.word() == "refreshed")
+        Ok(self.step(kind, "refresh", &arguments, Applied::Maybe).await?.outcome() == "refreshed")
+    }
+
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let lifetime = millis(self.options.cache_time);
+        let arguments: Vec<&str> = std::iter::once(&*lifetime).chain(ids.iter().map(ItemId::as_str)).collect();
+        self.step(kind, "renew", &arguments, Applied::No).await.map(drop)
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {
@@ -600,7 +530,7 @@ impl Buffer for RedisBuffer {
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
         let arguments = [owner.as_str(), &events_max.to_string()];
         let answer = self.step(kind, "claim", &arguments, Applied::Maybe).await?;
-        if answer.word() == "none" {
+        if answer.outcome() == "none" {
             return Ok(None);
         }
         Ok(Some(Batch { kind: kind.clone(), events: answer.events()? }))
@@ -608,12 +538,18 @@ impl Buffer for RedisBuffer {
 
     async fn take_over(&self, kind: &Kind, owner: &Owner, idle: Duration) -> Result<bool> {
         let arguments = [owner.as_str(), &idle.as_millis().min(1 << 52).to_string()];
-        Ok(self.step(kind, "take_over", &arguments, Applied::Maybe).await?.word() == "taken")
+        Ok(self.step(kind, "take_over", &arguments, Applied::Maybe).await?.outcome() == "taken")
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
         let arguments = [&*batch.number().to_string(), &batch.first().to_string(), &millis(self.options.cache_time)];
-        self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await.map(drop)
+        let answer = self.step(&batch.kind, "acknowledge", &arguments, Applied::Maybe).await?;
+        Ok(answer.outcome() == "acknowledged")
+    }
+
+    async fn make_partial(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        let ids: Vec<&str> = ids.iter().map(ItemId::as_str).collect();
+        self.step(kind, "make_partial", &ids, Applied::Maybe).await.map(drop)
     }
 
     async fn visitor_salt(&self, day: Date) -> Result<Salt> {

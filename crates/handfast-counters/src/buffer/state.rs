@@ -177,6 +177,15 @@ impl KindState {
         true
     }
 
+    /// Lets entries stay as long as new ones.
+    pub(crate) fn renew(&mut self, ids: &[ItemId], now: Duration) {
+        for id in ids {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.used = now;
+            }
+        }
+    }
+
     /// Deletes an item; the event is kept until a batch has it.
     pub(crate) fn delete(&mut self, id: &ItemId, now: Duration) {
         self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);

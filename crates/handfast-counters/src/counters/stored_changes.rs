@@ -16,7 +16,7 @@ use handfast_store::Applied;
 use super::{Counters, Flushed, IDS_MAX};
 use crate::buffer::{Fence, Stored};
 use crate::storage::Repaired;
-use crate::{Difference, Error, Import, ImportSaved, Item, ItemId, Kind, Result};
+use crate::{Batch, Difference, Error, Event, Import, ImportSaved, Item, ItemId, Kind, Result};
 
 /// How often a step that needs a moment without changes of the queue is tried. With the pauses this is half a minute: longer than an instance needs to save a
 /// batch, and than [`CountersOptions::idle`](crate::CountersOptions::idle) should be for a program that imports.
@@ -101,6 +101,15 @@ impl Counters {
         Ok(all)
     }
 
+    /// Corrects the cached totals of a batch that was saved and that the buffer has lost: one that came into the cache before lacks its views.
+    pub(super) async fn correct_after_loss(&self, batch: &Batch) -> Result<()> {
+        let item = |event: &Event| Item { kind: batch.kind.clone(), id: event.id.clone() };
+        for (kind, ids) in pages(batch.events.iter().map(item)) {
+            self.buffer.make_partial(&kind, &ids).await?;
+        }
+        Ok(())
+    }
+
     async fn refresh_all(&self, items: Vec<Item>) -> Result<()> {
         for (kind, ids) in pages(items) {
             self.refresh(&kind, &ids).await?;
@@ -124,11 +133,12 @@ impl Counters {
         }
     }
 
-    /// Gives items an entry with a whole total in the cache, if they have none and the buffer makes one: it makes none for a kind that nobody has counted, or
+    /// Gives items an entry with a whole total in the cache, which stays for a while, if they have none and the buffer makes one: it makes none for a kind that nobody has counted, or
     /// if it has no place, and completes no partial one while a batch is claimed.
     async fn ensure_cached(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
         let mut attempts = ATTEMPTS;
         let mut last: Option<Fence> = None;
+        self.buffer.renew(kind, ids).await?;
         loop {
             let reading = self.buffer.read(kind, ids).await?;
             let of_items = ids.iter().zip(&reading.totals);

@@ -1,17 +1,17 @@
 //! Imports and repairs beside instances that have totals in their cache: the totals follow, whatever fails meanwhile, and an import takes none back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use handfast_counters::{Buffer, Counters, Owner, Result, Saved, StorageForm, Stored, Total};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
-use crate::faulty_buffer::FaultyBuffer;
+use crate::faulty_buffer::{FaultyBuffer, FaultyProcess, Of};
 use crate::imports::{Line, add};
 use crate::rebuild::rebuild;
 use crate::retention::break_total;
 use crate::world::{World, ad, ads, broken_scripts, first_day, on_both_forms, save_all, total, whole};
 
-const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 /// The items: views of `a` wait, `b` is cached, `c` is not, `d` is deleted, and nobody has seen `e`.
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// The saved views of each item before.
@@ -35,7 +35,7 @@ async fn prepare(world: &World) -> Counters {
     save_all(&instance).await;
     if world.redis.is_some() {
         // As long after that all unused entries are gone.
-        world.advance(std::time::Duration::from_secs(7_200)).await;
+        world.advance(Duration::from_secs(7_200)).await;
     }
     instance.view(ad("a"), WAITING, None).await.expect("counted");
     total(&instance, "b").await;
@@ -113,7 +113,7 @@ async fn a_repair_is_in_the_totals_of_other_instances_at_once(world: World) {
     assert_eq!(totals(&instance).await[..4], [13, 10, 10, 0].map(whole));
     if again {
         break_total(&world, "b", 7).await;
-        world.advance(std::time::Duration::from_secs(7_200)).await;
+        world.advance(Duration::from_secs(7_200)).await;
         assert_eq!(total(&instance, "b").await, whole(17));
         rebuild(&repairer, None).await.expect("rebuilt");
         assert_eq!(total(&instance, "b").await, whole(10));
@@ -160,13 +160,6 @@ enum Work {
     Rebuild,
 }
 
-/// The requests that meet faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    Store,
-    Buffer,
-}
-
 impl Work {
     async fn run(self, counters: &Counters) -> Result<()> {
         match self {
@@ -201,26 +194,14 @@ impl Work {
     }
 }
 
-/// Does the work in a process with a fault; returns the requests of the store and of the buffer, and whether a fault was met.
-async fn run(world: &World, work: Work, of: Of, fault: Option<(u64, Fault)>) -> (u64, bool) {
-    let on = |which: Of| fault.filter(|_| of == which);
-    let plan = on(Of::Store).map_or_else(Plan::none, |(number, fault)| Plan::at(number, fault));
-    let store = Arc::new(Faulty::new(world.store.clone(), plan));
-    let mut faulty = None;
-    let decorate = |buffer: Arc<dyn Buffer>| {
-        let decorated = Arc::new(FaultyBuffer::new(buffer, on(Of::Buffer)));
-        faulty = Some(Arc::clone(&decorated));
-        decorated as Arc<dyn Buffer>
-    };
-    if let Ok(counters) = world.start_with(1, store.clone(), decorate).await {
+/// Does the work in a process with a fault.
+async fn run(world: &World, work: Work, of: Of, fault: Option<(u64, Fault)>) -> FaultyProcess {
+    let process = FaultyProcess::start(world, of, fault).await;
+    if let Ok(counters) = &process.counters {
         // What it says is in doubt or not; what matters is what the others see.
-        drop(work.run(&counters).await);
+        drop(work.run(counters).await);
     }
-    let requests = faulty.map_or(0, |faulty| faulty.operations());
-    match of {
-        Of::Store => (store.operations(), !store.injected().is_empty()),
-        Of::Buffer => (requests, fault.is_some_and(|(number, _)| requests > number)),
-    }
+    process
 }
 
 /// Does the work with a fault, and again without one, beside an instance.
@@ -228,7 +209,7 @@ async fn point(world: World, work: Work, of: Of, number: u64, fault: Fault) -> b
     let instance = work.prepare(&world).await;
     // Not of the others, which get no entry by that.
     let before = [total(&instance, "a").await, total(&instance, "b").await];
-    let (_, met) = run(&world, work, of, Some((number, fault))).await;
+    let met = run(&world, work, of, Some((number, fault))).await.has_met_fault();
     let between = totals(&instance).await;
     for id in IDS {
         instance.view(ad(id), 1, None).await.expect("counted");
@@ -263,10 +244,10 @@ async fn every_point(work: Work) {
     for of in [Of::Store, Of::Buffer] {
         let world = fresh().await;
         let _instance = work.prepare(&world).await;
-        let (requests, _) = run(&world, work, of, None).await;
+        let requests = run(&world, work, of, None).await.requests();
         assert!(requests > 1, "{requests}");
         let (mut met, mut points) = (0, 0);
-        for fault in FAULTS {
+        for fault in Fault::PROMPT_OUTCOMES {
             for number in 0..requests {
                 met += u64::from(point(fresh().await, work, of, number, fault).await);
                 points += 1;
@@ -316,6 +297,23 @@ async fn ext_redis_no_total_goes_back_between_an_import_and_its_refresh() {
     assert!(!first.partial && first.views <= second.views, "{first:?}, then {second:?}");
     add(&world.healthy(2).await, "may", &[("c", None, 1_000)]).await.expect("refreshed");
     assert_eq!(total(&instance, "c").await, whole(1_010));
+}
+
+/// An entry that is about to leave the cache does not do so while an import changes its total: of two readers, one could then show the new total and the
+/// other one put the old one in again.
+#[tokio::test]
+async fn ext_redis_no_entry_expires_between_an_import_and_its_refresh() {
+    let Some(world) = World::redis().await else { return };
+    let instance = prepare(&world).await;
+    let minute = Duration::from_secs(60);
+    world.advance(Duration::from_secs(3_600) - minute).await;
+    let decorate = |buffer| Arc::new(FaultyBuffer::that_never_refreshes(buffer)) as Arc<dyn Buffer>;
+    let importer = world.start_with(1, world.store.clone(), decorate).await.expect("a process");
+    add(&importer, "may", &[("b", None, 1_000)]).await.expect_err("not refreshed");
+    world.advance(2 * minute).await;
+    assert_eq!(total(&instance, "b").await, whole(SAVED.into()), "it is there until the refresh");
+    add(&world.healthy(2).await, "may", &[("b", None, 1_000)]).await.expect("refreshed");
+    assert_eq!(total(&instance, "b").await, whole(1_010));
 }
 
 /// Redis comes back as it was before an instance has claimed a batch, which that one saves: the store has views that wait in Redis.

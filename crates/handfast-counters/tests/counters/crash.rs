@@ -3,17 +3,14 @@
 //! is in doubt is there once or not at all.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_counters::{Buffer, Counters, Error};
+use handfast_counters::{Counters, Error};
 use handfast_store::Applied;
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::Fault;
 
-use crate::faulty_buffer::FaultyBuffer;
+use crate::faulty_buffer::{FaultyProcess, Of};
 use crate::world::{World, ad, key, save_all, total};
-
-const FAULTS: [Fault; 5] = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 
 /// The least and the most views that an item may have.
 type Bounds = BTreeMap<&'static str, (u64, u64)>;
@@ -65,39 +62,21 @@ async fn scenario(counters: &Counters) -> Bounds {
     answers.bounds
 }
 
-/// The requests that meet faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    Store,
-    Buffer,
-}
-
-/// Runs the scenario on a store and a buffer of which one has a fault.
-async fn run(
-    world: &World,
-    of: Of,
-    fault: Option<(u64, Fault)>,
-) -> (Bounds, Arc<Faulty<handfast_store::MemoryStore>>, u64) {
-    let on = |which: Of| fault.filter(|_| of == which);
-    let plan = on(Of::Store).map_or_else(Plan::none, |(number, fault)| Plan::at(number, fault));
-    let store = Arc::new(Faulty::new(world.store.clone(), plan));
-    let mut faulty = None;
-    let decorate = |buffer: Arc<dyn Buffer>| {
-        let decorated = Arc::new(FaultyBuffer::new(buffer, on(Of::Buffer)));
-        faulty = Some(Arc::clone(&decorated));
-        decorated as Arc<dyn Buffer>
-    };
-    let bounds = match world.start_with(1, store.clone(), decorate).await {
-        Ok(counters) => scenario(&counters).await,
+/// Runs the scenario in a process with a fault.
+async fn run(world: &World, of: Of, fault: Option<(u64, Fault)>) -> (Bounds, FaultyProcess) {
+    let process = FaultyProcess::start(world, of, fault).await;
+    let bounds = match &process.counters {
+        Ok(counters) => scenario(counters).await,
         Err(_) => Bounds::new(),
     };
-    (bounds, store, faulty.map_or(0, |faulty| faulty.operations()))
+    (bounds, process)
 }
 
 /// Runs the scenario with a fault, then a new process, and returns whether the fault was met.
 async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
-    let (bounds, store, requests) = run(&world, of, Some((number, fault))).await;
-    let met = if of == Of::Store { !store.injected().is_empty() } else { requests > number };
+    let (bounds, process) = run(&world, of, Some((number, fault))).await;
+    let met = process.has_met_fault();
+    drop(process);
     let restarted = world.healthy(2).await;
     let cached = [total(&restarted, "a").await, total(&restarted, "b").await, total(&restarted, "c").await];
     save_all(&restarted).await;
@@ -129,19 +108,19 @@ async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
 
 /// Meets each fault at each request, in a fresh world each.
 async fn every_point(fresh: impl AsyncFn() -> World, of: Of, requests_min: u64) {
-    let (bounds, store, requests) = run(&fresh().await, of, None).await;
+    let (bounds, process) = run(&fresh().await, of, None).await;
     assert_eq!(bounds, Bounds::from([("a", (111, 111)), ("b", (11, 11)), ("c", (1_000, 1_000))]));
-    let requests = if of == Of::Store { store.operations() } else { requests };
+    let requests = process.requests();
     assert!(requests > requests_min, "{requests}");
     let met = AtomicU64::new(0);
-    for fault in FAULTS {
+    for fault in Fault::PROMPT_OUTCOMES {
         for number in 0..requests {
             if point(fresh().await, of, number, fault).await {
                 met.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
-    let points = requests * FAULTS.len() as u64;
+    let points = requests * Fault::PROMPT_OUTCOMES.len() as u64;
     println!("{points} points of the {of:?}");
     assert_eq!(met.into_inner(), points, "each fault was met");
 }

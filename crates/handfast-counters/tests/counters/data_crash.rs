@@ -13,16 +13,6 @@ use crate::rebuild::rebuild;
 use crate::retention::break_total;
 use crate::world::{World, ad, save_all, total, whole};
 
-const FAULTS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::LoseRequest,
-    Fault::LoseReply,
-    Fault::CrashBefore,
-    Fault::CrashAfter,
-    Fault::DeliverLate,
-    Fault::RepeatLater,
-];
-
 /// When requests arrive that were held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
@@ -109,7 +99,7 @@ async fn every_point(work: Work, operations_min: u64) {
     let operations = counting.operations();
     assert!(operations > operations_min, "{operations}");
     let (mut met, mut points) = (0, 0);
-    for fault in FAULTS {
+    for fault in Fault::ALL_OUTCOMES {
         for number in 0..operations {
             met += u64::from(point(work, number, fault, Arrival::AfterTheRepetition).await);
             points += 1;

@@ -1,4 +1,4 @@
-//! A buffer whose network fails, or whose process dies, at one request: the counterpart of the store's `Faulty`.
+//! A buffer whose network fails, or whose process dies, at one request: the counterpart of the store's `Faulty`. And a process with one of the two.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,11 +8,63 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId, Kind, Owner, QueueDepth,
-    Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
+    Batch, Buffer, Counters, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId, Kind, Owner,
+    QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
 };
-use handfast_store::Applied;
-use handfast_store::decorator::Fault;
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{Applied, MemoryStore};
+
+use crate::world::World;
+
+/// The requests that meet faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Store,
+    Buffer,
+}
+
+/// A process with a fault at a request to its store or to its buffer.
+pub(crate) struct FaultyProcess {
+    /// The error of a process that could not start.
+    pub(crate) counters: Result<Counters>,
+    store: Arc<Faulty<MemoryStore>>,
+    /// None in a process that could not start.
+    buffer: Option<Arc<FaultyBuffer>>,
+    of: Of,
+    fault: Option<(u64, Fault)>,
+}
+
+impl FaultyProcess {
+    pub(crate) async fn start(world: &World, of: Of, fault: Option<(u64, Fault)>) -> Self {
+        let on = |which: Of| fault.filter(|_| of == which);
+        let plan = on(Of::Store).map_or_else(Plan::none, |(number, fault)| Plan::at(number, fault));
+        let store = Arc::new(Faulty::new(world.store.clone(), plan));
+        let mut faulty = None;
+        let decorate = |buffer: Arc<dyn Buffer>| {
+            let decorated = Arc::new(FaultyBuffer::new(buffer, on(Of::Buffer)));
+            faulty = Some(Arc::clone(&decorated));
+            decorated as Arc<dyn Buffer>
+        };
+        let counters = world.start_with(1, store.clone(), decorate).await;
+        FaultyProcess { counters, store, buffer: faulty, of, fault }
+    }
+
+    /// Returns the number of requests to the store, or to the buffer.
+    pub(crate) fn requests(&self) -> u64 {
+        match self.of {
+            Of::Store => self.store.operations(),
+            Of::Buffer => self.buffer.as_ref().map_or(0, |buffer| buffer.operations()),
+        }
+    }
+
+    /// Returns whether the fault was met.
+    pub(crate) fn has_met_fault(&self) -> bool {
+        match self.of {
+            Of::Store => !self.store.injected().is_empty(),
+            Of::Buffer => self.fault.is_some_and(|(number, _)| self.requests() > number),
+        }
+    }
+}
 
 /// A buffer with a fault at the request with this number, counted from 0.
 pub(crate) struct FaultyBuffer {
@@ -76,6 +128,10 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.check()).await
     }
 
+    async fn check_before_saving(&self) -> Result<()> {
+        self.perform(self.buffer.check_before_saving()).await
+    }
+
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome> {
         self.perform(self.buffer.increment_if_exists(view)).await
     }
@@ -97,6 +153,10 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.refresh(kind, totals, fence)).await
     }
 
+    async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        self.perform(self.buffer.renew(kind, ids)).await
+    }
+
     async fn delete(&self, item: &Item) -> Result<()> {
         self.perform(self.buffer.delete(item)).await
     }
@@ -113,8 +173,12 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.take_over(kind, owner, idle)).await
     }
 
-    async fn acknowledge(&self, batch: &Batch) -> Result<()> {
+    async fn acknowledge(&self, batch: &Batch) -> Result<bool> {
         self.perform(self.buffer.acknowledge(batch)).await
+    }
+
+    async fn make_partial(&self, kind: &Kind, ids: &[ItemId]) -> Result<()> {
+        self.perform(self.buffer.make_partial(kind, ids)).await
     }
 
     async fn visitor_salt(&self, day: Date) -> Result<Salt> {

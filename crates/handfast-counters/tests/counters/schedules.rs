@@ -43,16 +43,6 @@ const HELD_MAX: usize = 3;
 /// The schedules of a run, unless `HANDFAST_SCHEDULES` says another number.
 const SCHEDULES: u64 = 150;
 
-const FAULTS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::LoseRequest,
-    Fault::LoseReply,
-    Fault::DeliverLate,
-    Fault::RepeatLater,
-    Fault::CrashBefore,
-    Fault::CrashAfter,
-];
-
 /// A store that sends each statement of an update by itself.
 struct OneByOne(Arc<Faulty<MemoryStore>>);
 
@@ -274,7 +264,8 @@ async fn schedule(world: &World, work: &Arc<Work>, random: &dyn Random) -> Vec<P
             processes.push(start(world, work));
             continue;
         }
-        let fault = (below(FAULT_ONE_IN) == 0).then(|| FAULTS[below(FAULTS.len() as u64) as usize]);
+        let fault =
+            (below(FAULT_ONE_IN) == 0).then(|| Fault::ALL_OUTCOMES[below(Fault::ALL_OUTCOMES.len() as u64) as usize]);
         if matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter)) {
             processes[at].is_dead.store(true, Ordering::SeqCst);
         }

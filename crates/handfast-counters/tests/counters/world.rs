@@ -207,6 +207,8 @@ impl World {
             queue_events_max: QUEUE_EVENTS_MAX as u64,
             connect_timeout: patient,
             response_timeout: patient,
+            // Redis loses everything in some tests, and nobody else has the queue.
+            replace_after: Duration::ZERO,
             ..RedisBufferOptions::default()
         };
         let buffer = RedisBuffer::connect_with_scripts(&url, &self.scripts, storage.clone(), sources, options).await;

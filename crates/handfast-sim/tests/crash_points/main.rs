@@ -27,17 +27,6 @@ use tempfile::TempDir;
 use self::actions::{Action, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
 
-/// The faults of an operation. After a crash fault no later operation runs; after the others the run stops at the first error.
-const KINDS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::LoseRequest,
-    Fault::LoseReply,
-    Fault::CrashBefore,
-    Fault::CrashAfter,
-    Fault::DeliverLate,
-    Fault::RepeatLater,
-];
-
 /// The number of tasks that check crash points.
 const WORKERS: u64 = 2;
 
@@ -182,7 +171,7 @@ async fn check_every_point() -> (usize, usize, Vec<String>) {
         tokio::spawn(async move {
             let mut results = Vec::new();
             for number in (worker..reference.operations).step_by(WORKERS as usize) {
-                for kind in KINDS {
+                for kind in Fault::ALL_OUTCOMES {
                     let result = check_point(number, kind, None, &reference).await;
                     results.push(result.map_err(|why| format!("operation {number}, {kind:?}: {why}")));
                 }
@@ -194,7 +183,11 @@ async fn check_every_point() -> (usize, usize, Vec<String>) {
     for worker in workers.collect::<Vec<_>>() {
         results.extend(worker.await.unwrap());
     }
-    assert_eq!(results.len() as u64, reference.operations * KINDS.len() as u64, "a crash point was left out");
+    assert_eq!(
+        results.len() as u64,
+        reference.operations * Fault::ALL_OUTCOMES.len() as u64,
+        "a crash point was left out"
+    );
     let unacknowledged = results.iter().filter(|result| matches!(result, Ok(true))).count();
     (results.len(), unacknowledged, results.into_iter().filter_map(Result::err).collect())
 }
@@ -203,7 +196,7 @@ async fn check_every_point() -> (usize, usize, Vec<String>) {
 async fn first_failure(defect: Defect) -> Option<String> {
     let reference = run_without_faults(Some(defect)).await;
     for number in 0..reference.operations {
-        for kind in KINDS {
+        for kind in Fault::ALL_OUTCOMES {
             if let Err(why) = check_point(number, kind, Some(defect), &reference).await {
                 return Some(format!("operation {number}, {kind:?}: {why}"));
             }

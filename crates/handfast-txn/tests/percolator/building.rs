@@ -9,7 +9,6 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Namespace, RenameCollection, StoreExt};
 use handfast_txn::{Database, Error, Percolator, Result};
 
-use crate::crash_points::FAULTS;
 use crate::support::*;
 use crate::users::*;
 
@@ -206,7 +205,7 @@ async fn two_build_the_same_index() {
 #[tokio::test]
 async fn every_operation_of_building_meets_every_fault() {
     let (mut built, mut gone, mut cases) = (0, 0, 0);
-    for fault in FAULTS {
+    for fault in Fault::ALL_OUTCOMES {
         for number in 0..OPERATIONS_MAX {
             let mut is_over = false;
             for is_repeated in [false, true] {
@@ -250,7 +249,7 @@ async fn every_operation_of_building_meets_every_fault() {
 #[tokio::test]
 async fn every_operation_of_dropping_meets_every_fault() {
     let (mut kept, mut cases) = (0, 0);
-    for fault in FAULTS {
+    for fault in Fault::ALL_OUTCOMES {
         for number in 0..OPERATIONS_MAX {
             let bank = with_index().await;
             let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
@@ -306,7 +305,7 @@ async fn an_index_without_a_builder_is_dropped() {
 async fn every_operation_of_renaming_meets_every_fault() {
     let people = Namespace::new("other", "people").unwrap();
     let (mut renamed, mut cases) = (0, 0);
-    for fault in FAULTS {
+    for fault in Fault::ALL_OUTCOMES {
         for number in 0..OPERATIONS_MAX {
             let bank = with_index().await;
             let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));

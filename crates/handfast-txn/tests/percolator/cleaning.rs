@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, rawdoc};
-use handfast_store::decorator::{Faulty, Operation, Plan};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, Find, StoreExt};
 use handfast_txn::percolator::CLEANING_INTERVAL;
 use handfast_txn::{Percolator, PercolatorOptions};
 
-use crate::crash_points::FAULTS;
 use crate::support::*;
 
 /// The process that finds the locks.
@@ -39,7 +38,7 @@ async fn every_operation_of_a_cleaning_process_meets_every_fault() {
     let mut cases = 0;
     for (has_committed, expected) in [(false, (10, 2)), (true, (3, 9))] {
         for comer in [Comer::Cleaner, Comer::Reader] {
-            for fault in FAULTS {
+            for fault in Fault::ALL_OUTCOMES {
                 for number in 0..OPERATIONS_MAX {
                     let bank = dead_payment(has_committed).await;
                     let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));

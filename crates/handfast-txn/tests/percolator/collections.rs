@@ -248,10 +248,10 @@ async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
 /// the collection can be used, sooner or later, and dropped.
 #[tokio::test(start_paused = true)]
 async fn every_operation_of_a_drop_meets_every_fault() {
-    use crate::crash_points::{FAULTS, Late};
+    use crate::crash_points::Late;
     let (mut cases, mut gone) = (0, 0);
     for removal in REMOVALS {
-        for fault in FAULTS {
+        for fault in Fault::ALL_OUTCOMES {
             for late in [Late::Soon, Late::PastRecovery] {
                 let is_late = matches!(fault, Fault::DeliverLate | Fault::RepeatLater);
                 for number in 0..if late == Late::Soon || is_late { OPERATIONS_MAX } else { 0 } {

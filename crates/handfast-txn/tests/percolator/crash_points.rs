@@ -14,16 +14,6 @@ use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionId, 
 
 use crate::support::*;
 
-pub(crate) const FAULTS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::LoseRequest,
-    Fault::LoseReply,
-    Fault::DeliverLate,
-    Fault::RepeatLater,
-    Fault::CrashBefore,
-    Fault::CrashAfter,
-];
-
 /// When requests arrive that were delayed or are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -123,13 +113,13 @@ async fn every_operation_meets_every_fault_as(id: Option<TransactionId>) {
 
     let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
     for number in 0..operations {
-        for fault in FAULTS {
+        for fault in Fault::ALL_OUTCOMES {
             for late in [Late::Soon, Late::PastRecovery] {
                 *answers.entry(scenario(id, number, fault, late).await).or_default() += 1;
             }
         }
     }
-    println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
+    println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", Fault::ALL_OUTCOMES.len());
     // Each of the answers is given now and then: none of the cases above is empty.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{Document, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{DelegatingStore, Faulty, Plan};
+use handfast_store::decorator::{DelegatingStore, Fault, Faulty, Plan};
 use handfast_store::{
     Applied, Count, Cursor, DocumentStore, ErrorClass, Find, FindAndModify, FindAndModifyOutcome, Insert,
     InsertOutcome, MemoryStore, Result as StoreResult, StoreExt, Update, UpdateOutcome, UpdateSpec, UpdateStatement,
@@ -16,7 +16,7 @@ use handfast_store::{
 use handfast_txn::{Database, Error, Percolator, PercolatorOptions};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::crash_points::{FAULTS, answer_holds};
+use crate::crash_points::answer_holds;
 use crate::support::*;
 
 /// More than fit into a few batches.
@@ -403,7 +403,7 @@ async fn every_batch_that_is_done_in_part_leaves_all_or_nothing() {
 #[tokio::test(start_paused = true)]
 async fn every_operation_of_batches_meets_every_fault() {
     let mut cases = 0;
-    for fault in FAULTS {
+    for fault in Fault::ALL_OUTCOMES {
         for number in 0..OPERATIONS_MAX {
             let bank = bank().await;
             let rows = (0..40).map(|id| rawdoc! { "_id": id, "is": "one" }).collect();

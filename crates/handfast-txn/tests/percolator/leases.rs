@@ -10,7 +10,7 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, Find, ManualClock, Namespace, Result as StoreResult, Snapshot, Sources, StoreExt};
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
-use crate::crash_points::{FAULTS, Late};
+use crate::crash_points::Late;
 use crate::queries::all;
 use crate::support::*;
 
@@ -375,7 +375,7 @@ async fn every_operation_of_a_lease_meets_every_fault() {
 
     let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
     for number in 0..operations {
-        for fault in FAULTS {
+        for fault in Fault::ALL_OUTCOMES {
             for late in [Late::Soon, Late::PastRecovery] {
                 for answer in life_with(number, fault, late).await {
                     *answers.entry(answer).or_default() += 1;
@@ -383,7 +383,7 @@ async fn every_operation_of_a_lease_meets_every_fault() {
             }
         }
     }
-    println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
+    println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", Fault::ALL_OUTCOMES.len());
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
 }
 

@@ -23,7 +23,7 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Error, Outcome, Percolator, PercolatorOptions, Result};
 
-use crate::crash_points::{FAULTS, Late, answer_holds};
+use crate::crash_points::{Late, answer_holds};
 use crate::support::{LOCK_TIME, options};
 
 /// The databases, each in one store.
@@ -270,14 +270,17 @@ async fn every_operation_meets_every_fault(side: Side) {
         let operations = counting.operations();
         operations_of.push((connection, operations));
         for number in 0..operations {
-            for fault in FAULTS {
+            for fault in Fault::ALL_OUTCOMES {
                 for late in [Late::Soon, Late::PastRecovery] {
                     *answers.entry(scenario(Case { side, connection, number, fault, late }).await).or_default() += 1;
                 }
             }
         }
     }
-    println!("{operations_of:?} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
+    println!(
+        "{operations_of:?} operations, {} faults, 2 times for late requests: {answers:?}",
+        Fault::ALL_OUTCOMES.len()
+    );
     // Each of the answers is given now and then, and each store has something to do.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
     assert!(operations_of.iter().all(|(_, operations)| *operations >= 3), "{operations_of:?}");

@@ -11,7 +11,7 @@ use handfast_store::{
 };
 use handfast_txn::Database;
 
-use crate::crash_points::{FAULTS, Late};
+use crate::crash_points::Late;
 use crate::support::*;
 
 /// A request that a driver may send again.
@@ -119,7 +119,7 @@ async fn every_operation_of_a_request_meets_every_fault() {
         let (operations, expected) = (counting.operations(), contents(&bank).await);
         let mut answers: BTreeMap<bool, u32> = BTreeMap::new();
         for number in 0..operations {
-            for fault in FAULTS {
+            for fault in Fault::ALL_OUTCOMES {
                 for late in [Late::Soon, Late::PastRecovery] {
                     let answered = scenario(request, number, fault, late, &expected).await;
                     *answers.entry(answered).or_default() += 1;
@@ -128,7 +128,7 @@ async fn every_operation_of_a_request_meets_every_fault() {
         }
         println!(
             "{request:?}: {operations} operations, {} faults, 2 times for late requests: {answers:?}",
-            FAULTS.len()
+            Fault::ALL_OUTCOMES.len()
         );
         assert!(answers.len() == 2 && answers.values().all(|count| *count >= 4), "{answers:?}");
     }

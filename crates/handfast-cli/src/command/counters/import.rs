@@ -12,8 +12,8 @@
 //!
 //! Standard input cannot be read twice: it needs a name, and its lines are checked batch by batch.
 
-use anyhow::{Context as _, Result, bail, ensure};
-use handfast_counters::{Counters, Import, ImportName, ImportSaved, LineState, TOTAL_MAX};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use handfast_counters::{Counters, Import, ImportName, ImportSaved, LineState, StorageForm, TOTAL_MAX};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -69,7 +69,14 @@ pub(super) async fn run(configuration: &Configuration, arguments: &ImportArgumen
     // The queue is emptied, and nothing is added to it.
     let limits = Limits { queue_events: u32::MAX, idempotency_keys: u32::MAX };
     let opened = OpenedCounters::open(configuration, &arguments.counters, options_beside_instances(), limits).await?;
-    let result = add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await;
+    let result = match opened.counters.storage().form() {
+        StorageForm::Transactions => add(&opened, &input, name, given.is_none(), checked.as_ref(), console).await,
+        StorageForm::SingleDocuments => Err(anyhow!(
+            "--transactions: an import needs transactions, and the data in {} are saved without: export them, import both files into a directory \
+             (--data), and copy that into a new database, as docs/counters.md says under \"Change the form\"",
+            arguments.counters.database
+        )),
+    };
     opened.close().await?;
     result
 }

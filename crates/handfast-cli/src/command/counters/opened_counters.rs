@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bson::rawdoc;
 use handfast_counters::{
-    Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, MemoryBuffer, RedisBuffer,
-    RedisBufferOptions, Storage,
+    AWAITED_IDLE, Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Error, MemoryBuffer,
+    RedisBuffer, RedisBufferOptions, Storage,
 };
 use handfast_embedded::{EmbeddedStore, Error as Embedded};
 use handfast_store::{DocumentStore, Sources, StoreExt as _};
@@ -25,9 +25,6 @@ use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};
 use crate::exit::Usage;
 use crate::store::{Directory, Location, ensure_there, namespace, open_directory};
-
-/// The time after which a command saves a batch that an instance has claimed. Saving one takes less than a second; one that both save is added once.
-const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
 /// The form of the counters that the settings name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +44,15 @@ pub(super) struct Limits {
     pub(super) queue_events: u32,
     /// The idempotency keys, in a data directory.
     pub(super) idempotency_keys: u32,
+}
+
+/// The Redis with the queue.
+struct Queue {
+    url: RedisUrl,
+    /// The number of events that it holds for each kind.
+    events_max: u32,
+    /// Whether it becomes the queue of the store if nobody uses another one. Otherwise it has to be that.
+    is_taken: bool,
 }
 
 /// Counters, and the store that they are in.
@@ -111,7 +117,34 @@ pub(super) fn ensure_totals_known(configuration: &Configuration, command: &str) 
 /// Returns the options of a command that may run beside instances. One that changes saved totals needs moments without a batch that somebody saves, so it saves
 /// those of instances that have died, and does not wait as long as a service does.
 pub(super) fn options_beside_instances() -> CountersOptions {
-    CountersOptions { idle: ABANDONED_AFTER, ..CountersOptions::default() }
+    CountersOptions { idle: AWAITED_IDLE, ..CountersOptions::default() }
+}
+
+impl Queue {
+    /// Connects, and makes sure that the queue is that of the store. If Redis is away, each pass does so.
+    async fn open(&self, storage: Storage, sources: Sources, flush_interval: Duration) -> Result<RedisBuffer> {
+        let default = RedisBufferOptions::default();
+        let options = RedisBufferOptions {
+            queue_events_max: self.events_max.into(),
+            // Instances have the same flags, and look once in each interval.
+            replace_after: default.replace_after.max(flush_interval * 3),
+            ..default
+        };
+        let buffer = RedisBuffer::connect(self.url.secret(), storage, sources, options).await?;
+        let checked = match self.is_taken {
+            true => buffer.take_queue().await,
+            false => buffer.check_queue().await,
+        };
+        match checked {
+            Ok(()) => Ok(buffer),
+            Err(error @ Error::Buffer { .. }) => {
+                tracing::warn!(%error, "whether Redis has the queue of the store is found out before views are saved");
+                Ok(buffer)
+            }
+            Err(error @ Error::Invalid { .. }) => bail!("--redis: {error}"),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl OpenedCounters {
@@ -134,7 +167,8 @@ impl OpenedCounters {
             Form::Redis(url) => {
                 let opened = ServerDocuments::open(configuration, flags, &sources).await?;
                 ensure_no_embedded_queue(opened.store(), database).await?;
-                Self::on_servers(opened, database, options, sources, Some((url, limits.queue_events))).await
+                let queue = Queue { url, events_max: limits.queue_events, is_taken: true };
+                Self::on_servers(opened, database, options, sources, Some(queue)).await
             }
             Form::Directory => {
                 let store = open_directory(&configuration.settings, sources.clone()).await.map_err(advise)?;
@@ -160,7 +194,7 @@ impl OpenedCounters {
         }
         let form = Form::of(configuration)?.with(flags)?;
         let sources = Sources::system().context("the operating system provides no random numbers")?;
-        let url = match form {
+        let queue = match form {
             Form::Directory => {
                 let directory = Directory::of(&configuration.settings);
                 let store = directory.open_existing(sources.clone()).await.map_err(advise)?;
@@ -171,12 +205,12 @@ impl OpenedCounters {
                 let counters = counters.await;
                 return Self::in_directory(counters, store).await;
             }
-            Form::Redis(url) => Some((url, u32::MAX)),
+            Form::Redis(url) => Some(Queue { url, events_max: u32::MAX, is_taken: false }),
             Form::Saved => None,
         };
         let opened = ServerDocuments::open(configuration, flags, &sources).await?;
         ensure_there(opened.store(), &totals, "--database").await?;
-        Self::on_servers(opened, &flags.database, options, sources, url).await
+        Self::on_servers(opened, &flags.database, options, sources, queue).await
     }
 
     /// Closes the store if its counters could not be opened.
@@ -192,22 +226,20 @@ impl OpenedCounters {
         }
     }
 
-    /// Opens counters on servers. `queue` is the Redis with the queue, and the number of events that it holds for each kind.
+    /// Opens counters on servers.
     async fn on_servers(
         opened: ServerDocuments,
         database: &str,
         options: CountersOptions,
         sources: Sources,
-        queue: Option<(RedisUrl, u32)>,
+        queue: Option<Queue>,
     ) -> Result<Self> {
         let storage = opened.storage(database, &sources).await?;
         let (buffer, redis): (Arc<dyn Buffer>, _) = match queue {
             None => (Arc::new(MemoryBuffer::new(sources.clone(), 0)), None),
-            Some((url, queue_events_max)) => {
-                let of_redis =
-                    RedisBufferOptions { queue_events_max: queue_events_max.into(), ..RedisBufferOptions::default() };
-                let buffer = RedisBuffer::connect(url.secret(), storage.clone(), sources.clone(), of_redis).await?;
-                (Arc::new(buffer), Some(url))
+            Some(queue) => {
+                let buffer = queue.open(storage.clone(), sources.clone(), options.flush_interval).await?;
+                (Arc::new(buffer), Some(queue.url))
             }
         };
         let counters = Counters::new(buffer, storage, sources, options);

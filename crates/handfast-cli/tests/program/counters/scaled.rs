@@ -219,6 +219,11 @@ fn count_while_some_are_killed(name: &str, flags: &[&str], how: &str, fields: Va
         1,
         &format!("saved with transactions `{transactions}`: they cannot be saved with `{other}`"),
     );
+    if !flags.is_empty() {
+        std::fs::write(scratch.path("figures.csv"), figures())?;
+        let refused = run_with(&scratch, &["import", "figures.csv"], &servers)?;
+        assert_one_line(&refused, 1, "export them, import both files into a directory (--data)");
+    }
     Ok(())
 }
 
@@ -331,6 +336,42 @@ fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_on
     let views = of_item * ITEMS as u64;
     let expected = json!({ "items": ITEMS, "views": views, "waiting": 0, "differences": [], "damaged": [] });
     assert_eq!(report, expected);
+    Ok(())
+}
+
+/// A second database of the store behind the same Redis, a Redis that lost everything, and another one while the service runs.
+#[test]
+fn ext_redis_one_redis_has_the_queue_of_one_store() -> Result<()> {
+    let scratch = Scratch::new("counters-identity")?;
+    let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (_store, uri) = store(&scratch)?;
+    let servers = [format!("{}/0", redis.url()), uri.clone()];
+    let serve = |redis: &str, database: &str| {
+        let mut command = handfast(&scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--database", database]);
+        anyhow::Ok(command.args(["--redis", redis, "--store", &uri]).output()?)
+    };
+    let mut service = start(&scratch, &servers[0], &uri)?;
+    ask(&service, "POST /v1/ads/1/views", "")?;
+
+    let refused = serve(&servers[0], "others")?;
+    assert_one_line(&refused, 1, &format!("--redis: {} has the queue of another store", servers[0]));
+    let elsewhere = format!("{}/1", redis.url());
+    let refused = serve(&elsewhere, "counters")?;
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        stderr.contains("handfast: --redis: instances that run have the queue of the database counters"),
+        "{stderr}"
+    );
+    ensure!(refused.status.code() == Some(1), "{stderr}");
+    let other = ["--redis", &elsewhere, "--store", &uri];
+    for command in [&["verify"][..], &["rebuild"], &["show", "ads/1"]] {
+        let refused = run_with(&scratch, command, &other)?;
+        assert_one_line(&refused, 1, &format!("--redis: {elsewhere} does not have the queue of the database counters"));
+    }
+    service.stop("TERM")?;
+    assert_eq!(service.wait()?.0, Some(0));
+    let report = stdout(&run_with(&scratch, &["verify"], &["--redis", &servers[0], "--store", &uri])?)?;
+    ensure!(report.starts_with("1 item with 1 view checked"), "{report}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The answers of the scripts: a word, and what belongs to it; and the fields of what is read without a script.
+//! The answers of the scripts: an outcome, and what belongs to it; and the fields of what is read without a script.
 
 use redis::Value;
 
@@ -49,13 +49,13 @@ impl Answer {
         }
     }
 
-    /// Returns what happened.
-    pub(super) fn word(&self) -> &str {
+    /// Returns the name of what happened.
+    pub(super) fn outcome(&self) -> &str {
         self.0.first().and_then(text).unwrap_or_default()
     }
 
     fn part(&self, at: usize) -> Result<&Value> {
-        self.0.get(at).ok_or_else(|| Error::damaged(format!("the answer {:?} of Redis ends too early", self.word())))
+        self.0.get(at).ok_or_else(|| Error::damaged(format!("the answer {:?} of Redis ends too early", self.outcome())))
     }
 
     pub(super) fn text(&self, at: usize) -> Result<&str> {
@@ -70,10 +70,10 @@ impl Answer {
     }
 
     fn unreadable(&self, part: &Value) -> Error {
-        Error::damaged(format!("the answer {:?} of Redis has {part:?}", self.word()))
+        Error::damaged(format!("the answer {:?} of Redis has {part:?}", self.outcome()))
     }
 
-    /// Returns the total that stands behind the word in three parts: the stored one, which may be unknown, the pending one, and whether it is
+    /// Returns the total that stands behind the outcome in three parts: the stored one, which may be unknown, the pending one, and whether it is
     /// partial.
     pub(super) fn counted(&self) -> Result<Total> {
         let stored = if self.text(1)?.is_empty() { 0 } else { self.number(1)? };
@@ -101,8 +101,8 @@ impl Count {
     pub(super) fn new(answer: &Value, views: u32, generation: &str) -> Result<Option<Self>> {
         let damaged = || Error::damaged(format!("the script that counts views has answered {answer:?} of Redis"));
         let answer = text(answer).ok_or_else(damaged)?;
-        let (word, entry) = match answer.split_once('|') {
-            Some((word, entry)) => (word, entry),
+        let (outcome, entry) = match answer.split_once('|') {
+            Some((outcome, entry)) => (outcome, entry),
             None if answer == "begin" => return Ok(None),
             None if answer == "absent" => return Ok(Some(Count::Absent)),
             None if answer == "outdated" => return Ok(Some(Count::Outdated)),
@@ -111,7 +111,7 @@ impl Count {
         };
         let before = Entry::read(entry).ok_or_else(damaged)?.total(generation);
         let total = Total { views: before.views.saturating_add(views.into()), ..before };
-        match word {
+        match outcome {
             "counted" => Ok(Some(Count::Counted(total))),
             "remembered" => Ok(Some(Count::Counted(before))),
             "repeated" => Ok(Some(Count::Repeated(before))),
@@ -208,13 +208,13 @@ pub(super) fn number(value: &Value) -> Option<u64> {
 ///
 /// # Errors
 /// [`Error::Damaged`] for another text.
-pub(super) fn now(value: &Value) -> Result<Option<(&str, u64)>> {
+pub(super) fn generation(value: &Value) -> Result<Option<(&str, u64)>> {
     if *value == Value::Nil {
         return Ok(None);
     }
     let parts = text(value).and_then(|text| text.split_once('|'));
-    let now = parts.and_then(|(generation, claimed)| Some((generation, claimed.parse().ok()?)));
-    now.map(Some).ok_or_else(|| Error::damaged(format!("a kind of Redis has the generation {value:?}")))
+    let found = parts.and_then(|(generation, claimed)| Some((generation, claimed.parse().ok()?)));
+    found.map(Some).ok_or_else(|| Error::damaged(format!("a kind of Redis has the generation {value:?}")))
 }
 
 /// Reads `ID|VIEWS|DAY` or `ID|D`.
@@ -237,7 +237,7 @@ mod tests {
     use jiff::civil::date;
     use redis::Value;
 
-    use super::{Answer, Count, Entry, event, now};
+    use super::{Answer, Count, Entry, event, generation};
     use crate::buffer::Total;
     use crate::{Change, ItemId};
 
@@ -274,10 +274,10 @@ mod tests {
     #[test]
     fn the_generation_of_a_kind_is_read() {
         let value = |text: &str| Value::BulkString(text.into());
-        assert_eq!(now(&value("7|12")).expect("a generation"), Some(("7", 12)));
-        assert_eq!(now(&Value::Nil).expect("nothing"), None);
+        assert_eq!(generation(&value("7|12")).expect("a generation"), Some(("7", 12)));
+        assert_eq!(generation(&Value::Nil).expect("nothing"), None);
         for damaged in ["", "7", "7|", "7|x"] {
-            assert!(now(&value(damaged)).is_err(), "{damaged:?}");
+            assert!(generation(&value(damaged)).is_err(), "{damaged:?}");
         }
     }
 

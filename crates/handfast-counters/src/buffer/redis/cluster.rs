@@ -8,7 +8,7 @@
 //! not (any more) with `ASK`, or `TRYAGAIN` if it has some of its keys. Clients may then ask the other server, which has the other half. The scripts
 //! of this buffer need all keys of a kind, also those that they do not name: on half of them, an acknowledgement would find no batch, and a
 //! view would begin a second list of pending events. So a request waits until the slot has moved, and then goes to its new server. So that
-//! a script is never carried out beside such a move, each one also names a key that is never there (`none`): the server refuses it before it begins.
+//! a script is never carried out during such a move, each one also names a key that is never there (`none`): the server refuses it before it begins.
 //!
 //! # After a slot has moved
 //! The new server has another run than the state of the kind, so the kind is begun anew. Nothing was lost, and nothing would have to begin: but
@@ -110,14 +110,14 @@ impl Cluster {
         }
     }
 
-    /// Reads the map, unless that was done since the version `seen`.
+    /// Reads the map, unless that was done since the version `known`.
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied, if no server has answered.
-    async fn read_map(&self, seen: u64, first: Option<&Live>) -> Result<Arc<Map>> {
+    async fn read_map(&self, known: u64, first: Option<&Live>) -> Result<Arc<Map>> {
         let _reading = self.reading.lock().await;
         let map = self.current();
-        if map.version > seen {
+        if map.version > known {
             return Ok(map);
         }
         let of_first = match first {

@@ -7,15 +7,15 @@
 -- lifetimes of the key and of the mark in ms ('' for one that it does not have). For upsert: the stored total ('' if it is unknown), and the epoch
 -- that was read before it.
 --
--- The answer is a word: 'begin' (see steps.lua), 'absent', 'outdated', 'full'; or 'counted', 'remembered' (a request with the key was counted),
+-- The answer is an outcome: 'begin' (see steps.lua), 'absent', 'outdated', 'full'; or 'counted', 'remembered' (a request with the key was counted),
 -- 'repeated' (a view of the visitor was counted) or 'large' (the total would be above the limit), a bar, and the entry before the request. The client
 -- adds the views: totals may be larger than the numbers of Lua, whose sum is close enough for the limit (COUNTED_TOTAL_MAX).
 
 local call = redis.call
 local generation = ARGV[1]
-local now = call('GET', KEYS[1])
-if not now or string.sub(now, 1, #generation) ~= generation then return 'begin' end
-local claimed = string.sub(now, #generation + 1)
+local present = call('GET', KEYS[1])
+if not present or string.sub(present, 1, #generation) ~= generation then return 'begin' end
+local claimed = string.sub(present, #generation + 1)
 local entry, state = call('GET', KEYS[2]), nil
 local bar = entry and string.find(entry, '|', 1, true)
 local pending = entry and string.sub(entry, 1, bar - 1)

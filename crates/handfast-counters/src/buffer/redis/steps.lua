@@ -2,7 +2,7 @@
 -- needs no script (redis.rs). Redis runs a script as one atomic step.
 --
 -- All keys of a kind begin with hf:{KIND}: and are in one slot of a cluster:
---   now             text "GENERATION|CLAIMED": the generation of the kind (see begin), and the number of events in batches
+--   generation      text "GENERATION|CLAIMED": the generation of the kind (see begin), and the number of events in batches
 --   state           hash: run, epoch, floor (see begin), tail, older, segments (see below)
 --   item:ID         text "PENDING|STORED|GENERATION|FIRST|DELETIONS", the entry: pending views, stored total ('' if it is unknown), the generation in which
 --                   that was right, the number of the first event that the pending views may have, and the open deletions: those that are
@@ -35,7 +35,7 @@
 -- KEYS[1] is the key of the state, KEYS[2] the one that is never there. While the slot is moved to another server of a cluster, a server has a part of
 -- the keys, and refuses requests for those that it has not: in the middle of a script that does not name them all, after its first write. Because of
 -- KEYS[2] it refuses the script before it begins. (count.lua names all of its keys.) ARGV has the name of the step, the run of Redis that
--- the client is connected to, and the arguments of the step. The answer begins with a word that says what happened. 'begin' asks the client to carry out that step first.
+-- the client is connected to, and the arguments of the step. The answer begins with the name of what happened. 'begin' asks the client to carry out that step first.
 
 local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
@@ -44,7 +44,7 @@ local function int(number) return string.format('%.0f', number) end
 local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'floor', 'tail', 'older', 'segments')
 local run, epoch, floor = state[1], state[2] or '0', tonumber(state[3] or '0')
 local tail, older, segments = tonumber(state[4] or '1'), tonumber(state[5] or '0'), state[6] or ''
-local generation, claimed = string.match(redis.call('GET', key('now')) or '', '^(%d+)|(%d+)$')
+local generation, claimed = string.match(redis.call('GET', key('generation')) or '', '^(%d+)|(%d+)$')
 claimed = tonumber(claimed or '0')
 
 local function now_ms()
@@ -53,7 +53,7 @@ local function now_ms()
 end
 
 -- Sets the number of events in batches.
-local function set_claimed(count) redis.call('SET', key('now'), generation .. '|' .. int(count)) end
+local function set_claimed(count) redis.call('SET', key('generation'), generation .. '|' .. int(count)) end
 
 -- Returns the number that the next event gets.
 local function next_number() return tail + redis.call('LLEN', key('pending')) - older end
@@ -117,14 +117,14 @@ local steps = {}
 -- a new one, so that no total is taken for current that was read before. Entries are of an earlier generation: their stored total may lack
 -- batches that were saved and acknowledged, so their total is the least it can be, and partial until it is filled. That waits until the events
 -- below the floor are acknowledged, of which the store may have some (Storage::save knows which).
--- least next number ('' if the store does not tell), least number of what the client has seen, epoch
-function steps.begin(least, seen, first_epoch)
+-- least next number ('' if the store does not tell), the largest next number that the client knows, epoch
+function steps.begin(least, known, first_epoch)
   if run == ARGV[2] and generation then return { 'begun', generation } end
   local time = redis.call('TIME')
   local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
   if not state[4] and least == '' then clock = clock + unknown_gap end
   local left = state[4] and next_number() + gap or 0
-  local first = int(math.max(clock, tonumber(least) or 0, tonumber(seen), left))
+  local first = int(math.max(clock, tonumber(least) or 0, tonumber(known), left))
   local length = redis.call('LLEN', key('pending'))
   if not state[4] then
     -- Without the state nobody knows their numbers: they get new ones.
@@ -187,6 +187,35 @@ function steps.refresh(fence, ...)
     end
   end
   return { 'refreshed' }
+end
+
+-- lifetime of an unused entry in ms, then ids
+function steps.renew(cache_ms, ...)
+  for _, id in ipairs({ ... }) do
+    -- Only entries that nothing needs expire.
+    if redis.call('PTTL', key('item:' .. id)) > 0 then redis.call('PEXPIRE', key('item:' .. id), cache_ms) end
+  end
+  return { 'renewed' }
+end
+
+-- ids
+--
+-- An instance has saved a batch that Redis has lost: stored totals that were read before lack its views. They are treated as those of an earlier
+-- generation, which none has the number of. What was stored before an open deletion does not matter.
+function steps.make_partial(...)
+  redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  for _, id in ipairs({ ... }) do
+    local entry = entry_of(id)
+    if entry and entry.o == 0 then
+      if entry.p == 0 then
+        redis.call('DEL', key('item:' .. id))
+      else
+        entry.g = '0'
+        set_entry(id, entry)
+      end
+    end
+  end
+  return { 'partial' }
 end
 
 -- id, limit of events

@@ -37,6 +37,23 @@ pub enum Fault {
     CrashAfter,
 }
 
+impl Fault {
+    /// The faults with all outcomes of a request, in which a test of crash points meets each operation: applied or not, once or twice, now or later, by a
+    /// process that goes on or is dead. The other faults stop or delay a request, or refuse it in another way.
+    pub const ALL_OUTCOMES: [Fault; 7] = [
+        Fault::Refuse,
+        Fault::LoseRequest,
+        Fault::LoseReply,
+        Fault::DeliverLate,
+        Fault::RepeatLater,
+        Fault::CrashBefore,
+        Fault::CrashAfter,
+    ];
+    /// Those of them after which nothing arrives late.
+    pub const PROMPT_OUTCOMES: [Fault; 5] =
+        [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+}
+
 /// The address of a request to a store: the first, second, .. of an operation, or of an operation on one collection.
 #[derive(Clone, Debug)]
 pub struct Address {

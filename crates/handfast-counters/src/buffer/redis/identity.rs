@@ -1,0 +1,308 @@
+//! Which Redis has the queue of which store. Two stores behind one Redis would mix their totals, and of two Redis over one store, each would take the events of
+//! the other for saved ones.
+//!
+//! # The idea
+//! Each side has a random id, and remembers that of the other:
+//!
+//! | where | what |
+//! | --- | --- |
+//! | Redis, the key `hf:store` | text `STORE\|QUEUE\|REPLACED`, the [`Mark`]: the id of the store, that of this Redis, and that of the Redis which it replaces, if any |
+//! | store, the document `queue` of `settings` | the [`QueueRecord`]: `store`, `queue`, and `candidate`, a Redis that would take the place of `queue` |
+//!
+//! A start compares them, and so does each pass before it saves something. A Redis without a mark is a new one, or has lost everything, or was used by
+//! a version without marks. It gets one, once, with a new id. Then the store records it: at once if it has no queue, and otherwise in the place
+//! of the other one, unless an instance over that one objects. It does so by removing the candidate, with its next pass.
+//!
+//! ```text
+//!   instance over B, which is empty        store                              instance over A
+//!                                          queue A
+//!   mark S|B|A
+//!   candidate B                 ->         queue A, candidate B
+//!                                          queue A                  <-        a pass: remove the candidate
+//!   no candidate: B is refused
+//!
+//!   - or A has lost everything, or nobody uses it: after some time -
+//!   queue B if it is A          ->         queue B
+//! ```
+//!
+//! The mark names what it replaces, so a process that dies between two of these steps leaves what the next one goes on with. An instance that has found its mark
+//! right sets it again if Redis loses it. Times are differences of one process's clock.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use handfast_store::Applied;
+
+use super::{RedisBuffer, text, unavailable};
+use crate::storage::QueueRecord;
+use crate::{Error, Result, hex};
+
+/// The key of the mark.
+const STORE: &str = "hf:store";
+/// Sets the mark if there is none, also while the memory of Redis is full: that refuses the first write of a script alone, and to delete needs none. Otherwise
+/// the queue could not be saved, which makes room.
+const SET_MARK: &str =
+    "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) end";
+/// The pause between two looks at the record while a Redis is a candidate.
+const POLL: Duration = Duration::from_millis(500);
+/// How often the steps of one check are taken. Each goes on with what another process has done, which happens a few times at most.
+const STEPS_MAX: usize = 10;
+
+/// The ids that a Redis has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    store: String,
+    queue: String,
+    replaced: Option<String>,
+}
+
+/// What this process knows of the mark.
+#[derive(Debug, Default)]
+pub(super) struct Identity(Mutex<State>);
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    /// The Redis with this id is a candidate since this time.
+    Candidate { queue: String, since: Duration },
+    /// The store had this mark's queue.
+    Own(Mark),
+}
+
+/// The result of one step.
+enum Step {
+    /// Redis and store belong to each other.
+    Own,
+    /// Something was changed: look again.
+    Changed,
+    /// Redis is a candidate, and its time is not over.
+    Wait,
+}
+
+impl Identity {
+    fn get(&self) -> State {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, state: State) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+impl Mark {
+    fn read(written: &str) -> Result<Self> {
+        let mut parts = written.split('|');
+        match [parts.next(), parts.next(), parts.next(), parts.next()] {
+            [Some(store), Some(queue), Some(replaced), None] if !store.is_empty() && !queue.is_empty() => Ok(Mark {
+                store: store.to_owned(),
+                queue: queue.to_owned(),
+                replaced: Some(replaced).filter(|replaced| !replaced.is_empty()).map(str::to_owned),
+            }),
+            _ => Err(Error::damaged(format!(
+                "the key {STORE} of Redis has {written:?}, which names no store and no queue"
+            ))),
+        }
+    }
+
+    fn written(&self) -> String {
+        format!("{}|{}|{}", self.store, self.queue, self.replaced.as_deref().unwrap_or_default())
+    }
+}
+
+impl RedisBuffer {
+    /// Makes sure that this Redis has the queue of the store, and the store no other one. A Redis without a mark becomes the queue of the store; if the
+    /// store has one, it waits for [`RedisBufferOptions::replace_after`](super::RedisBufferOptions::replace_after) whether an instance uses that.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if one of the two belongs to another one, and what to do then; [`Error::Buffer`], [`Error::Store`] if it cannot be found out
+    /// now: each pass does so before it saves something.
+    pub async fn take_queue(&self) -> Result<()> {
+        while !self.try_take_queue().await? {
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Fails if this Redis is known not to have the queue of the store. Nothing is changed: a Redis without a mark is right as long as the store has no queue.
+    ///
+    /// # Errors
+    /// Those of [`RedisBuffer::take_queue`].
+    pub async fn check_queue(&self) -> Result<()> {
+        let (record, mark) = (self.storage.find_queue_record().await?, self.find_mark().await?);
+        match (record, mark) {
+            (None, None) => Ok(()),
+            (None, Some(mark)) => Err(self.of_another_store(&mark, "has no id")),
+            (Some(record), Some(mark)) if record.store != mark.store => Err(self.of_another_store(&mark, &is(&record))),
+            (Some(QueueRecord { queue: Some(queue), .. }), Some(mark)) if queue != mark.queue => {
+                Err(self.in_another_redis(&queue, &mark))
+            }
+            (Some(QueueRecord { queue: Some(queue), .. }), None) => Err(self.without_mark(&queue)),
+            (Some(_), _) => Ok(()),
+        }
+    }
+
+    /// Makes sure of the same before a pass. What was right goes on to be so if one side cannot be asked: then nothing is saved, or the other side tells.
+    pub(super) async fn check_before_saving(&self) -> Result<()> {
+        match self.try_take_queue().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(unavailable(
+                format!("{} is about to take the place of another Redis as the queue of the store", self.url),
+                Applied::No,
+            )),
+            Err(Error::Store(error)) if matches!(self.identity.get(), State::Own(_)) => {
+                tracing::debug!(%error, "the store has not told which Redis has its queue");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes all steps that can be taken now; returns whether Redis and store belong to each other.
+    async fn try_take_queue(&self) -> Result<bool> {
+        for _ in 0..STEPS_MAX {
+            match self.step_of_queue().await? {
+                Step::Own => return Ok(true),
+                Step::Wait => return Ok(false),
+                Step::Changed => {}
+            }
+        }
+        Err(unavailable(format!("{STORE} and the record of the store change again and again"), Applied::No))
+    }
+
+    async fn step_of_queue(&self) -> Result<Step> {
+        let state = self.identity.get();
+        let record = self.storage.queue_record().await?;
+        let mark = match (self.mark(&state, &record).await, state.clone()) {
+            // In a cluster, its server may be away while those of kinds are there.
+            (Err(Error::Buffer { what, .. }), State::Own(mark)) => {
+                tracing::debug!(what, "the mark that was there before counts");
+                mark
+            }
+            (mark, _) => mark?,
+        };
+        if mark.store != record.store {
+            return Err(self.of_another_store(&mark, &is(&record)));
+        }
+        match &record.queue {
+            Some(queue) if *queue == mark.queue => {
+                if record.candidate.is_some() {
+                    self.storage.remove_candidate(queue).await?;
+                }
+                self.identity.set(State::Own(mark));
+                Ok(Step::Own)
+            }
+            None => {
+                self.storage.replace_queue(None, &mark.queue).await?;
+                Ok(Step::Changed)
+            }
+            Some(queue) if Some(queue) == mark.replaced.as_ref() => self.step_of_candidate(state, record, mark).await,
+            Some(queue) => Err(self.in_another_redis(queue, &mark)),
+        }
+    }
+
+    /// Takes a step of a Redis that would take the place of the one that the store has recorded.
+    async fn step_of_candidate(&self, state: State, record: QueueRecord, mark: Mark) -> Result<Step> {
+        let Some(replaced) = &record.queue else { return Ok(Step::Changed) };
+        let now = self.sources.clock.elapsed();
+        match state {
+            State::Candidate { queue, since } if queue == mark.queue => {
+                if record.candidate.as_deref() != Some(&*mark.queue) {
+                    self.identity.set(State::Unknown);
+                    self.remove_mark(&mark).await?;
+                    return Err(self.used_elsewhere(replaced));
+                }
+                if now.saturating_sub(since) < self.options.replace_after {
+                    return Ok(Step::Wait);
+                }
+                tracing::warn!(
+                    redis = self.url,
+                    replaced,
+                    "the Redis takes the place of the one that had the queue of the store"
+                );
+                self.storage.replace_queue(Some(replaced), &mark.queue).await?;
+            }
+            _ => {
+                tracing::warn!(
+                    redis = self.url,
+                    seconds = self.options.replace_after.as_secs(),
+                    "the Redis is new or has lost everything: it gets the queue of the store if no instance uses another Redis"
+                );
+                self.storage.set_candidate(replaced, &mark.queue).await?;
+                self.identity.set(State::Candidate { queue: mark.queue, since: now });
+            }
+        }
+        Ok(Step::Changed)
+    }
+
+    async fn find_mark(&self) -> Result<Option<Mark>> {
+        let found = self.servers.send(STORE, redis::cmd("GET").arg(STORE)).await?;
+        text(&found).map(Mark::read).transpose()
+    }
+
+    /// Returns the mark; one that is not there is set: the one that this process has found right before, or a new one.
+    async fn mark(&self, state: &State, record: &QueueRecord) -> Result<Mark> {
+        if let Some(mark) = self.find_mark().await? {
+            return Ok(mark);
+        }
+        let mark = match state {
+            State::Own(mark) => mark.clone(),
+            _ => Mark {
+                store: record.store.clone(),
+                queue: hex::encode(&self.sources.uuid()),
+                replaced: record.queue.clone(),
+            },
+        };
+        // Of two instances at once, the first one's mark is for both.
+        self.servers.send(STORE, redis::cmd("EVAL").arg(SET_MARK).arg(1).arg(STORE).arg(mark.written())).await?;
+        self.find_mark().await?.ok_or_else(|| unavailable(format!("{STORE:?} gets lost again and again"), Applied::No))
+    }
+
+    /// Removes the mark of a Redis that was refused, so that it may become the queue of another store.
+    async fn remove_mark(&self, mark: &Mark) -> Result<()> {
+        if self.find_mark().await?.as_ref() == Some(mark) {
+            self.servers.send(STORE, redis::cmd("DEL").arg(STORE)).await?;
+        }
+        Ok(())
+    }
+
+    fn of_another_store(&self, mark: &Mark, own: &str) -> Error {
+        let (url, database) = (&self.url, self.storage.database_name());
+        Error::invalid(format!(
+            "{url} has the queue of another store: its key {STORE} names the store {}, and the database {database} of this store {own}. Give this \
+             store another Redis, or another database of it. If this Redis is to have the queue of this store instead, stop all services that use it, \
+             which saves their queues, and delete all of its keys that begin with hf:",
+            mark.store
+        ))
+    }
+
+    fn in_another_redis(&self, queue: &str, mark: &Mark) -> Error {
+        let (url, database) = (&self.url, self.storage.database_name());
+        Error::invalid(format!(
+            "the database {database} of the store has its queue in another Redis: it names the queue {queue}, and the key {STORE} of {url} names {}. \
+             Give the Redis that has the queue. If this one is to have it instead, stop all services that use the store, which saves their queues, and \
+             delete all keys of this one that begin with hf:",
+            mark.queue
+        ))
+    }
+
+    fn used_elsewhere(&self, queue: &str) -> Error {
+        let (url, database) = (&self.url, self.storage.database_name());
+        Error::invalid(format!(
+            "instances that run have the queue of the database {database} of the store in another Redis: it names the queue {queue}, and {url} has no \
+             queue of it. Give the Redis that the instances have. If this one is to have the queue instead, stop all of them, which saves it"
+        ))
+    }
+
+    fn without_mark(&self, queue: &str) -> Error {
+        let (url, database) = (&self.url, self.storage.database_name());
+        Error::invalid(format!(
+            "{url} does not have the queue of the database {database} of the store, which names the queue {queue}: it is another Redis, or has lost \
+             everything. Give the Redis of the instances, or start an instance with this one first, which gets the queue if no other one uses another Redis"
+        ))
+    }
+}
+
+fn is(record: &QueueRecord) -> String {
+    format!("is {}", record.store)
+}
