@@ -79,9 +79,13 @@ pub use instances::{Instance, InstanceReport};
 pub use memory::MemoryBuffer;
 pub use redis::{RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts};
 
+/// The maximum number of items in a batch. A data directory commits one transaction at a time: one of thousands of items would keep all views waiting
+/// for a quarter of a second.
+pub const BATCH_ITEMS_MAX: usize = 500;
+
 impl Total {
-    /// Fails if the total has no place for so many more views.
-    fn ensure_place(self, views: u32) -> Result<()> {
+    /// Fails if the total would be too large with so many more views.
+    fn ensure_countable(self, views: u32) -> Result<()> {
         match self.views.saturating_add(views.into()) > COUNTED_TOTAL_MAX {
             true => Err(Error::TotalTooLarge { views: self.views }),
             false => Ok(()),
@@ -257,7 +261,7 @@ pub trait Buffer: Send + Sync + 'static {
     async fn kinds(&self) -> Result<Vec<Kind>>;
 
     /// Returns the batch of this owner that is not acknowledged; if it has none, moves the oldest events that no batch has, `events_max`
-    /// at most, into a new one. So a claim whose answer was lost is repeated by the same call. An event of an item whose deletion is in another batch stays in
+    /// at most and of [`BATCH_ITEMS_MAX`] items at most, into a new one. So a claim whose answer was lost is repeated by the same call. An event of an item whose deletion is in another batch stays in
     /// the queue, with those behind it, until that batch is acknowledged.
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>>;
 

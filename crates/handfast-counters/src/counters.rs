@@ -3,21 +3,20 @@
 mod stored_changes;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handfast_store::Sources;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::buffer::{Buffer, IncrementOutcome, Owner, Stored, Total, UpsertOutcome};
 use crate::readiness::LastPass;
 use crate::retention::Retention;
 use crate::visitor::VISITOR_WINDOW_MAX;
-use crate::{
-    Batch, DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, StorageForm, TopItem, View,
-    Visitor,
-};
+use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View, Visitor};
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
@@ -34,11 +33,8 @@ pub struct CountersOptions {
     pub time_zone: TimeZone,
     /// The time between two passes that save views.
     pub flush_interval: Duration,
-    /// The maximum number of events in a batch.
+    /// The maximum number of events that one transaction saves. A pass begins early when this instance has counted so many since the last one.
     pub batch_events: usize,
-    /// The number of items above which a batch is saved in several transactions, so that other writes of the store do not wait long for one. Without
-    /// transactions it has no effect.
-    pub transaction_items: usize,
     /// The time after which another instance saves a batch that its owner has not acknowledged. It may be short: a batch that two instances save is added
     /// once.
     pub idle: Duration,
@@ -48,13 +44,12 @@ pub struct CountersOptions {
 }
 
 impl Default for CountersOptions {
-    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events, and 500 items in a transaction; 15 minutes until a batch is taken over (seed 3).
+    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
     fn default() -> Self {
         CountersOptions {
             time_zone: TimeZone::UTC,
             flush_interval: Duration::from_secs(2),
             batch_events: 10_000,
-            transaction_items: 500,
             idle: Duration::from_secs(15 * 60),
             keep_days: None,
         }
@@ -88,13 +83,30 @@ pub struct Counters {
     options: Arc<CountersOptions>,
     owner: Owner,
     last_pass: LastPass,
+    counted: Arc<CountedViews>,
+}
+
+/// The views that this instance has counted since its last pass.
+#[derive(Debug, Default)]
+struct CountedViews {
+    requests: AtomicUsize,
+    /// Notified when they are a batch.
+    is_batch: Notify,
 }
 
 impl Counters {
     /// Creates an instance over a buffer and a storage, which other instances may use, too.
     pub fn new(buffer: Arc<dyn Buffer>, storage: Storage, sources: Sources, options: CountersOptions) -> Self {
         let owner = Owner::new(&sources);
-        Counters { buffer, storage, sources, options: Arc::new(options), owner, last_pass: LastPass::default() }
+        Counters {
+            buffer,
+            storage,
+            sources,
+            options: Arc::new(options),
+            owner,
+            last_pass: LastPass::default(),
+            counted: Arc::default(),
+        }
     }
 
     /// Returns the buffer.
@@ -150,6 +162,14 @@ impl Counters {
     /// # Errors
     /// Those of [`Counters::view`].
     pub async fn count(&self, view: &View) -> Result<CountOutcome> {
+        let outcome = self.count_in_buffer(view).await?;
+        if self.counted.requests.fetch_add(1, Ordering::Relaxed) + 1 == self.options.batch_events {
+            self.counted.is_batch.notify_one();
+        }
+        Ok(outcome)
+    }
+
+    async fn count_in_buffer(&self, view: &View) -> Result<CountOutcome> {
         match self.buffer.increment_if_exists(view).await? {
             IncrementOutcome::Counted(total) => return Ok(CountOutcome::Counted(total)),
             IncrementOutcome::Repeated(total) => return Ok(CountOutcome::Repeated(total)),
@@ -278,6 +298,7 @@ impl Counters {
     /// # Errors
     /// The first error of the buffer or the store; what was not saved waits for the next pass.
     pub async fn flush(&self) -> Result<Flushed> {
+        self.counted.requests.store(0, Ordering::Relaxed);
         let flushed = self.flush_kinds().await;
         self.last_pass.keep(&flushed, self.sources.clock.now());
         flushed
@@ -304,9 +325,9 @@ impl Counters {
         let mut remaining = pending;
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
-                let added = self.save(&batch).await?;
-                if added > 0 {
-                    self.last_pass.saved(added);
+                let saved = self.storage.save(&batch).await?;
+                if saved.is_new() {
+                    self.last_pass.saved(batch.views());
                 }
                 if !self.buffer.acknowledge(&batch).await? && saved.is_new() {
                     self.correct_after_loss(&batch).await?;
@@ -314,7 +335,7 @@ impl Counters {
                 flushed.batches += 1;
                 flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);
-                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), added, "a batch was saved");
+                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), ?saved, "a batch was saved");
                 if remaining == 0 {
                     break;
                 }
@@ -333,21 +354,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Saves a batch and returns how many views were added. Of a batch of many items, each part is a batch of its own for the storage: a process that saves
-    /// the batch again after a crash adds the rest.
-    async fn save(&self, batch: &Batch) -> Result<u64> {
-        let whole = self.storage.form() == StorageForm::SingleDocuments;
-        let parts = batch.split(if whole { usize::MAX } else { self.options.transaction_items });
-        let mut added = 0;
-        for part in parts {
-            if self.storage.save(&part).await?.is_new() {
-                added += part.views();
-            }
-        }
-        Ok(added)
-    }
-
-    /// Saves views at once, then every [`CountersOptions::flush_interval`], until `stop` is canceled; then once more. Between the passes it
+    /// Saves views at once, then every [`CountersOptions::flush_interval`], and earlier if there is a batch of them, until `stop` is canceled; then once more. Between the passes it
     /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
     ///
     /// # Errors
@@ -362,6 +369,7 @@ impl Counters {
             tokio::select! {
                 () = stop.cancelled() => return self.flush().await,
                 () = tokio::time::sleep(pause) => {}
+                () = self.counted.is_batch.notified() => {}
             }
         }
     }

@@ -13,9 +13,9 @@ mod view;
 mod visitor;
 
 pub use buffer::{
-    Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, IncrementOutcome, Instance, InstanceReport, MemoryBuffer,
-    Owner, QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts, RememberedKeys, Stored,
-    Total, UpsertOutcome,
+    BATCH_ITEMS_MAX, Buffer, EmbeddedBuffer, EmbeddedBufferOptions, Fence, IncrementOutcome, Instance, InstanceReport,
+    MemoryBuffer, Owner, QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts,
+    RememberedKeys, Stored, Total, UpsertOutcome,
 };
 pub use counters::{AWAITED_IDLE, CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
 pub use error::{Error, Result};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bson::DateTime;
 use handfast_mql::Code;
 use handfast_store::{Applied, Error as StoreError, ErrorClass};
+use tokio::task::JoinSet;
 
 use crate::{Counters, Error, ItemId, Kind, QueueDepth, Result};
 
@@ -105,17 +106,20 @@ impl Counters {
 
     /// Returns the queues of all kinds. Those of a buffer that does not answer are left out: [`Counters::readiness`] has its error.
     pub async fn queues(&self) -> Vec<KindQueue> {
-        let buffer = self.buffer();
-        let mut queues = Vec::new();
-        let reading = async {
-            for kind in buffer.kinds().await.unwrap_or_default() {
-                if let Ok(depth) = buffer.depth(&kind).await {
-                    queues.push(KindQueue { kind, depth });
-                }
-            }
+        let Ok(Ok(kinds)) = tokio::time::timeout(ANSWER_TIME_MAX, self.buffer().kinds()).await else {
+            return Vec::new();
         };
-        // What was not read in time is left out.
-        let _ = tokio::time::timeout(ANSWER_TIME_MAX, reading).await;
+        // All at once, as those on a server that is away are waited for.
+        let mut reading = JoinSet::new();
+        for kind in kinds {
+            let buffer = Arc::clone(self.buffer());
+            reading.spawn(async move {
+                let depth = tokio::time::timeout(ANSWER_TIME_MAX, buffer.depth(&kind)).await;
+                Some(KindQueue { depth: depth.ok()?.ok()?, kind })
+            });
+        }
+        let mut queues: Vec<KindQueue> = reading.join_all().await.into_iter().flatten().collect();
+        queues.sort_by(|queue, other| queue.kind.cmp(&other.kind));
         queues
     }
 

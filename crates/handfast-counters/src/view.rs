@@ -1,7 +1,5 @@
 //! Views, as they are counted and as they wait in the queue.
 
-use std::collections::HashSet;
-
 use jiff::civil::Date;
 
 use crate::{Error, Item, ItemId, Kind, Result, Visitor};
@@ -92,14 +90,6 @@ impl Batch {
     pub fn views(&self) -> u64 {
         self.events.iter().map(|event| event.change.views()).sum()
     }
-
-    /// Splits the batch into batches of successive events, one for each `items` items that it has.
-    pub(crate) fn split(&self, items: usize) -> Vec<Batch> {
-        let all: HashSet<&ItemId> = self.events.iter().map(|event| &event.id).collect();
-        let parts = all.len().div_ceil(items).max(1);
-        let events = self.events.chunks(self.events.len().div_ceil(parts).max(1));
-        events.map(|events| Batch { kind: self.kind.clone(), events: events.to_vec() }).collect()
-    }
 }
 
 impl Change {
@@ -140,37 +130,5 @@ impl IdempotencyKey {
     /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use jiff::civil::date;
-
-    use super::{Batch, Change, Event};
-    use crate::{ItemId, Kind};
-
-    /// A batch of views of these items, whose events have the numbers 1, 2, ..
-    fn batch(items: &[&str]) -> Batch {
-        let change = Change::Views { views: 1, day: date(2026, 11, 30) };
-        let event =
-            |(number, id): (u64, &&str)| Event { number, id: ItemId::new(id).expect("an id"), change: change.clone() };
-        Batch { kind: Kind::new("ads").expect("a kind"), events: (1..).zip(items).map(event).collect() }
-    }
-
-    /// The first and the last number of each part.
-    fn parts(batch: &Batch, items: usize) -> Vec<(u64, u64)> {
-        batch.split(items).iter().map(|part| (part.first(), part.number())).collect()
-    }
-
-    #[test]
-    fn a_batch_is_split_by_its_items_and_keeps_the_order_of_its_events() {
-        assert_eq!(parts(&batch(&["a", "a", "b", "a", "b"]), 2), [(1, 5)], "two items");
-        assert_eq!(parts(&batch(&["a", "b", "c"]), 2), [(1, 2), (3, 3)]);
-        assert_eq!(parts(&batch(&["a", "b", "c", "a", "b", "c"]), 1), [(1, 2), (3, 4), (5, 6)]);
-        let whole = batch(&["a", "b", "c", "d"]);
-        let events: Vec<Event> = whole.split(1).into_iter().flat_map(|part| part.events).collect();
-        assert_eq!(events, whole.events);
-        assert_eq!(parts(&whole, usize::MAX), [(1, 4)]);
     }
 }

@@ -38,7 +38,7 @@ pub struct ConnectionOptions {
     pub head_time_max: Duration,
     /// The time for which a client may read nothing of an answer.
     pub write_time_max: Duration,
-    /// The time for which what a client still sends is read after an answer that ended the connection, unless it ends before.
+    /// The maximum time to read and drop what a client sends after the last answer of a connection.
     pub linger_time_max: Duration,
     /// The maximum size of the head of a request, in bytes.
     pub head_bytes_max: usize,

@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The bytes that are read and dropped at once.
 const DROPPED_BYTES: usize = 4 * 1024;
+/// The bytes that are dropped at most: far more than a network has under way.
+const DROPPED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A stream whose shutdown waits until the other side has ended, a limit of time is over, or the service stops.
 pub(crate) struct LingeringClose<S> {
@@ -23,13 +25,22 @@ pub(crate) struct LingeringClose<S> {
     stop: CancellationToken,
     /// Whether the other side has ended.
     has_ended: bool,
-    /// Ends with the time and with the service; runs after the stream was shut down.
+    /// The bytes that may still be dropped.
+    dropped_bytes_left: usize,
+    /// The timer that ends the wait, once the stream is shut down.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<S> LingeringClose<S> {
     pub(crate) fn new(stream: S, time_max: Duration, stop: CancellationToken) -> Self {
-        LingeringClose { stream, time_max, stop, has_ended: false, waiting: None }
+        LingeringClose {
+            stream,
+            time_max,
+            stop,
+            has_ended: false,
+            dropped_bytes_left: DROPPED_BYTES_MAX,
+            waiting: None,
+        }
     }
 }
 
@@ -80,10 +91,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
                 let _ = tokio::time::timeout(time_max, stop.cancelled()).await;
             })
         });
-        while !this.has_ended && waiting.as_mut().poll(context).is_pending() {
+        while !this.has_ended && this.dropped_bytes_left > 0 && waiting.as_mut().poll(context).is_pending() {
             let mut dropped = [0; DROPPED_BYTES];
-            match Pin::new(&mut *this).poll_read(context, &mut ReadBuf::new(&mut dropped)) {
-                Poll::Ready(Ok(())) => {}
+            let mut dropped = ReadBuf::new(&mut dropped);
+            match Pin::new(&mut *this).poll_read(context, &mut dropped) {
+                Poll::Ready(Ok(())) => {
+                    this.dropped_bytes_left = this.dropped_bytes_left.saturating_sub(dropped.filled().len());
+                }
                 // The answer is on its way, or lost.
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => {
@@ -105,7 +119,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
     use tokio_util::sync::CancellationToken;
 
-    use super::LingeringClose;
+    use super::{DROPPED_BYTES_MAX, LingeringClose};
 
     const TIME_MAX: Duration = Duration::from_secs(5);
     const SECOND: Duration = Duration::from_secs(1);
@@ -143,6 +157,13 @@ mod tests {
         assert!(timeout(TIME_MAX - SECOND, &mut closing).await.is_err(), "not earlier");
         timeout(2 * SECOND, closing).await.expect("in time").expect("no panic");
         timeout(SECOND, sending).await.expect("the connection has ended").expect("no panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_without_end_is_cut_off() {
+        let (mut client, closing) = closed(&CancellationToken::new()).await;
+        assert!(client.write_all(&vec![0; 2 * DROPPED_BYTES_MAX]).await.is_err(), "it is not read to the end");
+        closing.await.expect("no panic");
     }
 
     #[tokio::test(start_paused = true)]

@@ -97,7 +97,7 @@ impl Buffer for MemoryBuffer {
         if known {
             return Ok(IncrementOutcome::Repeated(total));
         }
-        total.ensure_place(view.views)?;
+        total.ensure_countable(view.views)?;
         if let Some(full) = self.full(kind) {
             return Err(full);
         }
@@ -122,7 +122,7 @@ impl Buffer for MemoryBuffer {
         if known {
             return Ok(UpsertOutcome::Repeated(cached.unwrap_or(stored_total)));
         }
-        cached.unwrap_or(stored_total).ensure_place(view.views)?;
+        cached.unwrap_or(stored_total).ensure_countable(view.views)?;
         if let Some(full) = self.full(kind) {
             return Err(full);
         }

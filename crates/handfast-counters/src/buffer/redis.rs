@@ -57,7 +57,8 @@ use redis::Value;
 
 use crate::buffer::arrivals::Arrivals;
 use crate::buffer::{
-    Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, UpsertOutcome,
+    BATCH_ITEMS_MAX, Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored,
+    Total, UpsertOutcome,
 };
 use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
@@ -528,7 +529,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn claim(&self, kind: &Kind, owner: &Owner, events_max: usize) -> Result<Option<Batch>> {
-        let arguments = [owner.as_str(), &events_max.to_string()];
+        let arguments = [owner.as_str(), &events_max.to_string(), &BATCH_ITEMS_MAX.to_string()];
         let answer = self.step(kind, "claim", &arguments, Applied::Maybe).await?;
         if answer.outcome() == "none" {
             return Ok(None);

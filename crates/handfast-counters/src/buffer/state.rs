@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::buffer::arrivals::Arrivals;
-use crate::buffer::{Fence, IncrementOutcome, Owner, QueueDepth, Stored, Total, UpsertOutcome};
+use crate::buffer::{BATCH_ITEMS_MAX, Fence, IncrementOutcome, Owner, QueueDepth, Stored, Total, UpsertOutcome};
 use crate::{Batch, Change, Event, ItemId, Kind, SequenceNumber};
 
 #[cfg(test)]
@@ -191,11 +191,11 @@ impl KindState {
         self.push(Event { number: self.next, id: id.clone(), change: Change::Delete }, None, now);
     }
 
-    /// Appends an event, which may have a number above the next one, and returns the item's total. If it has no entry, it gets one with this
-    /// stored total.
+    /// Appends an event and returns the item's total. If it has no entry, it gets one with this stored total. The event may have a number above the next one;
+    /// one that is read back from a store may have one below, if a later event was saved first.
     pub(crate) fn push(&mut self, event: Event, stored: Option<u64>, now: Duration) -> Total {
-        debug_assert!(event.number >= self.next, "numbers ascend");
-        self.next = event.number + 1;
+        debug_assert!(self.pending.back().is_none_or(|last| last.number < event.number), "numbers ascend");
+        self.next = self.next.max(event.number + 1);
         self.arrivals.note(event.number, now);
         let entry = self.entries.entry(event.id.clone()).or_insert_with(|| Entry::new(stored, event.number, now));
         entry.used = now;
@@ -222,7 +222,11 @@ impl KindState {
             in_batches.filter(|event| event.change == Change::Delete).map(|event| &event.id).collect();
         // Saved before its item's deletion, an event would be dropped with it.
         let free = self.pending.iter().take_while(|event| !deleting.contains(&event.id));
-        let count = free.take(events_max).count();
+        let mut items = HashSet::new();
+        let has_room = |event: &&Event| {
+            items.contains(&event.id) || (items.len() < BATCH_ITEMS_MAX && items.insert(event.id.clone()))
+        };
+        let count = free.take(events_max).take_while(has_room).count();
         let events: Vec<Event> = self.pending.drain(..count).collect();
         let batch = Batch { kind: kind.clone(), events };
         if batch.events.is_empty() {

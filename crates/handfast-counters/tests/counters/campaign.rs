@@ -219,7 +219,7 @@ impl Site {
         let (url, scripts) = (self.server.url(), &self.scripts);
         let buffer =
             RedisBuffer::connect_with_scripts(&url, scripts, storage.clone(), sources.clone(), options).await?;
-        let options = CountersOptions { batch_events: 500, transaction_items: 50, idle, ..CountersOptions::default() };
+        let options = CountersOptions { batch_events: 500, idle, ..CountersOptions::default() };
         Ok(Counters::new(Arc::new(buffer), storage, sources, options))
     }
 

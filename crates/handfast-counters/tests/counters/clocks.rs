@@ -10,6 +10,7 @@ use handfast_counters::jiff::tz::TimeZone;
 use handfast_counters::jiff::{Timestamp, ToSpan as _};
 use handfast_counters::{Counters, CountersOptions, Owner};
 use handfast_store::{Clock as _, Namespace, StoreExt as _};
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, ad, ads, key, on_both_forms, save_all, total, whole};
 
@@ -251,4 +252,33 @@ async fn a_clock_outside_of_the_calendar_is_an_error() {
     assert!(error.to_string().contains("the clock shows no date"), "{error}");
     set(&world, "2026-11-30T12:00:00Z");
     assert_eq!(counters.view(ad("7"), 1, None).await.expect("counted"), whole(1));
+}
+
+/// A pass begins when there is a batch of views, however long the interval is.
+#[tokio::test]
+async fn a_batch_of_views_is_saved_before_the_interval_is_over() {
+    let world = World::embedded();
+    let counters = world.healthy(1).await;
+    let options = CountersOptions { flush_interval: DAY, batch_events: 5, ..counters.options().clone() };
+    let counters = Counters::new(counters.buffer().clone(), counters.storage().clone(), world.sources(1), options);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (counters, stop) = (counters.clone(), stop.clone());
+        async move { counters.run(stop).await }
+    });
+    // The first pass is at once.
+    while counters.saved().last_pass.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..4 {
+        counters.view(ad("a"), 1, None).await.expect("counted");
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(counters.saved().views, 0, "four are no batch");
+    counters.view(ad("a"), 1, None).await.expect("counted");
+    while counters.saved().views < 5 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stop.cancel();
+    running.await.expect("no panic").expect("saved");
 }

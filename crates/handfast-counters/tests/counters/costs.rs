@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_counters::{
-    Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Flushed, MemoryBuffer, Storage,
+    BATCH_ITEMS_MAX, Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Flushed, MemoryBuffer,
+    Owner, RedisBuffer, RedisBufferOptions, Storage, View,
 };
 use handfast_store::decorator::{Metered, Operation};
 use handfast_store::{DocumentStore, MemoryStore};
 use handfast_txn::{Database, Local, PercolatorOptions};
 
-use crate::world::{World, ad, save_all, total, whole};
+use crate::world::{World, ad, ads, first_day, save_all, total, whole};
 
 const ITEMS: u64 = 300;
 const VIEWS: u64 = 10_000;
@@ -126,7 +127,7 @@ async fn a_flush_of_many_views_is_one_transaction_of_few_operations() {
 
 /// While a transaction of thousands of documents is committed, no view can be: the seed's service has to answer within milliseconds.
 #[tokio::test]
-async fn a_batch_of_many_items_is_saved_in_transactions_of_some_hundred_items() {
+async fn many_items_are_saved_in_transactions_of_some_hundred_items() {
     const MANY: u64 = 1_201;
     let world = World::embedded();
     let store = store(&world);
@@ -139,11 +140,32 @@ async fn a_batch_of_many_items_is_saved_in_transactions_of_some_hundred_items() 
         request.await.expect("ended").expect("counted");
     }
     let before = counted(&store)(Operation::Commit);
-    assert_eq!(counters.flush().await.expect("saved"), Flushed { batches: 1, views: MANY });
+    assert_eq!(counters.flush().await.expect("saved"), Flushed { batches: 3, views: MANY });
     // Of 500 items at most each, and the names of batches that are forgotten.
     assert_eq!(counted(&store)(Operation::Commit) - before, 3 + 1);
     save_all(&counters).await;
     assert_eq!(total(&counters, "1200").await, whole(1));
+}
+
+#[tokio::test]
+async fn ext_redis_a_batch_has_a_limited_number_of_items() {
+    let Some(world) = World::redis().await else { return };
+    let options = RedisBufferOptions { response_timeout: Duration::from_secs(60), ..RedisBufferOptions::default() };
+    let storage = world.healthy(1).await.storage().clone();
+    let buffer = RedisBuffer::connect(&world.url(), storage, world.sources(1), options).await.expect("a buffer");
+    let items = BATCH_ITEMS_MAX as u64 + 1;
+    // Each item twice: what counts is items, not views.
+    for number in (0..items).flat_map(|number| [number, number]) {
+        let view = View::new(ad(&number.to_string()), 1, first_day()).expect("a view");
+        buffer.upsert(&view, None).await.expect("counted");
+    }
+    let owner = Owner::new(&world.sources(5));
+    let mut batches = Vec::new();
+    while let Some(batch) = buffer.claim(&ads(), &owner, 10_000).await.expect("claimed") {
+        batches.push(batch.events.len());
+        buffer.acknowledge(&batch).await.expect("acknowledged");
+    }
+    assert_eq!(batches, [2 * BATCH_ITEMS_MAX, 2]);
 }
 
 #[tokio::test]

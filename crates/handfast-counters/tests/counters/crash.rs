@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_counters::{Counters, Error};
+use handfast_counters::{Counters, Error, Owner};
 use handfast_store::Applied;
 use handfast_store::decorator::Fault;
 
 use crate::faulty_buffer::{FaultyProcess, Of};
-use crate::world::{World, ad, key, save_all, total};
+use crate::world::{World, ad, ads, key, save_all, total, whole};
 
 /// The least and the most views that an item may have.
 type Bounds = BTreeMap<&'static str, (u64, u64)>;
@@ -76,7 +76,7 @@ async fn run(world: &World, of: Of, fault: Option<(u64, Fault)>) -> (Bounds, Fau
 async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
     let (bounds, process) = run(&world, of, Some((number, fault))).await;
     let met = process.has_met_fault();
-    drop(process);
+    let late = process.into_store();
     let restarted = world.healthy(2).await;
     let cached = [total(&restarted, "a").await, total(&restarted, "b").await, total(&restarted, "c").await];
     save_all(&restarted).await;
@@ -88,6 +88,8 @@ async fn point(world: World, of: Of, number: u64, fault: Fault) -> bool {
             "{fault:?} at request {number} of the {of:?}: a total of {cached:?} became {saved:?} while it was saved"
         );
     }
+    // A request that was on its way arrives after all was saved.
+    drop(late.deliver_late().await);
     drop(restarted);
     let again = world.healthy(3).await;
     save_all(&again).await;
@@ -113,14 +115,18 @@ async fn every_point(fresh: impl AsyncFn() -> World, of: Of, requests_min: u64) 
     let requests = process.requests();
     assert!(requests > requests_min, "{requests}");
     let met = AtomicU64::new(0);
-    for fault in Fault::PROMPT_OUTCOMES {
+    let faults = match of {
+        Of::Store => &Fault::ALL_OUTCOMES[..],
+        Of::Buffer => &Fault::PROMPT_OUTCOMES[..],
+    };
+    for &fault in faults {
         for number in 0..requests {
             if point(fresh().await, of, number, fault).await {
                 met.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
-    let points = requests * Fault::PROMPT_OUTCOMES.len() as u64;
+    let points = requests * faults.len() as u64;
     println!("{points} points of the {of:?}");
     assert_eq!(met.into_inner(), points, "each fault was met");
 }
@@ -159,4 +165,29 @@ async fn ext_redis_nothing_is_lost_or_doubled_by_a_fault_at_any_operation_on_sin
     };
     every_point(&fresh, Of::Store, 60).await;
     every_point(&fresh, Of::Buffer, 30).await;
+}
+
+/// Two instances over one buffer: the one with the older batch dies, so the queue that is read back begins below what is saved.
+#[tokio::test]
+async fn an_older_batch_than_those_saved_is_read_back_and_new_events_get_new_numbers() {
+    let world = World::embedded();
+    let counters = world.healthy(1).await;
+    for id in ["a", "a", "b", "b"] {
+        counters.view(ad(id), 1, None).await.expect("counted");
+    }
+    let buffer = counters.buffer();
+    let [dead, alive] = [5, 6].map(|process| Owner::new(&world.sources(process)));
+    let left = buffer.claim(&ads(), &dead, 2).await.expect("claimed").expect("a batch");
+    let saved = buffer.claim(&ads(), &alive, 2).await.expect("claimed").expect("a batch");
+    assert!(left.number() < saved.first());
+    counters.storage().save(&saved).await.expect("saved");
+    buffer.acknowledge(&saved).await.expect("acknowledged");
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    restarted.view(ad("a"), 10, None).await.expect("counted");
+    restarted.view(ad("b"), 10, None).await.expect("counted");
+    save_all(&restarted).await;
+    drop(restarted);
+    let again = world.healthy(3).await;
+    assert_eq!([total(&again, "a").await, total(&again, "b").await], [whole(12), whole(12)]);
 }

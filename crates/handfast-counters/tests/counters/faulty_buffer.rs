@@ -57,6 +57,12 @@ impl FaultyProcess {
         }
     }
 
+    /// Ends the process, and returns its store, which may have requests on their way.
+    pub(crate) fn into_store(self) -> Arc<Faulty<MemoryStore>> {
+        self.store.restart();
+        self.store
+    }
+
     /// Returns whether the fault was met.
     pub(crate) fn has_met_fault(&self) -> bool {
         match self.of {

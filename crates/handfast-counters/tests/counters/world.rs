@@ -190,12 +190,7 @@ impl World {
             (Some(_), _) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
-        let options = CountersOptions {
-            batch_events: 3,
-            transaction_items: 1,
-            idle: Duration::ZERO,
-            ..CountersOptions::default()
-        };
+        let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
         Ok(Counters::new(decorate(buffer), storage, sources, options))
     }
 

@@ -64,6 +64,10 @@ impl Buffer for FailingBuffer {
         Err(self.of_writes.clone())
     }
 
+    async fn renew(&self, _: &Kind, _: &[ItemId]) -> Result<()> {
+        Err(self.of_writes.clone())
+    }
+
     async fn delete(&self, _: &Item) -> Result<()> {
         match &self.of_writes {
             // A deletion has no key, and adds nothing.
@@ -84,8 +88,12 @@ impl Buffer for FailingBuffer {
         self.read(false).await
     }
 
-    async fn acknowledge(&self, _: &Batch) -> Result<()> {
-        self.read(()).await
+    async fn acknowledge(&self, _: &Batch) -> Result<bool> {
+        self.read(true).await
+    }
+
+    async fn make_partial(&self, _: &Kind, _: &[ItemId]) -> Result<()> {
+        Err(self.of_writes.clone())
     }
 
     async fn visitor_salt(&self, _: Date) -> Result<Salt> {

@@ -61,17 +61,17 @@ pub(super) async fn run(
         shutdown.requested().await;
         stop.cancel();
     };
-    let telling = async {
-        let told = stop.run_until_cancelled(tell_when_ready(&opened.counters, console)).await.unwrap_or(Ok(()));
-        if told.is_err() {
+    let reporting = async {
+        let reported = stop.run_until_cancelled(report_readiness(&opened.counters, console)).await.unwrap_or(Ok(()));
+        if reported.is_err() {
             stop.cancel();
         }
-        told
+        reported
     };
     let stopping = stop.run_until_cancelled(stopping);
-    let (saved, _, told) = tokio::join!(serving, stopping, telling);
+    let (saved, _, reported) = tokio::join!(serving, stopping, reporting);
     opened.close().await?;
-    told?;
+    reported?;
     let saved =
         saved.context("the last views could not be saved; they are in the queue, and saved after the next start")?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped", "saved": saved.views }))?;
@@ -93,13 +93,13 @@ fn check_times(arguments: &ServeCountersArguments) -> Result<(), Usage> {
 }
 
 /// Reports that views are counted as soon as they are. Until then Redis may be away, and totals be read all the same.
-async fn tell_when_ready(counters: &Counters, console: Console) -> Result<()> {
-    let mut is_told = false;
+async fn report_readiness(counters: &Counters, console: Console) -> Result<()> {
+    let mut is_reported = false;
     while let Some(error) = counters.readiness().await.queue {
-        if !is_told {
+        if !is_reported {
             let text = || format!("waiting: views are refused until this is over: {error}");
             console.report(text, &json!({ "event": "waiting", "reason": error.to_string() }))?;
-            is_told = true;
+            is_reported = true;
         }
         tokio::time::sleep(READINESS_INTERVAL).await;
     }

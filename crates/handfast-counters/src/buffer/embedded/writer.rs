@@ -214,7 +214,7 @@ impl Writer {
                 continue;
             }
             // Views of this step are not in the total yet, and are few beside what has place above the limit.
-            if let Err(too_large) = total.ensure_place(work.views()) {
+            if let Err(too_large) = total.ensure_countable(work.views()) {
                 work.failed(too_large);
                 continue;
             }

@@ -235,10 +235,10 @@ local function batch_of(number, events)
   return events
 end
 
--- owner, limit of events
+-- owner, limit of events, limit of items
 --
 -- An event of an item whose deletion is in another batch waits, with those behind it: saved first, it would be dropped with the deletion.
-function steps.claim(owner, events_max)
+function steps.claim(owner, events_max, items_max)
   local number = redis.call('HGET', key('owners'), owner)
   if number then return batch_of(number, redis.call('LRANGE', key('batch:' .. number), 0, -1)) end
   local first, available = oldest_pending()
@@ -246,12 +246,16 @@ function steps.claim(owner, events_max)
   if count < 1 then return { 'none' } end
   local newest_first = redis.call('LRANGE', key('pending'), int(-count), -1)
   count = #newest_first
-  local events, deletions = {}, {}
+  local events, deletions, items, room = {}, {}, {}, tonumber(items_max)
   local is_deleting = redis.call('EXISTS', key('deleting')) == 1
   for at = count, 1, -1 do
     local event = newest_first[at]
     local id, change = string.match(event, '^([^|]+)|([^|]+)')
     if is_deleting and redis.call('SISMEMBER', key('deleting'), id) == 1 then break end
+    if not items[id] then
+      if room == 0 then break end
+      items[id], room = true, room - 1
+    end
     events[#events + 1] = event
     if change == 'D' then deletions[#deletions + 1] = id end
   end

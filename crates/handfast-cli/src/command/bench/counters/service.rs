@@ -123,7 +123,7 @@ impl Service {
 
     /// Waits until the views of the cases before are saved.
     pub(super) async fn saved(&self) {
-        while self.counters.queues().await.iter().any(|queue| queue.depth.pending > 0) {
+        while self.counters.queues().await.iter().any(|queue| queue.depth.pending > 0 || queue.depth.batches > 0) {
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
         }
     }
