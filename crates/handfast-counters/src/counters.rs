@@ -23,6 +23,9 @@ const UPSERT_ATTEMPTS: usize = 5;
 /// The time after which a batch that somebody waits for is taken over: one that holds up others, or that a command needs saved. Saving one takes less than
 /// a second; one that two instances save is added once.
 pub const AWAITED_IDLE: Duration = Duration::from_secs(10);
+/// The number of full batches for which a pass begins before [`CountersOptions::flush_interval`] is over. Fewer would make a short burst of views wait for their own
+/// saving.
+const EARLY_PASS_BATCHES: usize = 10;
 /// The maximum number of ids in one request.
 pub const IDS_MAX: usize = 1_000;
 
@@ -33,7 +36,8 @@ pub struct CountersOptions {
     pub time_zone: TimeZone,
     /// The time between two passes that save views.
     pub flush_interval: Duration,
-    /// The maximum number of events that one transaction saves. A pass begins early when this instance has counted so many since the last one.
+    /// The maximum number of events that one transaction saves. A pass begins early when this instance has counted ten times as many since the
+    /// last one.
     pub batch_events: usize,
     /// The time after which another instance saves a batch that its owner has not acknowledged. It may be short: a batch that two instances save is added
     /// once.
@@ -90,8 +94,8 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct CountedViews {
     requests: AtomicUsize,
-    /// Notified when they are a batch.
-    is_batch: Notify,
+    /// Notified when they are [`EARLY_PASS_BATCHES`].
+    are_many: Notify,
 }
 
 impl Counters {
@@ -163,8 +167,8 @@ impl Counters {
     /// Those of [`Counters::view`].
     pub async fn count(&self, view: &View) -> Result<CountOutcome> {
         let outcome = self.count_in_buffer(view).await?;
-        if self.counted.requests.fetch_add(1, Ordering::Relaxed) + 1 == self.options.batch_events {
-            self.counted.is_batch.notify_one();
+        if self.counted.requests.fetch_add(1, Ordering::Relaxed) + 1 == EARLY_PASS_BATCHES * self.options.batch_events {
+            self.counted.are_many.notify_one();
         }
         Ok(outcome)
     }
@@ -354,7 +358,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Saves views at once, then every [`CountersOptions::flush_interval`], and earlier if there is a batch of them, until `stop` is canceled; then once more. Between the passes it
+    /// Saves views at once, then every [`CountersOptions::flush_interval`], and earlier if there are many, until `stop` is canceled; then once more. Between the passes it
     /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
     ///
     /// # Errors
@@ -369,7 +373,7 @@ impl Counters {
             tokio::select! {
                 () = stop.cancelled() => return self.flush().await,
                 () = tokio::time::sleep(pause) => {}
-                () = self.counted.is_batch.notified() => {}
+                () = self.counted.are_many.notified() => {}
             }
         }
     }
