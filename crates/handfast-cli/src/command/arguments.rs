@@ -14,6 +14,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use super::backup::arguments::BackupArguments;
 use super::bank::arguments::BankArguments;
 use super::bench::arguments::BenchArguments;
+use super::blackpipe::arguments::BlackpipeArguments;
 use super::check::arguments::CheckArguments;
 use super::config::arguments::ConfigArguments;
 use super::counters::arguments::CountersArguments;
@@ -250,6 +251,14 @@ pub(crate) enum Command {
         handfast bench serve --json"
     )]
     Bench(BenchArguments),
+
+    /// Test how a program of yours behaves when requests and replies get lost
+    #[command(
+        subcommand,
+        after_help = "Example:\n  \
+        handfast blackpipe explore --check 'python check.py' -- python app.py"
+    )]
+    Blackpipe(BlackpipeArguments),
 
     /// Copy all data of a data directory, or of a running server, as of one moment
     #[command(after_help = "A running server writes the backup itself, to NAME in its --backup-directory.\n\n\

@@ -12,6 +12,7 @@
     reason = "helpers of tests are tests too: they fail and report aloud"
 )]
 
+mod blackpipe;
 mod cluster;
 mod histories;
 mod independent;

@@ -3,6 +3,7 @@
 mod backup;
 mod bank;
 mod bench;
+mod blackpipe;
 mod computation;
 mod configuration;
 mod counters;

@@ -1,0 +1,28 @@
+//! The errors of the proxy and of the texts that name operations and faults.
+
+use std::net::SocketAddr;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The reason why a text names nothing, or why a proxy cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is not an operation.
+    #[error("'{0}' is not an operation: write a command and its number, such as find:3")]
+    Operation(String),
+    /// The text is not a fault.
+    #[error("'{0}' is not a fault: the faults are lose-request and lose-reply")]
+    Fault(String),
+    /// The text is not a pair.
+    #[error("'{0}' is not an operation with a fault: write both, such as find:3/lose-reply")]
+    Pair(String),
+    /// The address is in use or not allowed.
+    #[error("the proxy cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,67 @@
+//! Reads whole messages from a stream of bytes.
+
+use std::io;
+
+use handfast_wire::{HEADER_BYTES, Header, Limits};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The reason why no further message is read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The connection failed, or ended in the middle of a message.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The length in the header is out of bounds.
+    #[error(transparent)]
+    Wire(#[from] handfast_wire::Error),
+}
+
+/// A whole message.
+pub(crate) struct Frame {
+    pub(crate) header: Header,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads the next message. Returns `None` if the stream ends before it. The buffer grows with the bytes that arrive, and not with the
+/// length that the peer announces.
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits) -> Result<Option<Frame>, ReadError> {
+    let mut head = [0; HEADER_BYTES];
+    let first = stream.read(&mut head).await?;
+    if first == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(head.get_mut(first..).unwrap_or_default()).await?;
+    let header = Header::decode(&head);
+    let rest = header.frame_bytes(limits)? - HEADER_BYTES;
+    let mut bytes = head.to_vec();
+    let count = stream.take(u64::try_from(rest).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
+    if count < rest {
+        return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(Some(Frame { header, bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use handfast_wire::{Flags, Limits, OpMsg};
+
+    use super::read;
+
+    #[tokio::test]
+    async fn messages_are_read_whole_or_not_at_all() {
+        let mut bytes = Vec::new();
+        OpMsg::new(Flags::default(), &rawdoc! { "ping": 1 }).encode(1, 0, &mut bytes);
+        let two = [bytes.as_slice(), bytes.as_slice()].concat();
+        let mut stream = two.as_slice();
+        for _ in 0..2 {
+            assert_eq!(read(&mut stream, &Limits::default()).await.unwrap().unwrap().bytes, bytes);
+        }
+        assert!(read(&mut stream, &Limits::default()).await.unwrap().is_none());
+        for length in 1..bytes.len() {
+            assert!(read(&mut &bytes[..length], &Limits::default()).await.is_err());
+        }
+        let huge = [i32::MAX.to_le_bytes().as_slice(), &[0; 12]].concat();
+        assert!(read(&mut huge.as_slice(), &Limits::default()).await.is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! The arguments of `handfast blackpipe`.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use clap::{Args, Subcommand};
+use handfast_blackpipe::Pair;
+
+use crate::configuration::Span;
+use crate::flags::OutputFlags;
+
+/// The commands of the black pipe.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlackpipeArguments {
+    /// Run a program once for each of its operations and each fault, and check the data after each run
+    #[command(
+        after_help = "Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the \
+        operations: find:3 is the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding \
+        if --check does not end with exit code 0 afterwards, or if the program does not end.\n\n\
+        Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.\n\n\
+        Exit codes: 0 no finding, 1 the program or the check fails without a fault, 2 usage error, 3 a finding, or an operation \
+        that did not occur again.\n\n\
+        Examples:\n  \
+        handfast blackpipe explore --check 'python check.py' -- python app.py\n  \
+        handfast blackpipe explore --setup 'python setup.py' --check 'python check.py' --times 2 \\\n    -- python app.py\n  \
+        handfast blackpipe explore --check 'python check.py' --replay update:1/lose-reply -- python app.py"
+    )]
+    Explore(Box<ExploreArguments>),
+}
+
+/// `handfast blackpipe explore`.
+#[derive(Args, Debug)]
+pub(crate) struct ExploreArguments {
+    /// Shell command that ends with exit code 0 if the data is right; MONGODB_URI names the server, without faults
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: String,
+    /// Shell command that prepares the data before each run of the program, without faults
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) setup: Option<String>,
+    /// Number of operations of a command in a row that meet the fault, from the one of the pair on
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) times: NonZeroU32,
+    /// Time that a program, --setup or --check may take
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) timeout: Span,
+    /// Number of runs at the same time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
+    #[arg(long, value_name = "PAIR")]
+    pub(crate) replay: Option<Pair>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+    /// Program with its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<String>,
+}

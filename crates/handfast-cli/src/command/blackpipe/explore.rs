@@ -1,0 +1,133 @@
+//! `handfast blackpipe explore`: a program runs once to list its operations, then once for each of them and each fault.
+//!
+//! ```text
+//! server    empty, in memory, another one for each run
+//! setup     prepares the data, without faults
+//! program   through the proxy
+//! check     reads the data, without faults
+//! ```
+
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use handfast_blackpipe::rules::OPERATIONS_MAX;
+use handfast_blackpipe::{ObservedOperation, Pair, Rule, Rules};
+use handfast_store::Sources;
+
+use super::arguments::ExploreArguments;
+use super::program::{self, Finished, Output};
+use super::report::{PairRun, Report};
+use super::server::ServerBehindProxy;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::scratch::Scratch;
+
+/// What all runs have in common.
+struct Exploration {
+    arguments: ExploreArguments,
+    sources: Sources,
+    scratch: Scratch,
+}
+
+/// A run of the program.
+struct ProgramRun {
+    operations: Vec<ObservedOperation>,
+    program: Finished,
+    check: Finished,
+}
+
+/// Runs the program with the faults, and reports what was found.
+pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
+    let console = Console::new(arguments.output);
+    let sources = Sources::system().context("the operating system provides no random numbers")?;
+    let scratch = Scratch::create(&std::env::temp_dir(), "blackpipe")?;
+    let jobs = match arguments.jobs {
+        Some(jobs) => jobs.get(),
+        None => available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+    };
+    let exploration = Exploration { arguments, sources, scratch };
+    let pairs = match &exploration.arguments.replay {
+        Some(pair) => vec![pair.clone()],
+        None => exploration.list().await?,
+    };
+    let bar = console.progress("explore", "runs", pairs.len() as u64);
+    // No tasks of their own: where this is dropped, because it was asked to stop, the programs are killed before the process ends.
+    let runs = stream::iter(pairs.into_iter().enumerate()).map(|(index, pair)| exploration.run_pair(pair, index));
+    let runs = runs.buffer_unordered(jobs).inspect_ok(|_| bar.inc(1));
+    let mut runs: Vec<(usize, PairRun)> = runs.try_collect().await?;
+    runs.sort_by_key(|(index, _)| *index);
+    bar.finish_and_clear();
+    let report = Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect() };
+    console.report(|| report.text(), &report.json())?;
+    Ok(report.exit())
+}
+
+impl Exploration {
+    /// Runs the program without faults, and returns the pairs of its operations.
+    async fn list(&self) -> Result<Vec<Pair>> {
+        let run = self.run_program(Rules::default(), "list").await?;
+        let ProgramRun { operations, program, check } = run;
+        ensure!(program.ended.is_success(), "the program fails without any fault ({program})");
+        ensure!(check.ended.is_success(), "--check fails without any fault ({check})");
+        ensure!(
+            !operations.is_empty(),
+            "the program sent no operation: it has to connect to the server that the environment variable MONGODB_URI names"
+        );
+        ensure!(
+            operations.len() < OPERATIONS_MAX,
+            "the program sends {OPERATIONS_MAX} operations or more: give it less work"
+        );
+        Ok(operations.iter().flat_map(ObservedOperation::pairs).collect())
+    }
+
+    /// Runs the program with a fault; returns the run with its index.
+    async fn run_pair(&self, pair: Pair, index: usize) -> Result<(usize, PairRun)> {
+        let rules = Rules::new(vec![Rule { pair: pair.clone(), times: self.arguments.times }]);
+        let ProgramRun { operations, program, check } = self.run_program(rules, &index.to_string()).await?;
+        let is_reached = operations.iter().any(|operation| operation.fault.is_some());
+        Ok((index, PairRun { pair, is_reached, program: program.ended, check }))
+    }
+
+    /// Runs setup, program and check on an empty server; `name` is that of the run.
+    async fn run_program(&self, rules: Rules, name: &str) -> Result<ProgramRun> {
+        let ExploreArguments { setup, check, timeout, program, .. } = &self.arguments;
+        let server = ServerBehindProxy::start(&self.sources, rules).await?;
+        let direct = server.direct_uri();
+        let files = OutputFiles::of(&self.scratch, name);
+        let shown = |file| if self.arguments.replay.is_some() { Output::Shown } else { Output::File(file) };
+        if let Some(setup) = setup {
+            let setup = program::run_shell(setup, &direct, timeout.0, Output::File(&files.setup)).await?;
+            ensure!(setup.ended.is_success(), "--setup fails ({setup})");
+        }
+        let program = program::run(program, &server.proxy_uri(), timeout.0, shown(&files.program)).await;
+        let program = program.map_err(|error| anyhow!("{error:#}: the program stands behind --"))?;
+        let operations = server.observer.operations();
+        let check = program::run_shell(check, &direct, timeout.0, Output::File(&files.check)).await?;
+        files.remove();
+        Ok(ProgramRun { operations, program, check })
+    }
+}
+
+/// The outputs of a run.
+struct OutputFiles {
+    setup: PathBuf,
+    program: PathBuf,
+    check: PathBuf,
+}
+
+impl OutputFiles {
+    fn of(scratch: &Scratch, name: &str) -> Self {
+        let file = |what| scratch.path.join(format!("{name}-{what}"));
+        OutputFiles { setup: file("setup"), program: file("program"), check: file("check") }
+    }
+
+    /// Removes the files, because the outputs of thousands of runs are not needed.
+    fn remove(&self) {
+        for path in [&self.setup, &self.program, &self.check] {
+            // The directory is removed at the end anyway.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

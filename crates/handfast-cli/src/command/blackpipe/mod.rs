@@ -1,0 +1,17 @@
+//! `handfast blackpipe`: how a program behaves when the network loses requests and replies.
+
+pub(super) mod arguments;
+mod explore;
+mod program;
+mod report;
+mod server;
+
+use self::arguments::BlackpipeArguments;
+use crate::exit::Exit;
+
+/// Runs the command that was asked for.
+pub(super) async fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
+    match arguments {
+        BlackpipeArguments::Explore(arguments) => explore::run(*arguments).await,
+    }
+}

@@ -1,0 +1,130 @@
+//! `handfast blackpipe explore` with pymongo: the programs of docs/blackpipe.md as a reader pastes them, and programs with other mistakes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{Tool, new_directory, root, turn};
+
+/// The programs of the guide, in a directory of their own.
+struct Guide {
+    python: String,
+    directory: PathBuf,
+}
+
+impl Guide {
+    /// Writes the programs of the guide into files; each begins with a comment with the name of its file.
+    fn find() -> Option<Self> {
+        let python = Tool::Python.find()?;
+        let directory = new_directory();
+        let guide = std::fs::read_to_string(root().join("docs/blackpipe.md")).expect("the guide");
+        for block in guide.split("```python\n# ").skip(1) {
+            let (name, rest) = block.split_once('\n').expect("the name of a program");
+            let (program, _) = rest.split_once("```").expect("the end of a program");
+            std::fs::write(directory.join(name), program).expect("a file for a program");
+        }
+        Some(Guide { python, directory })
+    }
+
+    /// Explores a program with setup and check of the guide.
+    fn explore(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
+        let command = |name: &str| format!("'{}' '{}'", self.python, self.directory.join(name).display());
+        let explored = Command::new(env!("CARGO_BIN_EXE_handfast"))
+            .args(["blackpipe", "explore", "--json", "--setup", &command("setup.py"), "--check", &command("check.py")])
+            .args(flags)
+            .args(["--", &self.python])
+            .arg(program)
+            .output()
+            .expect("the program runs");
+        report(&explored)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Drop for Guide {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn report(output: &Output) -> (Option<i32>, Value) {
+    let report = serde_json::from_slice(&output.stdout);
+    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+}
+
+/// Returns the pairs of a report, each with its result: `update:1/lose-reply finding`.
+fn results(report: &Value) -> Vec<String> {
+    let pairs = report["pairs"].as_array().expect("the pairs");
+    let text = |pair: &Value, field: &str| pair[field].as_str().expect("a text").to_owned();
+    let line = |pair| format!("{}/{} {}", text(pair, "operation"), text(pair, "fault"), text(pair, "result"));
+    pairs.iter().map(line).collect()
+}
+
+/// The increment of the guide is applied twice after a lost reply, also in the replay, and once in the mended program.
+#[test]
+fn ext_blackpipe_guide() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let (code, found) = guide.explore(&guide.path("app.py"), &[]);
+    assert_eq!(results(&found), ["update:1/lose-request right", "update:1/lose-reply finding"], "{found:#}");
+    assert_eq!((code, &found["findings"]), (Some(3), &Value::from(1)));
+    let said = found["pairs"][1]["check_output"].as_str().expect("what the check says");
+    assert_eq!(said, "each balance must be 10: {'ann': 20, 'bob': 20}");
+
+    let replay = found["pairs"][1]["replay"].as_str().expect("a command line");
+    let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
+    let replay = replay.replacen("explore", "explore --json", 1);
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let replayed = Command::new("sh").args(["-c", &replay]).env("PATH", path).output().expect("the replay runs");
+    let (code, found) = report(&replayed);
+    assert_eq!((code, results(&found)), (Some(3), vec!["update:1/lose-reply finding".to_owned()]), "{found:#}");
+
+    let (code, found) = guide.explore(&guide.path("mended.py"), &[]);
+    let expected = ["update:1/lose-request right", "update:1/lose-reply right"];
+    assert_eq!((code, results(&found)), (Some(0), expected.map(str::to_owned).to_vec()), "{found:#}");
+}
+
+/// The driver repeats a write itself, which is applied once; with two lost replies the program repeats it as well.
+#[test]
+fn ext_blackpipe_driver_retries() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let program = root().join("tests/clients/blackpipe/update_one.py");
+    let (code, found) = guide.explore(&program, &[]);
+    assert_eq!((code, results(&found).len()), (Some(0), 4), "{found:#}");
+    let (code, found) = guide.explore(&program, &["--times", "2", "--jobs", "1"]);
+    let expected = [
+        "update:1/lose-request right",
+        "update:1/lose-reply finding",
+        "update:2/lose-request right",
+        "update:2/lose-reply finding",
+    ];
+    assert_eq!((code, results(&found)), (Some(3), expected.map(str::to_owned).to_vec()), "{found:#}");
+}
+
+/// A program that does not end is killed, and is a finding although the data is right.
+#[test]
+fn ext_blackpipe_hang() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let program = root().join("tests/clients/blackpipe/hang.py");
+    // Generous for the start of Python on a busy machine: each of the two runs takes all of it.
+    let (code, found) = guide.explore(&program, &["--timeout", "30s"]);
+    assert_eq!((code, &found["findings"]), (Some(3), &Value::from(2)), "{found:#}");
+    let reply_lost = &found["pairs"][1];
+    assert_eq!(reply_lost["program"]["timed_out"], true, "{found:#}");
+    assert_eq!(reply_lost["check"]["exit_code"], 0, "{found:#}");
+}
+
+/// An operation that does not occur was not tested.
+#[test]
+fn ext_blackpipe_not_reached() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let (code, found) = guide.explore(&guide.path("app.py"), &["--replay", "update:9/lose-reply"]);
+    assert_eq!((code, &found["not_reached"]), (Some(3), &Value::from(1)), "{found:#}");
+}
