@@ -306,7 +306,7 @@ fn written(error: Error, advice: &str) -> Problem {
 /// Returns what an error is, without what it was about.
 fn class(error: &Error) -> &'static str {
     match error {
-        Error::Invalid { .. } => "the request is invalid",
+        Error::Invalid { .. } => "it is not set up right: the log of the service says more",
         Error::Full { .. } => "the queue is full",
         Error::TotalTooLarge { .. } => "the total is too large",
         Error::KeysFull { .. } => "no further idempotency key can be remembered",

@@ -218,7 +218,7 @@ impl RedisBuffer {
                 tracing::warn!(
                     redis = self.url,
                     replaced,
-                    "the Redis takes the place of the one that had the queue of the store"
+                    "the Redis takes the place of the one that had the queue of the store; views that wait in that one are not saved"
                 );
                 self.storage.replace_queue(Some(replaced), &mark.queue).await?;
             }
@@ -271,7 +271,7 @@ impl RedisBuffer {
         Error::invalid(format!(
             "{url} has the queue of another store: its key {STORE} names the store {}, and the database {database} of this store {own}. Give this \
              store another Redis, or another database of it. If this Redis is to have the queue of this store instead, stop all services that use it, \
-             which saves their queues, and delete all of its keys that begin with hf:",
+             which saves their queues, and delete all of its keys that begin with hf:, with which views that still wait there are lost",
             mark.store
         ))
     }
@@ -281,7 +281,7 @@ impl RedisBuffer {
         Error::invalid(format!(
             "the database {database} of the store has its queue in another Redis: it names the queue {queue}, and the key {STORE} of {url} names {}. \
              Give the Redis that has the queue. If this one is to have it instead, stop all services that use the store, which saves their queues, and \
-             delete all keys of this one that begin with hf:",
+             delete all keys of this one that begin with hf:, with which views that still wait there are lost",
             mark.queue
         ))
     }
