@@ -203,14 +203,14 @@ pub trait Buffer: Send + Sync + 'static {
     /// Fails if views cannot be counted now.
     ///
     /// # Errors
-    /// [`Error::Full`](crate::Error::Full) if a queue has no place; [`Error::Buffer`](crate::Error::Buffer) if the buffer does not answer.
+    /// [`Error::Full`] if a queue has no place; [`Error::Buffer`] if the buffer does not answer.
     async fn check(&self) -> Result<()>;
 
     /// Fails if the views in the queue may not be saved: they are those of another store, or the store has another queue. Each pass asks first.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid), which says what belongs together; [`Error::Buffer`](crate::Error::Buffer) and
-    /// [`Error::Store`](crate::Error::Store) if it cannot be found out.
+    /// [`Error::Invalid`], which says what belongs together; [`Error::Buffer`] and
+    /// [`Error::Store`] if it cannot be found out.
     async fn check_before_saving(&self) -> Result<()> {
         Ok(())
     }
@@ -218,18 +218,18 @@ pub trait Buffer: Send + Sync + 'static {
     /// Counts a view if its item has an entry.
     ///
     /// # Errors
-    /// [`Error::TotalTooLarge`](crate::Error::TotalTooLarge) if the total would be above [`COUNTED_TOTAL_MAX`](crate::COUNTED_TOTAL_MAX);
-    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
-    /// [`Error::Buffer`](crate::Error::Buffer).
+    /// [`Error::TotalTooLarge`] if the total would be above [`COUNTED_TOTAL_MAX`];
+    /// [`Error::Full`] if the queue has no place; [`Error::KeysFull`] if the key cannot be remembered;
+    /// [`Error::Buffer`].
     async fn increment_if_exists(&self, view: &View) -> Result<IncrementOutcome>;
 
     /// Counts a view, and makes an entry with the stored total if there is none. Without a stored total (the store is down) the total
     /// of the entry is partial.
     ///
     /// # Errors
-    /// [`Error::TotalTooLarge`](crate::Error::TotalTooLarge) if the total would be above [`COUNTED_TOTAL_MAX`](crate::COUNTED_TOTAL_MAX);
-    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::KeysFull`](crate::Error::KeysFull) if the key cannot be remembered;
-    /// [`Error::Buffer`](crate::Error::Buffer).
+    /// [`Error::TotalTooLarge`] if the total would be above [`COUNTED_TOTAL_MAX`];
+    /// [`Error::Full`] if the queue has no place; [`Error::KeysFull`] if the key cannot be remembered;
+    /// [`Error::Buffer`].
     async fn upsert(&self, view: &View, stored: Option<Stored>) -> Result<UpsertOutcome>;
 
     /// Returns the cached totals of items, and the state of the queue as of before them.
@@ -254,7 +254,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
     ///
     /// # Errors
-    /// [`Error::Full`](crate::Error::Full) if the queue has no place; [`Error::Buffer`](crate::Error::Buffer).
+    /// [`Error::Full`] if the queue has no place; [`Error::Buffer`].
     async fn delete(&self, item: &Item) -> Result<()>;
 
     /// Returns the kinds that have had a view.
@@ -291,18 +291,18 @@ pub trait Buffer: Send + Sync + 'static {
     /// Lists an instance among those that run until its lifetime is over; a later announcement of the same name replaces an earlier one.
     ///
     /// # Errors
-    /// [`Error::Buffer`](crate::Error::Buffer). Nothing else depends on announcements.
+    /// [`Error::Buffer`]. Nothing else depends on announcements.
     async fn announce(&self, report: InstanceReport, lifetime: Duration) -> Result<()>;
 
     /// Removes an instance from those that run.
     ///
     /// # Errors
-    /// [`Error::Buffer`](crate::Error::Buffer): it leaves the list when its lifetime is over.
+    /// [`Error::Buffer`]: it leaves the list when its lifetime is over.
     async fn withdraw(&self, name: &Owner) -> Result<()>;
 
     /// Returns the instances that have announced themselves and whose lifetime is not over, in the order of their names.
     ///
     /// # Errors
-    /// [`Error::Buffer`](crate::Error::Buffer). Reports that cannot be read are left out.
+    /// [`Error::Buffer`]. Reports that cannot be read are left out.
     async fn instances(&self) -> Result<Vec<Instance>>;
 }
