@@ -47,7 +47,7 @@ impl Rule {
     }
 }
 
-/// What the proxy does with an operation.
+/// The decision about an operation: the proxy forwards it, or injects a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It forwards the request, and the reply.

@@ -1,4 +1,4 @@
-//! What becomes of views when Redis is away, is killed, does not answer, or is full.
+//! Redis is away, is killed, does not answer, or is full: no view that was answered is lost, and none is counted twice.
 
 use std::time::Duration;
 

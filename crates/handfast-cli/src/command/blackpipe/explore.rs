@@ -24,7 +24,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 use crate::scratch::Scratch;
 
-/// What all runs have in common.
+/// The arguments, the sources and the scratch directory of all runs.
 struct Exploration {
     arguments: ExploreArguments,
     sources: Sources,

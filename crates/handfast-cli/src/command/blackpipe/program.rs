@@ -71,7 +71,7 @@ impl fmt::Display for Finished {
     }
 }
 
-/// Where the output of a process goes.
+/// The place to which a process writes its output.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output<'a> {
     /// To a file, from which the last line is taken.

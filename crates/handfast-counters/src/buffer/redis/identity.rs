@@ -56,7 +56,7 @@ struct Mark {
     replaced: Option<String>,
 }
 
-/// What this process knows of the mark.
+/// The state of the comparison between Redis and store in this process.
 #[derive(Debug, Default)]
 pub(super) struct Identity(Mutex<State>);
 
