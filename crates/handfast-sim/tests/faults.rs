@@ -36,6 +36,8 @@ const PROCESSES: u32 = 8;
 const FAULTS_PER_THOUSAND: u16 = 40;
 /// The number of acknowledged commits after which the process is killed.
 const COMMITS_PER_PROCESS: u64 = 250;
+/// The number of runs of which one has to catch a mutant.
+const RUNS_OF_A_MUTANT: u64 = 8;
 /// The number of acknowledged commits after which late requests arrive.
 const COMMITS_PER_DELIVERY: u64 = 2;
 
@@ -208,11 +210,19 @@ async fn wrong_clients_and_stores_are_caught() {
         (Mutant::Unsynced, WorkloadKind::Register, "lost-update"),
     ];
     for (mutant, kind, name) in caught {
-        let (machine, outcome) = run_judged(mutant, kind, Isolation::Snapshot).await;
-        let kinds = outcome.verdict.report.kinds();
-        println!("{mutant:?} by {outcome}: {kinds:?}");
-        assert!(kinds.contains(&name), "{mutant:?} by {outcome}: no {name} among {kinds:?}");
-        drop(machine);
+        let first = first_seed();
+        let mut found = Vec::new();
+        // Whether the one commit that shows it meets the fault, the scheduler decides: a run may miss it.
+        for seed in first..first + RUNS_OF_A_MUTANT {
+            let (_machine, outcome) = run_judged(mutant, kind, Isolation::Snapshot, seed).await;
+            let kinds = outcome.verdict.report.kinds();
+            println!("{mutant:?} by {outcome}: {kinds:?}");
+            found.extend(kinds);
+            if found.contains(&name) {
+                break;
+            }
+        }
+        assert!(found.contains(&name), "{mutant:?}: no {name} among {found:?}");
     }
 }
 
@@ -225,7 +235,7 @@ async fn check_all_workloads(isolation: Isolation) {
         WorkloadKind::LongScan,
     ];
     for kind in all {
-        let (machine, outcome) = run_judged(Mutant::Sound, kind, isolation).await;
+        let (machine, outcome) = run_judged(Mutant::Sound, kind, isolation, first_seed()).await;
         let process = machine.process.read().await;
         let lost = machine.lost_commits.load(Ordering::Relaxed) + process.lost_commits();
         println!("{outcome}, {} kills, {lost} commits met a fault", process.number);
@@ -251,12 +261,16 @@ async fn assert_nothing_is_left(process: &Process) {
     assert_eq!(process.store.count_matching(&Ticket::namespace().unwrap(), of_sessions).await.unwrap(), 0);
 }
 
+fn first_seed() -> u64 {
+    std::env::var("HANDFAST_SIM_SEED").map_or(1, |seed| seed.parse().unwrap())
+}
+
 async fn run_judged(
     mutant: Mutant,
     kind: WorkloadKind,
     isolation: Isolation,
+    seed: u64,
 ) -> (Arc<Machine>, handfast_sim::RunReport) {
-    let seed = std::env::var("HANDFAST_SIM_SEED").map_or(1, |seed| seed.parse().unwrap());
     let machine = Machine::start(isolation, mutant, seed).await;
     let options = RunOptions {
         seed,

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ use crate::support::{Handfast, Tool, execute, wait_until};
 const CONFLICTING_ONE_IN: u64 = 50;
 /// Transactions that commit in a workload.
 const COMMITTED: u64 = 500;
+/// The number of histories that were begun.
+static HISTORIES: AtomicU64 = AtomicU64::new(0);
 
 /// The workloads of `handfast-sim` through the Rust driver.
 #[test]
@@ -121,7 +124,9 @@ pub(crate) fn run_some(server: &Handfast, program: &str, what: &[&str], committe
 fn plan(what: &[&str], committed: u64, lie: Option<&str>, name: &str) -> (PathBuf, Vec<String>) {
     let committed = committed.to_string();
     let seed = std::env::var("HANDFAST_SIM_SEED").unwrap_or_else(|_| "1".to_owned());
-    let file = format!("ext-{}-{name}-{seed}.jsonl", what.join("-").replace('/', "-"));
+    // Two tests may run the same workload at a time.
+    let number = HISTORIES.fetch_add(1, Ordering::Relaxed);
+    let file = format!("ext-{}-{name}-{seed}-{number}.jsonl", what.join("-").replace('/', "-"));
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
     // That of an earlier run.
     let _absent = std::fs::remove_file(&path);
