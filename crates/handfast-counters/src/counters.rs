@@ -233,7 +233,7 @@ impl Counters {
         }
         let reading = match self.buffer.read(kind, ids).await {
             Ok(reading) => reading,
-            Err(error @ Error::Buffer { .. }) => {
+            Err(error @ (Error::Buffer { .. } | Error::WrongQueue { .. })) => {
                 tracing::debug!(%kind, %error, "the totals of the store are used");
                 let stored = self.storage.totals(kind, ids).await?;
                 return Ok(stored.into_iter().map(|views| Total { views, partial: true }).collect());
@@ -362,7 +362,7 @@ impl Counters {
     /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
     ///
     /// # Errors
-    /// The last pass's, after which views wait in the queue for the next start.
+    /// The last pass's, after which views wait in the queue.
     pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
         let mut retention = Retention::default();
         loop {
@@ -379,11 +379,12 @@ impl Counters {
     }
 }
 
-/// Keeps the first error of a kind alone for the end of a pass: in a cluster, other kinds are on other servers, and what is damaged is of one kind.
+/// Keeps the first error of a kind alone for the end of a pass: in a cluster, other kinds are on other servers, and what is damaged, or has the queue of
+/// another store, is one kind.
 fn unless_of_kind<T>(result: Result<T>, failed: &mut Option<Error>) -> Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
-        Err(error @ (Error::Buffer { .. } | Error::Damaged { .. })) => {
+        Err(error @ (Error::Buffer { .. } | Error::WrongQueue { .. } | Error::Damaged { .. })) => {
             failed.get_or_insert(error);
             Ok(None)
         }

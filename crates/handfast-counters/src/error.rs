@@ -47,6 +47,12 @@ pub enum Error {
         /// Whether the request may have been applied.
         applied: Applied,
     },
+    /// Redis has the queue of another store, or the store has its queue in another Redis: nothing was counted or saved.
+    #[error("{what}")]
+    WrongQueue {
+        /// Describes which two they are, and what to do.
+        what: String,
+    },
     /// A document of the counters is not what they write: another program has changed it.
     #[error("a document of the counters cannot be read: {what}")]
     Damaged {
@@ -76,6 +82,7 @@ impl Error {
             | Error::Full { .. }
             | Error::TotalTooLarge { .. }
             | Error::KeysFull { .. }
+            | Error::WrongQueue { .. }
             | Error::Damaged { .. } => Applied::No,
             Error::Buffer { applied, .. } => *applied,
             Error::Store(error) => error.applied(),

@@ -78,7 +78,7 @@ struct Process {
 impl Machine {
     async fn start(isolation: Isolation, mutant: Mutant, seed: u64) -> Arc<Machine> {
         let disk = tempfile::tempdir().unwrap();
-        let process = RwLock::new(start_process(disk.path(), 0, isolation, mutant, seed).await);
+        let process = RwLock::new(start_process(disk.path(), 0, isolation, mutant, seed).await.unwrap());
         let (commits, lost_commits) = Default::default();
         Arc::new(Machine { disk, isolation, mutant, seed, commits, lost_commits, process })
     }
@@ -88,9 +88,18 @@ impl Machine {
         // With the lock, no request is running, so the copy is of one moment.
         let mut process = self.process.write().await;
         let next = process.number + 1;
-        copy(&process_directory(self.disk.path(), process.number), &process_directory(self.disk.path(), next)).unwrap();
+        let [from, to] = [process.number, next].map(|number| process_directory(self.disk.path(), number));
         self.lost_commits.fetch_add(process.lost_commits(), Ordering::Relaxed);
-        *process = start_process(self.disk.path(), next, self.isolation, self.mutant, self.seed).await;
+        *process = loop {
+            copy(&from, &to).unwrap();
+            match start_process(self.disk.path(), next, self.isolation, self.mutant, self.seed).await {
+                // It still writes what it has acknowledged, so the files of the copy were of different moments.
+                Err(handfast_embedded::Error::Damaged { .. }) if self.mutant == Mutant::Unsynced => {
+                    std::fs::remove_dir_all(&to).unwrap();
+                }
+                started => break started.unwrap(),
+            }
+        };
     }
 
     async fn after_commit(&self) {
@@ -113,17 +122,23 @@ impl Process {
     }
 }
 
-async fn start_process(disk: &Path, number: u64, isolation: Isolation, mutant: Mutant, seed: u64) -> Process {
+async fn start_process(
+    disk: &Path,
+    number: u64,
+    isolation: Isolation,
+    mutant: Mutant,
+    seed: u64,
+) -> handfast_embedded::Result<Process> {
     let options = Options { acknowledge_after_sync: mutant != Mutant::Unsynced, ..Options::small() };
     let sources = Sources::system().unwrap();
-    let store = EmbeddedStore::open(process_directory(disk, number), sources.clone(), options).await.unwrap();
+    let store = EmbeddedStore::open(process_directory(disk, number), sources.clone(), options).await?;
     let faults = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate];
     let faults_per_thousand = if number == 0 { 0 } else { FAULTS_PER_THOUSAND };
     let plan = Plan::seeded(seed.wrapping_add(number << 32), faults_per_thousand, faults);
     let faulty = Arc::new(Faulty::new(Arc::new(store.clone()), plan));
     let database = Database::local(Arc::clone(&faulty), sources);
     let client = DatabaseClient::new(database.clone(), keys(), isolation, Durability::Journaled);
-    Process { number, store, faulty, database, client }
+    Ok(Process { number, store, faulty, database, client })
 }
 
 /// A client that begins each transaction on the running process.

@@ -38,6 +38,7 @@ mod failure;
 mod health;
 mod identity;
 mod instances;
+mod mark;
 mod reads;
 mod sentinel;
 mod servers;
@@ -252,6 +253,7 @@ impl RedisBuffer {
         loop {
             let live = self.servers.get(&keys.0).await?;
             match self.send(&live, &keys, step, arguments, lost).await {
+                Ok(answer) if answer.outcome() == "other_store" => self.ensure_same_store(answer.text(1)?)?,
                 Ok(answer) if answer.outcome() != "begin" => return Ok(answer),
                 Ok(_) => self.begin(kind, &live, &mut attempts).await?,
                 Err(failure) => self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?,
@@ -267,7 +269,8 @@ impl RedisBuffer {
         arguments: &[&str],
         lost: Applied,
     ) -> Result<Answer, Failure> {
-        let mut all = vec![step, &live.run];
+        let store = self.identity.store().unwrap_or_default();
+        let mut all = vec![step, &live.run, &store];
         all.extend(arguments);
         let steps: &Script = &self.servers.scripts.steps;
         Ok(Answer::new(live.run(steps, &[&keys.key("state"), &keys.key(NONE)], &all, lost).await?)?)
@@ -309,6 +312,7 @@ impl RedisBuffer {
             let what = format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}");
             return Err(Error::damaged(what).into());
         }
+        self.learn_store().await;
         // Before the first event, so that each pass finds the kind.
         self.name(kind, known).await?;
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
@@ -316,6 +320,9 @@ impl RedisBuffer {
         let least = least.map_or_else(String::new, |least| least.to_string());
         let arguments = [&*least, &known.next.load(Ordering::SeqCst).to_string(), &epoch.to_string()];
         let answer = self.send(live, &Keys::new(kind), "begin", &arguments, Applied::No).await?;
+        if answer.outcome() == "other_store" {
+            self.ensure_same_store(answer.text(1)?)?;
+        }
         live.keep_generation(kind, Some(answer.text(1)?));
         Ok(())
     }
@@ -346,6 +353,7 @@ impl RedisBuffer {
 
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
     async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
+        self.identity.ensure_not_refused()?;
         let keys = Keys::new(&view.item.kind);
         let (present, item) = (keys.key("generation"), keys.item(&view.item.id));
         let (pending, state) = (keys.key("pending"), keys.key("state"));
@@ -392,6 +400,7 @@ impl RedisBuffer {
     /// That of a request that was not applied.
     async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
         let keys = Keys::new(kind);
+        self.learn_store().await;
         match self.try_read(kind, &keys, &[], live).await {
             Ok(_) if live.generation(kind).is_some() => self.name_once(kind).await,
             Ok(_) => self.begin(kind, live, attempts).await,
@@ -419,6 +428,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn check(&self) -> Result<()> {
+        self.identity.ensure_not_refused()?;
         self.servers.check().await?;
         // A server may answer and write nothing: its memory is full, it is a replica, or too few replicas follow it.
         let mut probe = redis::cmd("SET");
@@ -464,6 +474,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
+        self.identity.ensure_not_refused()?;
         let keys = Keys::new(kind);
         let mut attempts = Attempts::default();
         loop {
@@ -505,6 +516,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn delete(&self, item: &Item) -> Result<()> {
+        self.identity.ensure_not_refused()?;
         self.name_once(&item.kind).await?;
         let arguments = [item.id.as_str(), &self.options.queue_events_max.to_string()];
         let answer = self.step(&item.kind, "delete", &arguments, Applied::Maybe).await?;

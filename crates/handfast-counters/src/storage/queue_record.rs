@@ -18,7 +18,7 @@ pub(crate) struct QueueRecord {
     pub(crate) store: String,
     /// The id of the Redis with its queue; `None` before the first one.
     pub(crate) queue: Option<String>,
-    /// The id of a Redis that takes the place of that one if no instance is there that uses it.
+    /// The id of a Redis that takes the place of that one if no instance is there that uses it; that of the queue itself, until its kinds are begun anew.
     pub(crate) candidate: Option<String>,
 }
 
@@ -48,9 +48,12 @@ impl Storage {
         found.ok_or_else(|| Error::damaged(format!("the document \"queue\" of {} gets lost", self.settings)))
     }
 
-    /// Records that `queue` takes the place of `replaced`, if that one is recorded.
+    /// Records that `queue` takes the place of `replaced`, if that one is recorded, and that its kinds are to begin anew.
     pub(crate) async fn replace_queue(&self, replaced: Option<&str>, queue: &str) -> Result<()> {
-        let change = rawdoc! { "$set": { "queue": queue }, "$unset": { "candidate": "" } };
+        let change = match replaced {
+            Some(_) => rawdoc! { "$set": { "queue": queue, "candidate": queue } },
+            None => rawdoc! { "$set": { "queue": queue } },
+        };
         self.change_queue_record(replaced, change).await
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
-use handfast_counters::{Buffer as _, Counters, Error, RedisBuffer, RedisBufferOptions, Result, StorageForm};
+use handfast_counters::{Buffer as _, Counters, Error, RedisBuffer, RedisBufferOptions, Result, StorageForm, Total};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Namespace, StoreExt as _};
 
@@ -50,7 +50,7 @@ async fn check(world: &World, process: u64) -> Result<()> {
 
 fn refused<T>(result: Result<T>, why: &str) {
     match result.err() {
-        Some(Error::Invalid { what }) => assert!(what.contains(why), "{what}"),
+        Some(Error::WrongQueue { what }) => assert!(what.contains(why), "{what}"),
         other => panic!("{other:?} does not say {why:?}"),
     }
 }
@@ -82,7 +82,7 @@ async fn ext_redis_two_stores_behind_one_redis_are_refused() {
         refused(check(&other, 2).await, why);
         refused(take(&other, 2).await, why);
         let of_other = other.healthy(2).await;
-        of_other.view(ad("7"), 100, None).await.expect("counted in the queue");
+        refused(of_other.view(ad("7"), 100, None).await, why);
         refused(of_other.flush().await, why);
         assert_eq!(of_other.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [0], "nothing was saved");
         counters.flush().await.expect("the first one goes on");
@@ -134,6 +134,81 @@ async fn ext_redis_an_empty_redis_replaces_one_that_nobody_uses() {
     }
 }
 
+/// Two services that have compared nothing, as Redis was away when they started.
+#[tokio::test]
+async fn ext_redis_views_of_two_stores_never_mix_although_nothing_was_compared() {
+    on_each_form(async |world: World| {
+        let server = world.redis.clone().expect("a server");
+        let other = World { form: world.form, ..World::on(&server) };
+        let (counters, of_other) = (world.healthy(1).await, other.healthy(2).await);
+        let why = "the queue of another store";
+        counters.view(ad("7"), 1, None).await.expect("counted");
+        refused(of_other.view(ad("7"), 100, None).await, why);
+        refused(of_other.delete(&ad("7")).await, why);
+        assert_eq!(total(&of_other, "7").await, Total { views: 0, partial: true }, "that of its own store");
+        refused(of_other.flush().await, why);
+        assert_eq!(mark(&world).await, None, "the first one has not compared yet");
+        save_all(&counters).await;
+        assert_eq!(total(&counters, "7").await, whole(1));
+        // Redis loses everything while both run: who is first has it.
+        for (first, second) in [(&counters, &of_other), (&of_other, &counters)] {
+            server.command(&["FLUSHALL"]).await;
+            first.flush().await.expect("it has the queue");
+            first.view(ad("8"), 1, None).await.expect("counted");
+            refused(second.view(ad("8"), 100, None).await, why);
+            refused(second.flush().await, why);
+            save_all(first).await;
+            refused(second.totals(&ads(), &[]).await.and(second.buffer().read(&ads(), &[]).await), why);
+        }
+        for (counters, views) in [(&counters, [1, 1]), (&of_other, [0, 1])] {
+            let ids = ["7", "8"].map(|id| ad(id).id);
+            assert_eq!(counters.storage().totals(&ads(), &ids).await.expect("totals"), views);
+        }
+    })
+    .await;
+}
+
+/// An empty Redis that is not the queue yet counts views, and caches totals, while the other one goes on saving.
+#[tokio::test]
+async fn ext_redis_totals_of_a_redis_are_right_after_it_has_replaced_another() {
+    for form in [StorageForm::Transactions, StorageForm::SingleDocuments] {
+        let Some((world, second)) = two_worlds().await else { return };
+        let (world, second) = (World { form, ..world }, World { form, ..second });
+        let counters = counted(&world).await;
+        let early = second.healthy(2).await;
+        assert_eq!(early.view(ad("7"), 1, None).await.expect("counted"), whole(2));
+        counters.view(ad("7"), 5, None).await.expect("counted");
+        save_all(&counters).await;
+        let buffer = patient_buffer(&second, 3).await;
+        assert!(matches!(buffer.check_before_saving().await, Err(Error::Buffer { .. })), "it waits");
+        world.clock.advance(WAIT);
+        buffer.take_queue().await.expect("nobody has objected");
+        assert_eq!(record(&second).await.get("candidate").expect("readable"), None, "all is begun anew");
+        // A total that may lack something says so.
+        let seen = early.view(ad("7"), 1, None).await.expect("counted");
+        assert!(seen.partial || seen.views == 8, "{seen:?}");
+        save_all(&early).await;
+        assert_eq!(total(&early, "7").await, whole(8));
+        assert_eq!(early.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [8]);
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_of_two_that_would_replace_a_third_one_is_refused() {
+    let Some((world, second)) = two_worlds().await else { return };
+    let Some(third) = RedisServer::start_with("no").await else { return };
+    let third = World { redis: Some(Arc::new(third)), ..second.clone() };
+    drop(counted(&world).await);
+    let (one, two) = (patient_buffer(&second, 2).await, patient_buffer(&third, 3).await);
+    for buffer in [&one, &two] {
+        assert!(matches!(buffer.check_before_saving().await, Err(Error::Buffer { .. })), "it waits");
+    }
+    refused(one.check_before_saving().await, "two of Redis are empty");
+    assert!(matches!(one.check().await, Err(Error::WrongQueue { .. })), "it is not ready");
+    world.clock.advance(WAIT);
+    two.take_queue().await.expect("nobody else");
+}
+
 #[tokio::test]
 async fn ext_redis_data_without_marks_are_taken_over() {
     on_each_form(async |world: World| {
@@ -142,6 +217,7 @@ async fn ext_redis_data_without_marks_are_taken_over() {
         let settings = Namespace::new("counters", "settings").expect("a name");
         assert!(world.store.delete_one(&settings, rawdoc! { "_id": "queue" }).await.expect("removed"));
         world.server().command(&["DEL", MARK]).await;
+        world.server().command(&["HDEL", "hf:{ads}:state", "store"]).await;
         check(&world, 2).await.expect("nothing is known");
         let other = world.healthy(2).await;
         save_all(&other).await;
@@ -177,11 +253,12 @@ async fn point(world: &World, fault: Option<(u64, Fault)>) -> u64 {
     let counters = world.start(2, store.clone()).await.expect("a process");
     let result = counters.flush().await;
     let context = format!("{fault:?}: {result:?}");
-    assert!(!matches!(result, Err(Error::Invalid { .. })), "{context}");
+    assert!(!matches!(result, Err(Error::WrongQueue { .. })), "{context}");
     // Two processes at once: the one that had the fault may still run.
     let other = world.healthy(3).await;
     other.flush().await.expect(&context);
     let (record, mark) = (record(world).await, mark(world).await.expect(&context));
+    assert_eq!(record.get("candidate").expect(&context), None, "{context}");
     let ids: Vec<&str> = mark.split('|').collect();
     assert_eq!([record.get_str("store").ok(), record.get_str("queue").ok()], [Some(ids[0]), Some(ids[1])], "{context}");
     store.operations() - before

@@ -311,6 +311,9 @@ fn class(error: &Error) -> &'static str {
         Error::TotalTooLarge { .. } => "the total is too large",
         Error::KeysFull { .. } => "no further idempotency key can be remembered",
         Error::Buffer { .. } => "the cache and the queue are unavailable",
+        Error::WrongQueue { .. } => {
+            "the Redis of the service has the queue of another store: the log of the service says more"
+        }
         Error::Damaged { .. } => "a document of the counters cannot be read: `handfast counters verify` finds it",
         Error::Store(_) => "the store is unavailable",
     }
@@ -322,7 +325,9 @@ impl From<Error> for Problem {
             Error::Invalid { .. } | Error::TotalTooLarge { .. } | Error::Full { .. } | Error::KeysFull { .. } => {
                 error.to_string()
             }
-            Error::Buffer { .. } | Error::Damaged { .. } | Error::Store(_) => class(&error).to_owned(),
+            Error::Buffer { .. } | Error::WrongQueue { .. } | Error::Damaged { .. } | Error::Store(_) => {
+                class(&error).to_owned()
+            }
         };
         let kind = match &error {
             Error::Invalid { .. } => ProblemKind::InvalidRequest,
@@ -333,7 +338,7 @@ impl From<Error> for Problem {
                 tracing::error!(%error, "data of the counters is damaged");
                 ProblemKind::DamagedData
             }
-            Error::Buffer { .. } | Error::Store(_) => {
+            Error::Buffer { .. } | Error::WrongQueue { .. } | Error::Store(_) => {
                 tracing::debug!(%error, "a part of the counters is unavailable");
                 ProblemKind::Unavailable
             }

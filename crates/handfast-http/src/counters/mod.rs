@@ -143,7 +143,7 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
 /// requests in progress, saves what is in the queue, withdraws, and returns what the last pass has saved.
 ///
 /// # Errors
-/// Those of the last pass: the views that it has not saved are in the queue, which is durable, and saved after the next start.
+/// Those of the last pass: the views that it has not saved are in the queue, which is durable.
 pub async fn serve(
     listener: TcpListener,
     counters: Counters,

@@ -141,7 +141,7 @@ impl Queue {
                 tracing::warn!(%error, "whether Redis has the queue of the store is found out before views are saved");
                 Ok(buffer)
             }
-            Err(error @ Error::Invalid { .. }) => bail!("--redis: {error}"),
+            Err(error @ Error::WrongQueue { .. }) => bail!("--redis: {error}"),
             Err(error) => Err(error.into()),
         }
     }

@@ -72,8 +72,7 @@ pub(super) async fn run(
     let (saved, _, reported) = tokio::join!(serving, stopping, reporting);
     opened.close().await?;
     reported?;
-    let saved =
-        saved.context("the last views could not be saved; they are in the queue, and saved after the next start")?;
+    let saved = saved.context("the last views were not saved, and wait in the queue")?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped", "saved": saved.views }))?;
     Ok(Exit::Good)
 }

@@ -6,6 +6,7 @@
 //!
 //! | where | what |
 //! | --- | --- |
+//! | Redis, `hf:{KIND}:state` of each kind | the id of the store that the kind was begun for |
 //! | Redis, the key `hf:store` | text `STORE\|QUEUE\|REPLACED`, the [`Mark`]: the id of the store, that of this Redis, and that of the Redis which it replaces, if any |
 //! | store, the document `queue` of `settings` | the [`QueueRecord`]: `store`, `queue`, and `candidate`, a Redis that would take the place of `queue` |
 //!
@@ -25,43 +26,46 @@
 //!   queue B if it is A          ->         queue B
 //! ```
 //!
+//! Views are counted by instances that cannot compare, as Redis or the store was away when they started, or Redis has just lost everything. So each kind has the
+//! id of the store, too: an instance over another one is refused by the first request, whichever of the two was first.
+//!
+//! A Redis that has taken the place of another one is still named as the candidate until its kinds are begun anew ([`RedisBuffer::begin_all_anew`]).
+//!
 //! The mark names what it replaces, so a process that dies between two of these steps leaves what the next one goes on with. An instance that has found its mark
 //! right sets it again if Redis loses it. Times are differences of one process's clock.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_store::Applied;
 
-use super::{RedisBuffer, text, unavailable};
+use super::mark::{Mark, STORE};
+use super::{Keys, RedisBuffer, unavailable};
+use crate::buffer::Buffer as _;
 use crate::storage::QueueRecord;
-use crate::{Error, Result, hex};
+use crate::{Error, Result};
 
-/// The key of the mark.
-const STORE: &str = "hf:store";
-/// Sets the mark if there is none, also while the memory of Redis is full: that refuses the first write of a script alone, and to delete needs none. Otherwise
-/// the queue could not be saved, which makes room.
-const SET_MARK: &str =
-    "if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) end";
 /// The pause between two looks at the record while a Redis is a candidate.
 const POLL: Duration = Duration::from_millis(500);
 /// How often the steps of one check are taken. Each goes on with what another process has done, which happens a few times at most.
 const STEPS_MAX: usize = 10;
 
-/// The ids that a Redis has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mark {
-    store: String,
-    queue: String,
-    replaced: Option<String>,
+/// What this process knows of Redis and its store.
+#[derive(Debug, Default)]
+pub(super) struct Identity(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    state: State,
+    /// The id of the store, once the store has told it.
+    store: Option<String>,
+    /// Why views are neither counted nor saved, since a comparison has found that the two do not belong to each other.
+    refusal: Option<String>,
 }
 
-/// The state of the comparison between Redis and store in this process.
-#[derive(Debug, Default)]
-pub(super) struct Identity(Mutex<State>);
-
+/// The result of the comparison.
 #[derive(Clone, Debug, Default)]
-enum State {
+pub(super) enum State {
     #[default]
     Unknown,
     /// The Redis with this id is a candidate since this time.
@@ -81,32 +85,36 @@ enum Step {
 }
 
 impl Identity {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn get(&self) -> State {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known().state.clone()
     }
 
     fn set(&self, state: State) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.known().state = state;
     }
-}
 
-impl Mark {
-    fn read(written: &str) -> Result<Self> {
-        let mut parts = written.split('|');
-        match [parts.next(), parts.next(), parts.next(), parts.next()] {
-            [Some(store), Some(queue), Some(replaced), None] if !store.is_empty() && !queue.is_empty() => Ok(Mark {
-                store: store.to_owned(),
-                queue: queue.to_owned(),
-                replaced: Some(replaced).filter(|replaced| !replaced.is_empty()).map(str::to_owned),
-            }),
-            _ => Err(Error::damaged(format!(
-                "the key {STORE} of Redis has {written:?}, which names no store and no queue"
-            ))),
+    /// Returns the id of the store if it is known.
+    pub(super) fn store(&self) -> Option<String> {
+        self.known().store.clone()
+    }
+
+    fn keep_store(&self, store: &str) {
+        let mut known = self.known();
+        if known.store.as_deref() != Some(store) {
+            known.store = Some(store.to_owned());
         }
     }
 
-    fn written(&self) -> String {
-        format!("{}|{}|{}", self.store, self.queue, self.replaced.as_deref().unwrap_or_default())
+    /// Fails if Redis and store were found not to belong to each other.
+    pub(super) fn ensure_not_refused(&self) -> Result<()> {
+        match &self.known().refusal {
+            None => Ok(()),
+            Some(what) => Err(Error::WrongQueue { what: what.clone() }),
+        }
     }
 }
 
@@ -115,7 +123,7 @@ impl RedisBuffer {
     /// store has one, it waits for [`RedisBufferOptions::replace_after`](super::RedisBufferOptions::replace_after) whether an instance uses that.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if one of the two belongs to another one, and what to do then; [`Error::Buffer`], [`Error::Store`] if it cannot be found out
+    /// [`Error::WrongQueue`] if one of the two belongs to another one, and what to do then; [`Error::Buffer`], [`Error::Store`] if it cannot be found out
     /// now: each pass does so before it saves something.
     pub async fn take_queue(&self) -> Result<()> {
         while !self.try_take_queue().await? {
@@ -130,10 +138,15 @@ impl RedisBuffer {
     /// Those of [`RedisBuffer::take_queue`].
     pub async fn check_queue(&self) -> Result<()> {
         let (record, mark) = (self.storage.find_queue_record().await?, self.find_mark().await?);
+        if let Some(record) = &record {
+            self.identity.keep_store(&record.store);
+        }
         match (record, mark) {
             (None, None) => Ok(()),
-            (None, Some(mark)) => Err(self.of_another_store(&mark, "has no id")),
-            (Some(record), Some(mark)) if record.store != mark.store => Err(self.of_another_store(&mark, &is(&record))),
+            (None, Some(mark)) => Err(self.of_another_store(&mark.store, "has no id")),
+            (Some(record), Some(mark)) if record.store != mark.store => {
+                Err(self.of_another_store(&mark.store, &is(&record.store)))
+            }
             (Some(QueueRecord { queue: Some(queue), .. }), Some(mark)) if queue != mark.queue => {
                 Err(self.in_another_redis(&queue, &mark))
             }
@@ -158,8 +171,18 @@ impl RedisBuffer {
         }
     }
 
-    /// Takes all steps that can be taken now; returns whether Redis and store belong to each other.
+    /// Takes all steps that can be taken now; returns whether Redis and store belong to each other. Views are refused from the moment on at which they do not.
     async fn try_take_queue(&self) -> Result<bool> {
+        let taken = self.take_steps().await;
+        match &taken {
+            Ok(true) => self.identity.known().refusal = None,
+            Err(Error::WrongQueue { what }) => self.identity.known().refusal = Some(what.clone()),
+            _ => {}
+        }
+        taken
+    }
+
+    async fn take_steps(&self) -> Result<bool> {
         for _ in 0..STEPS_MAX {
             match self.step_of_queue().await? {
                 Step::Own => return Ok(true),
@@ -173,6 +196,7 @@ impl RedisBuffer {
     async fn step_of_queue(&self) -> Result<Step> {
         let state = self.identity.get();
         let record = self.storage.queue_record().await?;
+        self.identity.keep_store(&record.store);
         let mark = match (self.mark(&state, &record).await, state.clone()) {
             // In a cluster, its server may be away while those of kinds are there.
             (Err(Error::Buffer { what, .. }), State::Own(mark)) => {
@@ -182,11 +206,14 @@ impl RedisBuffer {
             (mark, _) => mark?,
         };
         if mark.store != record.store {
-            return Err(self.of_another_store(&mark, &is(&record)));
+            return Err(self.of_another_store(&mark.store, &is(&record.store)));
         }
         match &record.queue {
             Some(queue) if *queue == mark.queue => {
-                if record.candidate.is_some() {
+                if let Some(candidate) = &record.candidate {
+                    if candidate == queue {
+                        self.begin_all_anew().await?;
+                    }
                     self.storage.remove_candidate(queue).await?;
                 }
                 self.identity.set(State::Own(mark));
@@ -210,7 +237,10 @@ impl RedisBuffer {
                 if record.candidate.as_deref() != Some(&*mark.queue) {
                     self.identity.set(State::Unknown);
                     self.remove_mark(&mark).await?;
-                    return Err(self.used_elsewhere(replaced));
+                    return Err(match &record.candidate {
+                        None => self.used_elsewhere(replaced),
+                        Some(other) => self.second_candidate(other),
+                    });
                 }
                 if now.saturating_sub(since) < self.options.replace_after {
                     return Ok(Step::Wait);
@@ -235,74 +265,95 @@ impl RedisBuffer {
         Ok(Step::Changed)
     }
 
-    async fn find_mark(&self) -> Result<Option<Mark>> {
-        let found = self.servers.send(STORE, redis::cmd("GET").arg(STORE)).await?;
-        text(&found).map(Mark::read).transpose()
-    }
-
-    /// Returns the mark; one that is not there is set: the one that this process has found right before, or a new one.
-    async fn mark(&self, state: &State, record: &QueueRecord) -> Result<Mark> {
-        if let Some(mark) = self.find_mark().await? {
-            return Ok(mark);
-        }
-        let mark = match state {
-            State::Own(mark) => mark.clone(),
-            _ => Mark {
-                store: record.store.clone(),
-                queue: hex::encode(&self.sources.uuid()),
-                replaced: record.queue.clone(),
-            },
-        };
-        // Of two instances at once, the first one's mark is for both.
-        self.servers.send(STORE, redis::cmd("EVAL").arg(SET_MARK).arg(1).arg(STORE).arg(mark.written())).await?;
-        self.find_mark().await?.ok_or_else(|| unavailable(format!("{STORE:?} gets lost again and again"), Applied::No))
-    }
-
-    /// Removes the mark of a Redis that was refused, so that it may become the queue of another store.
-    async fn remove_mark(&self, mark: &Mark) -> Result<()> {
-        if self.find_mark().await?.as_ref() == Some(mark) {
-            self.servers.send(STORE, redis::cmd("DEL").arg(STORE)).await?;
+    /// Removes what Redis knows of each kind but its views, and begins it anew. While another Redis had the queue, views may have
+    /// been counted here: totals that were cached with them lack what that one has saved since, and their numbers may be those of views that it has saved.
+    async fn begin_all_anew(&self) -> Result<()> {
+        for kind in self.kinds().await? {
+            let state = Keys::new(&kind).key("state");
+            self.servers.send(&state, redis::cmd("DEL").arg(&state)).await?;
+            match self.step(&kind, "depth", &[], Applied::No).await {
+                Err(error @ Error::Damaged { .. }) => {
+                    tracing::error!(%kind, %error, "the kind is begun with its next view");
+                }
+                begun => drop(begun?),
+            }
         }
         Ok(())
     }
 
-    fn of_another_store(&self, mark: &Mark, own: &str) -> Error {
+    /// Asks the store for its id, unless it is known. If the store is away, the comparison before the next pass finds out what belongs together.
+    pub(super) async fn learn_store(&self) {
+        if self.identity.store().is_none()
+            && let Ok(Ok(record)) =
+                tokio::time::timeout(self.options.response_timeout, self.storage.queue_record()).await
+        {
+            self.identity.keep_store(&record.store);
+        }
+    }
+
+    /// Fails if a kind in Redis has the queue of another store than the one of this process.
+    pub(super) fn ensure_same_store(&self, store: &str) -> Result<()> {
+        match self.identity.store() {
+            Some(own) if own != store => Err(self.of_another_store(store, &is(&own))),
+            _ => Ok(()),
+        }
+    }
+
+    fn of_another_store(&self, other: &str, own: &str) -> Error {
         let (url, database) = (&self.url, self.storage.database_name());
-        Error::invalid(format!(
-            "{url} has the queue of another store: its key {STORE} names the store {}, and the database {database} of this store {own}. Give this \
-             store another Redis, or another database of it. If this Redis is to have the queue of this store instead, stop all services that use it, \
-             which saves their queues, and delete all of its keys that begin with hf:, with which views that still wait there are lost",
-            mark.store
-        ))
+        Error::WrongQueue {
+            what: format!(
+                "{url} has the queue of another store: its keys name the store {other}, and the database {database} of this store {own}. Give this \
+                 store another Redis, or another database of it. If this Redis is to have the queue of this store instead, stop all services that use \
+                 it, which saves their queues, and delete all of its keys that begin with hf:, with which views that still wait there are lost"
+            ),
+        }
+    }
+
+    fn second_candidate(&self, other: &str) -> Error {
+        let (url, database) = (&self.url, self.storage.database_name());
+        Error::WrongQueue {
+            what: format!(
+                "two of Redis are empty, and both would get the queue of the database {database} of the store: {url}, and one that names itself {other}. \
+                 Give all services the same one"
+            ),
+        }
     }
 
     fn in_another_redis(&self, queue: &str, mark: &Mark) -> Error {
         let (url, database) = (&self.url, self.storage.database_name());
-        Error::invalid(format!(
-            "the database {database} of the store has its queue in another Redis: it names the queue {queue}, and the key {STORE} of {url} names {}. \
-             Give the Redis that has the queue. If this one is to have it instead, stop all services that use the store, which saves their queues, and \
-             delete all keys of this one that begin with hf:, with which views that still wait there are lost",
-            mark.queue
-        ))
+        Error::WrongQueue {
+            what: format!(
+                "the database {database} of the store has its queue in another Redis: it names the queue {queue}, and the key {STORE} of {url} names {}. \
+                 Give the Redis that has the queue. If this one is to have it instead, stop all services that use the store, which saves their queues, \
+                 and delete all keys of this one that begin with hf:, with which views that still wait there are lost",
+                mark.queue
+            ),
+        }
     }
 
     fn used_elsewhere(&self, queue: &str) -> Error {
         let (url, database) = (&self.url, self.storage.database_name());
-        Error::invalid(format!(
-            "instances that run have the queue of the database {database} of the store in another Redis: it names the queue {queue}, and {url} has no \
-             queue of it. Give the Redis that the instances have. If this one is to have the queue instead, stop all of them, which saves it"
-        ))
+        Error::WrongQueue {
+            what: format!(
+                "instances that run have the queue of the database {database} of the store in another Redis: it names the queue {queue}, and {url} has \
+                 no queue of it. Give the Redis that the instances have. If this one is to have the queue instead, stop all of them, which saves it"
+            ),
+        }
     }
 
     fn without_mark(&self, queue: &str) -> Error {
         let (url, database) = (&self.url, self.storage.database_name());
-        Error::invalid(format!(
-            "{url} does not have the queue of the database {database} of the store, which names the queue {queue}: it is another Redis, or has lost \
-             everything. Give the Redis of the instances, or start an instance with this one first, which gets the queue if no other one uses another Redis"
-        ))
+        Error::WrongQueue {
+            what: format!(
+                "{url} does not have the queue of the database {database} of the store, which names the queue {queue}: it is another Redis, or has lost \
+                 everything. Give the Redis of the instances, or start an instance with this one first, which gets the queue if no other one uses \
+                 another Redis"
+            ),
+        }
     }
 }
 
-fn is(record: &QueueRecord) -> String {
-    format!("is {}", record.store)
+fn is(store: &str) -> String {
+    format!("is {store}")
 }

@@ -26,6 +26,7 @@
 //!   for the entry stood. An epoch that was read after the entries would not show that: a batch may be acknowledged, and its entry expire, between the
 //!   two.
 //! - *The run* in the state is compared with that of the connection. If it differs, the kind is begun, and all is read again.
+//! - *The store* in the state is compared with that of this process: two stores may share a Redis that was away when they started.
 
 use redis::Value;
 
@@ -76,7 +77,7 @@ impl RedisBuffer {
         }
         let mut pipeline = redis::pipe();
         // First: see the description of this module.
-        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch"]);
+        pipeline.cmd("HMGET").arg(keys.key("state")).arg(&["run", "epoch", "store"]);
         pipeline.cmd("GET").arg(keys.key("generation"));
         if !ids.is_empty() {
             pipeline.cmd("MGET").arg(keys.items(ids));
@@ -87,6 +88,9 @@ impl RedisBuffer {
             return Err(Error::damaged("Redis has answered fewer commands than it was sent").into());
         };
         let (state, present) = (Row::new(state)?, answer::generation(present)?);
+        if let Some(store) = state.text(2)? {
+            self.ensure_same_store(store)?;
+        }
         let generation = match (state.text(0)?, present) {
             (Some(run), Some((generation, _))) if run == &*live.run => generation,
             (None, None) => {

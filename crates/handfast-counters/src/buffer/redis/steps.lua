@@ -3,7 +3,7 @@
 --
 -- All keys of a kind begin with hf:{KIND}: and are in one slot of a cluster:
 --   generation      text "GENERATION|CLAIMED": the generation of the kind (see begin), and the number of events in batches
---   state           hash: run, epoch, floor (see begin), tail, older, segments (see below)
+--   state           hash: run, epoch, floor (see begin), tail, older, segments (see below), store (the id of the store of which this is the queue)
 --   item:ID         text "PENDING|STORED|GENERATION|FIRST|DELETIONS", the entry: pending views, stored total ('' if it is unknown), the generation in which
 --                   that was right, the number of the first event that the pending views may have, and the open deletions: those that are
 --                   not acknowledged
@@ -35,13 +35,14 @@
 -- KEYS[1] is the key of the state, KEYS[2] the one that is never there. While the slot is moved to another server of a cluster, a server has a part of
 -- the keys, and refuses requests for those that it has not: in the middle of a script that does not name them all, after its first write. Because of
 -- KEYS[2] it refuses the script before it begins. (count.lua names all of its keys.) ARGV has the name of the step, the run of Redis that
--- the client is connected to, and the arguments of the step. The answer begins with the name of what happened. 'begin' asks the client to carry out that step first.
+-- the client is connected to, the id of its store ('' if the client does not know it), and the arguments of the step. The answer begins with the name of what
+-- happened. 'begin' asks the client to carry out that step first; 'other_store' has the id of the store to which the kind belongs.
 
 local prefix = string.sub(KEYS[1], 1, -6)
 local function key(rest) return prefix .. rest end
 local function int(number) return string.format('%.0f', number) end
 
-local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'floor', 'tail', 'older', 'segments')
+local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'floor', 'tail', 'older', 'segments', 'store')
 local run, epoch, floor = state[1], state[2] or '0', tonumber(state[3] or '0')
 local tail, older, segments = tonumber(state[4] or '1'), tonumber(state[5] or '0'), state[6] or ''
 local generation, claimed = string.match(redis.call('GET', key('generation')) or '', '^(%d+)|(%d+)$')
@@ -142,6 +143,7 @@ function steps.begin(least, known, first_epoch)
   generation = first_epoch
   redis.call('HSET', KEYS[1], 'run', ARGV[2], 'epoch', first_epoch, 'floor', first, 'tail', first, 'older', int(length),
     'segments', segments)
+  if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'store', ARGV[3]) end
   set_claimed(count)
   return { 'begun', generation }
 end
@@ -362,8 +364,9 @@ function steps.depth()
 end
 
 local name = ARGV[1]
+if state[7] and ARGV[3] ~= '' and state[7] ~= ARGV[3] then return { 'other_store', state[7] } end
 if name ~= 'begin' and (run ~= ARGV[2] or not generation) then
   -- A kind that nobody has written to is not begun by a reader.
   if run or generation or name == 'delete' or redis.call('EXISTS', key('pending'), key('since')) > 0 then return { 'begin' } end
 end
-return steps[name](unpack(ARGV, 3))
+return steps[name](unpack(ARGV, 4))
