@@ -65,7 +65,9 @@ use async_trait::async_trait;
 use handfast_store::Sources;
 use jiff::civil::Date;
 
-use crate::{Batch, COUNTED_TOTAL_MAX, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex};
+use crate::{
+    Batch, COUNTED_TOTAL_MAX, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, SequenceNumber, View, hex,
+};
 
 mod arrivals;
 mod embedded;
@@ -209,7 +211,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// Fails if the views in the queue may not be saved: they are those of another store, or the store has another queue. Each pass asks first.
     ///
     /// # Errors
-    /// [`Error::Invalid`], which says what belongs together; [`Error::Buffer`] and
+    /// [`Error::WrongQueue`], which says what belongs together; [`Error::Buffer`] and
     /// [`Error::Store`] if it cannot be found out.
     async fn check_before_saving(&self) -> Result<()> {
         Ok(())
@@ -251,11 +253,12 @@ pub trait Buffer: Send + Sync + 'static {
     /// Lets entries that the queue does not need stay as long as new ones, so that none leaves the cache while something else changes its stored total.
     async fn renew(&self, kind: &Kind, ids: &[ItemId]) -> Result<()>;
 
-    /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are.
+    /// Deletes an item: its total is 0 from now on, and the views before are dropped wherever they are. A deletion with a key that was carried out
+    /// before is not carried out again. The keys of deletions and those of views are apart.
     ///
     /// # Errors
-    /// [`Error::Full`] if the queue has no place; [`Error::Buffer`].
-    async fn delete(&self, item: &Item) -> Result<()>;
+    /// [`Error::Full`] if the queue has no place; [`Error::KeysFull`] if the key cannot be remembered; [`Error::Buffer`].
+    async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()>;
 
     /// Returns the kinds that have had a view.
     async fn kinds(&self) -> Result<Vec<Kind>>;

@@ -289,12 +289,13 @@ impl Counters {
         self.storage.top(kind, items, day).await
     }
 
-    /// Deletes an item: its total is 0 at once, and its days go with the next pass.
+    /// Deletes an item: its total is 0 at once, and its days go with the next pass. With a key, a deletion that arrives again, perhaps after further views, does not delete
+    /// those.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Buffer`].
-    pub async fn delete(&self, item: &Item) -> Result<()> {
-        self.buffer.delete(item).await
+    /// [`Error::Full`], [`Error::KeysFull`], [`Error::Buffer`].
+    pub async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
+        self.buffer.delete(item, key).await
     }
 
     /// Saves what waits in the queues of all kinds, first the batches of instances that are gone, and returns what was saved.

@@ -34,7 +34,7 @@ pub struct View {
     pub visitor: Option<Visitor>,
 }
 
-/// A client's name for a request: a request with a key that was counted is not counted again.
+/// A client's name for a request on an item: a request with a key that was carried out is not carried out again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey(Box<str>);
 
@@ -130,5 +130,15 @@ impl IdempotencyKey {
     /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the name under which the key of a view is remembered.
+    pub(crate) fn of_view(&self, item: &Item) -> String {
+        format!("{item}/{}", self.0)
+    }
+
+    /// Returns the name under which the key of a deletion is remembered. No kind has a space, so it is none of a view.
+    pub(crate) fn of_deletion(&self, item: &Item) -> String {
+        format!("deletion {item}/{}", self.0)
     }
 }

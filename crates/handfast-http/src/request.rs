@@ -30,16 +30,21 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Reads the parameters of a path.
+    pub(crate) async fn path_of(parts: &mut Parts) -> Result<RawPathParams, Problem> {
+        let path = RawPathParams::from_request_parts(parts, &()).await;
+        path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))
+    }
+
     /// Reads a request. `known` are the names of the query parameters; `body_bytes_max` is 0 for a route without a body, which is not read then.
     pub(crate) async fn read(
-        mut parts: Parts,
+        parts: Parts,
+        path: RawPathParams,
         address: Option<IpAddr>,
         body: Body,
         known: impl Iterator<Item = &'static str>,
         body_bytes_max: usize,
     ) -> Result<Self, Problem> {
-        let path = RawPathParams::from_request_parts(&mut parts, &()).await;
-        let path = path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))?;
         let query = query(&parts.uri, known)?;
         let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
         Ok(Call { method: parts.method, path, query, headers: parts.headers, address, body })
@@ -47,7 +52,7 @@ impl Call {
 
     /// Returns a parameter of the path; empty if the route has none of this name.
     pub(crate) fn path(&self, name: &str) -> &str {
-        self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+        parameter(&self.path, name).unwrap_or_default()
     }
 
     /// Returns a parameter of the query.
@@ -88,6 +93,11 @@ impl Call {
         let body = serde_json::from_slice(&self.body);
         body.map(Some).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))
     }
+}
+
+/// Returns a parameter of a path.
+pub(crate) fn parameter<'a>(path: &'a RawPathParams, name: &str) -> Option<&'a str> {
+    path.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// Reads the parameters of a query. A misspelt one is refused, because it would change the meaning of the request without a word.

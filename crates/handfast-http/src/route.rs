@@ -1,5 +1,6 @@
 //! Routes as a table, from which the router and the OpenAPI document are made, so that neither can have what the other has not.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemKind};
-use crate::request::Call;
+use crate::request::{self, Call};
 
 /// The header by which a repeated request is recognised.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -104,6 +105,8 @@ pub(crate) struct RouterOptions {
     pub(crate) limits: RequestLimits,
     /// The number of requests that each client may send.
     pub(crate) limiter: Option<Limiter>,
+    /// The number of requests for a kind that each client may send, in the place of the limit of all requests. Paths name the kind as `kind`.
+    pub(crate) limiters_of_kinds: BTreeMap<String, Limiter>,
     pub(crate) addresses: ClientAddresses,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<RequestMetrics>,
@@ -217,12 +220,14 @@ async fn checked<S: Send + Sync>(
     shared: &Shared<S>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let path = Call::path_of(&mut parts).await;
     let RouterOptions { access, limits, addresses, .. } = &shared.options;
     let address = addresses.address(&parts.extensions, &parts.headers);
     // Before the token is looked at: a client that tries tokens is limited by its address.
     if route.access != RouteAccess::Open {
-        shared.options.take(&parts.headers, address)?;
+        let kind = path.as_ref().ok().and_then(|path| request::parameter(path, "kind"));
+        shared.options.take(kind, &parts.headers, address)?;
     }
     access.check(route.access, &parts.headers)?;
     // Others are also asked from beside the proxy, such as /metrics.
@@ -231,7 +236,7 @@ async fn checked<S: Send + Sync>(
     }
     let body_bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
     let known = route.query.iter().map(|parameter| parameter.name);
-    let call = Call::read(parts, address, body, known, body_bytes_max).await?;
+    let call = Call::read(parts, path?, address, body, known, body_bytes_max).await?;
     let time = limits.request_time_max;
     match tokio::time::timeout(time, (route.handler)(&shared.service, call)).await {
         Ok(answer) => answer,
@@ -244,9 +249,10 @@ async fn checked<S: Send + Sync>(
 }
 
 impl RouterOptions {
-    /// Counts a request of a client, if there is a limit.
-    fn take(&self, headers: &HeaderMap, address: Option<IpAddr>) -> Result<(), Problem> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
+    /// Counts a request of a client, for a kind if its path names one, if there is a limit.
+    fn take(&self, kind: Option<&str>, headers: &HeaderMap, address: Option<IpAddr>) -> Result<(), Problem> {
+        let of_kind = kind.and_then(|kind| self.limiters_of_kinds.get(kind));
+        let Some(limiter) = of_kind.or(self.limiter.as_ref()) else { return Ok(()) };
         let client = Client::new(self.access.token(headers), address);
         limiter.take(client, self.clock.elapsed()).map_err(|wait| {
             let detail = "the client has sent more requests than it may: send this one again after Retry-After seconds";

@@ -163,6 +163,10 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     assert_one_line(&wrong, 2, "`printf %s TOKEN | sha256sum` prints that of the token TOKEN");
     let twice = ["--visitor-window", "ads=30m", "--visitor-window", "ads=1h"];
     assert_one_line(&serve(&twice)?, 2, "--visitor-window: ads is there more than once");
+    let twice = ["--bots", "refuse", "--bots", "count"];
+    assert_one_line(&serve(&twice)?, 2, "--bots: the value for all kinds is there more than once");
+    let twice = ["--limit-per-client", "ads=60/1m", "--limit-per-client", "ads=6/1m"];
+    assert_one_line(&serve(&twice)?, 2, "--limit-per-client: ads is there more than once");
     let header = ["--client-address-header", "X Forwarded"];
     assert_one_line(&serve(&header)?, 2, r#"--client-address-header: "X Forwarded" is no name of a header"#);
     let header = ["--client-address-header", "forwarded"];
@@ -202,8 +206,9 @@ fn a_token_of_the_file_is_needed() -> Result<()> {
 fn visitors_bots_and_limits_are_set_by_flags() -> Result<()> {
     let scratch = Scratch::new("counters-visitors")?;
     let flags = ["--visitor-window", "ads=30m", "--bots", "refuse", "--limit-per-client", "8/24h"];
+    let of_kind = ["--bots", "news=count", "--limit-per-client", "news=1/24h"];
     let behind = ["--client-address-header", "X-Forwarded-For"];
-    let serve = Serve::start(handfast(&scratch, &SERVE).args(flags).args(behind))?;
+    let serve = Serve::start(handfast(&scratch, &SERVE).args(flags).args(of_kind).args(behind))?;
     let view = "POST /v1/ads/7/views";
     for (header, expected) in [
         ("x-forwarded-for: 192.0.2.7", json!([1, true, null])),
@@ -214,6 +219,10 @@ fn visitors_bots_and_limits_are_set_by_flags() -> Result<()> {
         let answer = ask(&serve, view, header)?;
         assert_eq!(json!([answer["total"], answer["counted"], answer["reason"]]), expected, "{header}");
     }
+    let news = "x-forwarded-for: 192.0.2.7\r\nuser-agent: Googlebot/2.1";
+    assert_eq!(ask(&serve, "POST /v1/news/7/views", news)?["counted"], true);
+    let refused = request(&mut serve_connection(&serve)?, "POST /v1/news/7/views", news).context("no answer")?;
+    assert_eq!(refused.0, 429);
     let mut stream = serve_connection(&serve)?;
     let statuses: Vec<u16> = (0..9).filter_map(|_| Some(request(&mut stream, "GET /v1/ads/7", "")?.0)).collect();
     assert_eq!(statuses, [[200; 8].as_slice(), &[429]].concat(), "the address of the connection is a client, too");

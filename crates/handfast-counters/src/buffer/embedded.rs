@@ -7,7 +7,7 @@
 //! | collection | document |
 //! | --- | --- |
 //! | `queue` | `{_id: {kind, first}, events: [{id, views, day} or {id, deleted: true}, ..], keys: [..]}`: events with the numbers `first`, `first` + 1, .. |
-//! | `keys` | `{_id: "kind/id/key", at}`: idempotency keys of groups that were saved and removed |
+//! | `keys` | `{_id: "kind/id/key", at}`: idempotency keys of groups that were saved and removed; those of deletions are `"deletion kind/id/key"` |
 //!
 //! The marks of visitors are in memory alone, as the salt that they were made with: a process that starts again has neither.
 //!
@@ -37,7 +37,7 @@ use crate::buffer::{
     Total, UpsertOutcome,
 };
 use crate::visitor::{DailySalt, Marks};
-use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
+use crate::{Batch, Error, Event, IdempotencyKey, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use group::Group;
 use keys::Keys;
@@ -375,9 +375,9 @@ impl Buffer for EmbeddedBuffer {
         Ok(())
     }
 
-    async fn delete(&self, item: &Item) -> Result<()> {
-        let item = item.clone();
-        self.request(|answer| Work::Delete { item, answer }).await
+    async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
+        let (item, key) = (item.clone(), key.cloned());
+        self.request(|answer| Work::Delete { item, key, answer }).await
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>> {

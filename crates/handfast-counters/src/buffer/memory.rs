@@ -14,7 +14,7 @@ use crate::buffer::{
     Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored, Total, UpsertOutcome,
 };
 use crate::visitor::{DailySalt, Marks};
-use crate::{Batch, Change, Error, Item, ItemId, Kind, Result, Salt, View};
+use crate::{Batch, Change, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, View};
 
 /// A buffer that keeps nothing. Its idempotency keys never expire, and unused items stay until [`MemoryBuffer::evict`].
 pub struct MemoryBuffer {
@@ -72,7 +72,7 @@ impl MemoryBuffer {
 }
 
 fn key(view: &View) -> Option<String> {
-    view.key.as_ref().map(|key| format!("{}/{}", view.item, key.as_str()))
+    view.key.as_ref().map(|key| key.of_view(&view.item))
 }
 
 #[async_trait]
@@ -156,13 +156,18 @@ impl Buffer for MemoryBuffer {
         Ok(())
     }
 
-    async fn delete(&self, item: &Item) -> Result<()> {
+    async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
         let (now, mut state) = (self.now(), self.lock());
+        let key = key.map(|key| key.of_deletion(item));
+        if key.as_ref().is_some_and(|key| state.keys.contains(key)) {
+            return Ok(());
+        }
         let kind = state.kind(&item.kind);
         if let Some(full) = self.full(kind) {
             return Err(full);
         }
         kind.delete(&item.id, now);
+        state.keys.extend(key);
         Ok(())
     }
 

@@ -61,7 +61,7 @@ use crate::buffer::{
     BATCH_ITEMS_MAX, Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored,
     Total, UpsertOutcome,
 };
-use crate::{Batch, Error, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
+use crate::{Batch, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
 
 use answer::{Answer, Count};
 use connection::{Live, Script};
@@ -515,10 +515,14 @@ impl Buffer for RedisBuffer {
         self.step(kind, "renew", &arguments, Applied::No).await.map(drop)
     }
 
-    async fn delete(&self, item: &Item) -> Result<()> {
+    async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
         self.identity.ensure_not_refused()?;
         self.name_once(&item.kind).await?;
-        let arguments = [item.id.as_str(), &self.options.queue_events_max.to_string()];
+        let (events_max, key_time) = (self.options.queue_events_max.to_string(), millis(self.options.key_time));
+        let mut arguments = vec![item.id.as_str(), &events_max];
+        if let Some(key) = key {
+            arguments.extend([key.as_str(), &key_time]);
+        }
         let answer = self.step(&item.kind, "delete", &arguments, Applied::Maybe).await?;
         self.unless_full(answer).map(drop)
     }

@@ -40,7 +40,7 @@ async fn prepare(world: &World) -> Counters {
     instance.view(ad("a"), WAITING, None).await.expect("counted");
     total(&instance, "b").await;
     instance.view(ad("d"), 1, None).await.expect("counted");
-    instance.delete(&ad("d")).await.expect("deleted");
+    instance.delete(&ad("d"), None).await.expect("deleted");
     instance
 }
 

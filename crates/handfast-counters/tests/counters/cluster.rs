@@ -143,7 +143,7 @@ async fn ext_redis_no_step_is_carried_out_on_a_part_of_a_slot() {
     });
     let deleting = tokio::spawn({
         let counters = counters.clone();
-        async move { counters.delete(&ad("8")).await }
+        async move { counters.delete(&ad("8"), None).await }
     });
     let pending = state("ads").replace("state", "pending");
     let before: u64 = cluster.servers[1].ask(&["LLEN", &pending]).await;

@@ -37,7 +37,7 @@ impl Answers {
 
     async fn delete(&mut self, counters: &Counters, id: &'static str) {
         let (_, most) = self.bounds.get(id).copied().unwrap_or_default();
-        match counters.delete(&ad(id)).await {
+        match counters.delete(&ad(id), None).await {
             Ok(()) => self.bounds.insert(id, (0, 0)),
             Err(error) if error.applied() == Applied::Maybe => self.bounds.insert(id, (0, most)),
             Err(_) => None,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Counters, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId, Kind, Owner,
-    QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
+    Batch, Buffer, Counters, Error, Fence, IdempotencyKey, IncrementOutcome, Instance, InstanceReport, Item, ItemId,
+    Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
 };
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, MemoryStore};
@@ -163,8 +163,8 @@ impl Buffer for FaultyBuffer {
         self.perform(self.buffer.renew(kind, ids)).await
     }
 
-    async fn delete(&self, item: &Item) -> Result<()> {
-        self.perform(self.buffer.delete(item)).await
+    async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
+        self.perform(self.buffer.delete(item, key)).await
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>> {

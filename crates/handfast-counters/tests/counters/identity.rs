@@ -144,7 +144,7 @@ async fn ext_redis_views_of_two_stores_never_mix_although_nothing_was_compared()
         let why = "the queue of another store";
         counters.view(ad("7"), 1, None).await.expect("counted");
         refused(of_other.view(ad("7"), 100, None).await, why);
-        refused(of_other.delete(&ad("7")).await, why);
+        refused(of_other.delete(&ad("7"), None).await, why);
         assert_eq!(total(&of_other, "7").await, Total { views: 0, partial: true }, "that of its own store");
         refused(of_other.flush().await, why);
         assert_eq!(mark(&world).await, None, "the first one has not compared yet");

@@ -95,7 +95,7 @@ async fn figures_are_added_to_those_that_were_counted() {
     save_all(&restarted).await;
     let days = restarted.daily(&ad("a"), first_day(), first_day()).await.expect("days");
     assert_eq!(days[0].views, 14);
-    restarted.delete(&ad("a")).await.expect("deleted");
+    restarted.delete(&ad("a"), None).await.expect("deleted");
     save_all(&restarted).await;
     assert_eq!(restarted.storage().base(&ad("a")).await.expect("a base"), 0, "a deletion drops the base as well");
 }

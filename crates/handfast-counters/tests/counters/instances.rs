@@ -302,7 +302,7 @@ async fn save_beside_a_deletion(world: World) {
     let (holds, saves) = (world.healthy(1).await, world.healthy(2).await);
     holds.view(ad("7"), 5, None).await.expect("counted");
     save_all(&holds).await;
-    holds.delete(&ad("7")).await.expect("deleted");
+    holds.delete(&ad("7"), None).await.expect("deleted");
     let owner = Owner::new(&world.sources(5));
     let batch = holds.buffer().claim(&ads(), &owner, 5).await.expect("claimed").expect("a batch");
     assert_eq!(saves.view(ad("7"), 3, None).await.expect("counted"), whole(3));

@@ -45,7 +45,7 @@ async fn lose_all_without_the_store(world: World, restarts: usize) {
         world.server().kill();
         world.server().restart().await;
         while counters.buffer().kinds().await.is_err() {}
-        counters.delete(&ad("8")).await.expect("deleted");
+        counters.delete(&ad("8"), None).await.expect("deleted");
     }
     save_all(&counters).await;
     let last = counters.storage().last_number(&ads()).await.expect("a number");
@@ -97,7 +97,7 @@ async fn ext_redis_a_kind_that_left_the_set_of_kinds_is_saved() {
         let writer = world.healthy(process).await;
         match writes {
             true => drop(writer.view(ad("7"), 1, None).await.expect("counted")),
-            false => writer.delete(&ad("8")).await.expect("deleted"),
+            false => writer.delete(&ad("8"), None).await.expect("deleted"),
         }
         let other = world.healthy(process + 10).await;
         assert_eq!(other.buffer().kinds().await.expect("kinds"), [ads()]);

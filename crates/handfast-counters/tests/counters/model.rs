@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_counters::{
-    Batch, Buffer, COUNTED_TOTAL_MAX, Fence, ItemId, MemoryBuffer, Owner, RedisBuffer, RedisBufferOptions,
-    RedisScripts, Result, Salt, Storage, Stored, View, Visitor,
+    Batch, Buffer, COUNTED_TOTAL_MAX, Fence, IdempotencyKey, ItemId, MemoryBuffer, Owner, RedisBuffer,
+    RedisBufferOptions, RedisScripts, Result, Salt, Storage, Stored, View, Visitor,
 };
 use handfast_store::{ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
@@ -65,6 +65,7 @@ enum Step {
     },
     Delete {
         id: usize,
+        key: Option<usize>,
     },
     Claim {
         owner: usize,
@@ -103,7 +104,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (id(), total(), at()).prop_map(|(id, total, at)| Step::Fill { id, total, at }),
         3 => (proptest::array::uniform(proptest::option::of(total())), at())
             .prop_map(|(totals, at)| Step::Refresh { totals, at }),
-        1 => id().prop_map(|id| Step::Delete { id }),
+        1 => (id(), key()).prop_map(|(id, key)| Step::Delete { id, key }),
         5 => (0..OWNERS, 0..6_usize).prop_map(|(owner, events_max)| Step::Claim { owner, events_max }),
         2 => (0..OWNERS, idle).prop_map(|(owner, idle)| Step::TakeOver { owner, idle }),
         5 => any::<usize>().prop_map(|batch| Step::Acknowledge { batch }),
@@ -128,7 +129,7 @@ struct Side {
 impl Side {
     async fn new(buffer: Arc<dyn Buffer>) -> Self {
         // The first step begins the kind.
-        buffer.delete(&ad("first")).await.expect("deleted");
+        buffer.delete(&ad("first"), None).await.expect("deleted");
         let read = buffer.read(&ads(), &[]).await.expect("read").fence;
         let first_number = buffer.depth(&ads()).await.expect("a depth").oldest;
         let sources = Sources::seeded(7);
@@ -190,7 +191,7 @@ impl Side {
                 let totals = IDS.iter().zip(totals).filter_map(|(id, total)| Some((ad(id).id, total?)));
                 shown(buffer.refresh(&ads(), &totals.collect::<Vec<_>>(), self.fence(at).await).await)
             }
-            Step::Delete { id } => shown(buffer.delete(&ad(IDS[id])).await),
+            Step::Delete { id, key } => shown(buffer.delete(&ad(IDS[id]), key_named(key).as_ref()).await),
             Step::Claim { owner, events_max } => {
                 let batch = buffer.claim(&ads(), &self.owners[owner], events_max).await.expect("claimed");
                 format!("{:?}", self.claimed(batch))
@@ -216,7 +217,11 @@ fn view(id: usize, views: u32, name: Option<usize>, visitor: Option<usize>) -> V
     let with_window = |visitor: usize| Visitor { mark: salt.mark(&item, &visitor.to_string()), window: 100_000 * HOUR };
     let visitor = visitor.map(with_window);
     let view = View::new(item, views, first_day()).expect("a view");
-    View { key: name.and_then(|name| key(&format!("k{name}"))), visitor, ..view }
+    View { key: key_named(name), visitor, ..view }
+}
+
+fn key_named(name: Option<usize>) -> Option<IdempotencyKey> {
+    name.and_then(|name| key(&format!("k{name}")))
 }
 
 fn shown<T: std::fmt::Debug>(answer: Result<T>) -> String {
@@ -289,7 +294,7 @@ fn written_sequences() -> [Vec<Step>; 4] {
     let deleted = vec![
         count(2),
         claim(0),
-        Step::Delete { id: 0 },
+        Step::Delete { id: 0, key: None },
         Step::Acknowledge { batch: 0 },
         Step::Evict,
         Step::Read,
@@ -301,7 +306,7 @@ fn written_sequences() -> [Vec<Step>; 4] {
         vec![
             count(2),
             claim(0),
-            Step::Delete { id: 0 },
+            Step::Delete { id: 0, key: None },
             claim(1),
             Step::Acknowledge { batch: 1 },
             Step::Evict,
@@ -394,6 +399,12 @@ fn ext_redis_broken_scripts_are_caught() {
         ("refresh takes any stored total", "if fence ~= epoch or may_be_saved() then", "if may_be_saved() then"),
         ("refresh does not wait for batches", "if fence ~= epoch or may_be_saved() then", "if fence ~= epoch then"),
         ("a refresh leaves the epoch", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)\n  local items", "local items"),
+        ("a deletion forgets its key", "if remembered then redis.call('SET', remembered, '1', 'PX', key_ms) end\n", ""),
+        (
+            "a deletion does not look for its key",
+            "if remembered and redis.call('EXISTS', remembered) == 1 then",
+            "if false then",
+        ),
         ("a refresh undoes a deletion", "if entry and entry.o == 0 and (", "if entry and ("),
         (
             "a refresh keeps what nothing needs",

@@ -33,7 +33,7 @@ async fn ext_redis_without_redis_views_are_refused_and_totals_come_from_the_stor
     save_all(&counters).await;
     world.server().kill();
     refused(&counters, "7").await;
-    assert_eq!(applied(&counters.delete(&ad("7")).await.expect_err("refused")), Applied::No);
+    assert_eq!(applied(&counters.delete(&ad("7"), None).await.expect_err("refused")), Applied::No);
     assert_eq!(total(&counters, "7").await, Total { views: 5, partial: true }, "views may wait in the queue");
     assert!(counters.flush().await.is_err());
     // A process that starts meanwhile counts as soon as Redis is there.
@@ -54,7 +54,7 @@ async fn ext_redis_a_kill_loses_no_view_that_was_answered() {
     save_all(&counters).await;
     counters.view(ad("7"), 2, key("b")).await.expect("counted");
     counters.view(ad("8"), 1, None).await.expect("counted");
-    counters.delete(&ad("9")).await.expect("deleted");
+    counters.delete(&ad("9"), None).await.expect("deleted");
     let owner = Owner::new(&world.sources(5));
     let batch = counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed");
     world.server().kill();
@@ -161,7 +161,7 @@ async fn a_redis_that_is_not_there_is_an_error_at_once() {
     let url = format!("redis://127.0.0.1:{port}/");
     let buffer =
         RedisBuffer::connect(&url, storage, world.sources(2), RedisBufferOptions::default()).await.expect("a buffer");
-    let error = buffer.delete(&ad("7")).await.expect_err("refused");
+    let error = buffer.delete(&ad("7"), None).await.expect_err("refused");
     assert_eq!(applied(&error), Applied::No, "{error}");
     assert!(buffer.health().await.is_err());
     assert_eq!(buffer.warnings(), [""; 0]);

@@ -93,7 +93,7 @@ async fn a_deletion_drops_what_was_removed(world: World) {
     counters.view(ad("a"), 5, None).await.expect("counted");
     save_all(&counters).await;
     counters.storage().trim(date(2027, 1, 1), u64::MAX, |_| ()).await.expect("removed");
-    counters.delete(&ad("a")).await.expect("deleted");
+    counters.delete(&ad("a"), None).await.expect("deleted");
     counters.view(ad("a"), 2, None).await.expect("counted");
     save_all(&counters).await;
     assert_eq!(days_of(&counters, "a").await, (days(&[("11-30", 2)]), 0));

@@ -36,7 +36,7 @@ async fn lose_the_last_seconds(world: World, first: First) {
     match first {
         First::Read => {}
         First::View => assert!(counters.view(ad("7"), 1, None).await.expect("counted").partial),
-        First::Delete => counters.delete(&ad("9")).await.expect("deleted"),
+        First::Delete => counters.delete(&ad("9"), None).await.expect("deleted"),
     }
     // Redis has forgotten that all of this was saved; the store knows.
     assert_eq!(total(&counters, "7").await, Total { views: 7, partial: true });

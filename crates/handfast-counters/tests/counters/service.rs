@@ -23,6 +23,7 @@ on_both_forms! {
     requests_at_once_with_one_key_are_counted_once,
     concurrent_views_are_all_counted_while_they_are_saved,
     a_deleted_item_begins_at_zero,
+    a_deletion_with_a_key_is_carried_out_once,
     a_key_that_was_used_before_a_deletion_stays_used,
     a_restart_reads_the_queue_back,
     a_full_queue_refuses_views_and_takes_them_again,
@@ -111,14 +112,14 @@ async fn a_deleted_item_begins_at_zero(world: World) {
     counters.view(ad("7"), 5, None).await.expect("counted");
     save_all(&counters).await;
     counters.view(ad("7"), 1, None).await.expect("counted");
-    counters.delete(&ad("7")).await.expect("deleted");
+    counters.delete(&ad("7"), None).await.expect("deleted");
     assert_eq!(total(&counters, "7").await, whole(0));
     assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(2));
     save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(2));
     let days = counters.daily(&ad("7"), first_day(), first_day()).await.expect("days");
     assert_eq!(days[0].views, 2);
-    counters.delete(&ad("7")).await.expect("deleted");
+    counters.delete(&ad("7"), None).await.expect("deleted");
     save_all(&counters).await;
     drop(counters);
     let restarted = world.healthy(2).await;
@@ -126,10 +127,40 @@ async fn a_deleted_item_begins_at_zero(world: World) {
     assert_eq!(restarted.top(&ads(), 10, None).await.expect("a list"), []);
 }
 
+/// A deletion that arrives again, late, does not take the views with it that came since; nor is its key one of views.
+async fn a_deletion_with_a_key_is_carried_out_once(world: World) {
+    let counters = world.healthy(1).await;
+    counters.view(ad("7"), 5, key("a")).await.expect("counted");
+    save_all(&counters).await;
+    counters.delete(&ad("7"), key("a").as_ref()).await.expect("deleted");
+    assert_eq!(counters.view(ad("7"), 2, None).await.expect("counted"), whole(2), "another request had the key");
+    counters.delete(&ad("7"), key("a").as_ref()).await.expect("answered");
+    assert_eq!(total(&counters, "7").await, whole(2));
+    save_all(&counters).await;
+    drop(counters);
+    let restarted = world.healthy(2).await;
+    restarted.delete(&ad("7"), key("a").as_ref()).await.expect("answered");
+    restarted.view(ad("8"), 3, None).await.expect("counted");
+    save_all(&restarted).await;
+    assert_eq!(total(&restarted, "7").await, whole(2));
+    restarted.delete(&ad("8"), key("a").as_ref()).await.expect("deleted");
+    restarted.delete(&ad("7"), key("b").as_ref()).await.expect("deleted");
+    let two = [key("c"), key("c")].map(|key| {
+        let counters = restarted.clone();
+        tokio::spawn(async move { counters.delete(&ad("8"), key.as_ref()).await })
+    });
+    for deleted in two {
+        deleted.await.expect("ended").expect("deleted");
+    }
+    save_all(&restarted).await;
+    let totals = [total(&restarted, "7").await, total(&restarted, "8").await];
+    assert_eq!(totals, [whole(0), whole(0)], "a key is one of its item");
+}
+
 async fn a_key_that_was_used_before_a_deletion_stays_used(world: World) {
     let counters = world.healthy(1).await;
     counters.view(ad("7"), 5, key("a")).await.expect("counted");
-    counters.delete(&ad("7")).await.expect("deleted");
+    counters.delete(&ad("7"), None).await.expect("deleted");
     assert_eq!(counters.view(ad("7"), 5, key("a")).await.expect("answered"), whole(0), "it was counted, and deleted");
     assert_eq!(counters.view(ad("7"), 2, key("b")).await.expect("counted"), whole(2));
     save_all(&counters).await;
@@ -159,7 +190,7 @@ async fn a_full_queue_refuses_views_and_takes_them_again(world: World) {
     }
     let refused = counters.view(ad("7"), 1, None).await.expect_err("full");
     assert!(matches!(refused, Error::Full { events: 50 }), "{refused}");
-    assert!(matches!(counters.delete(&ad("7")).await, Err(Error::Full { .. })));
+    assert!(matches!(counters.delete(&ad("7"), None).await, Err(Error::Full { .. })));
     assert_eq!(total(&counters, "7").await, whole(50));
     let full = counters.readiness().await;
     assert!(!full.takes_views() && matches!(full.queue, Some(Error::Full { events: 50 })), "{full:?}");
@@ -197,7 +228,7 @@ async fn views_stop_at_the_largest_total(world: World) {
     refused(1, "b", COUNTED_TOTAL_MAX).await;
     save_all(&counters).await;
     refused(1, "b", COUNTED_TOTAL_MAX).await;
-    counters.delete(&ad("7")).await.expect("deleted");
+    counters.delete(&ad("7"), None).await.expect("deleted");
     assert_eq!(counters.view(ad("7"), 1, key("b")).await.expect("counted"), whole(1));
     save_all(&counters).await;
 }

@@ -176,7 +176,7 @@ async fn documents_from_a_directory_are_taken_over() {
     let single = world.clone().single_documents();
     let counters = single.healthy(2).await;
     counters.view(ad("a"), 2, None).await.expect("counted");
-    counters.delete(&ad("b")).await.expect("deleted");
+    counters.delete(&ad("b"), None).await.expect("deleted");
     save_all(&counters).await;
     assert_eq!((stored(counters.storage(), "a").await, stored(counters.storage(), "b").await), ((7, 7), (0, 0)));
     assert_eq!(total(&counters, "b").await, whole(0));

@@ -116,7 +116,8 @@ pub(super) enum Counted {
 /// Counts a view, if the rules of its kind let the reader count.
 pub(super) async fn count_of_reader(service: &Service, view: View, reader: Reader<'_>) -> Result<Counted> {
     let (item, number) = (&view.item, view.views);
-    if service.bots == BotPolicy::Refuse && is_bot(reader.agent) {
+    let bots = service.bots_of_kinds.get(&item.kind).unwrap_or(&service.bots);
+    if *bots == BotPolicy::Refuse && is_bot(reader.agent) {
         service.views.left_out(number, NotCounted::Bot);
         return Ok(Counted::No(NotCounted::Bot, None));
     }
@@ -165,8 +166,13 @@ pub(super) async fn metrics(service: &Service) -> Result<Response> {
 
 pub(super) async fn delete(service: &Service, call: Call) -> Result<Response> {
     let item = item(&call)?;
-    let deleted = service.counters.delete(&item).await;
-    deleted.map_err(|error| written(error, "send it again: it deletes what was counted until then"))?;
+    let key = call.header(IDEMPOTENCY_KEY)?.map(IdempotencyKey::new).transpose()?;
+    let advice = match key {
+        Some(_) => "send it again with the same Idempotency-Key: it is carried out once in all",
+        None => "without an Idempotency-Key a second request deletes what was counted until then",
+    };
+    let deleted = service.counters.delete(&item, key.as_ref()).await;
+    deleted.map_err(|error| written(error, advice))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -57,10 +57,14 @@ pub struct ServiceOptions {
     pub visitor_windows: BTreeMap<Kind, Duration>,
     /// The treatment of views by bots.
     pub bots: BotPolicy,
+    /// That of some kinds, in its place.
+    pub bots_of_kinds: BTreeMap<Kind, BotPolicy>,
     /// The kinds whose views pages of all origins may count without a token, by a picture (`pixel.gif`).
     pub pixels: BTreeSet<Kind>,
     /// The number of requests that each client may send.
     pub client_limit: Option<ClientLimit>,
+    /// The number of requests for some kinds that each client may send, in its place.
+    pub client_limits_of_kinds: BTreeMap<Kind, ClientLimit>,
     /// The header in which a proxy names the client's address, as the last one. Without a proxy that sets it, clients could choose their addresses. A
     /// request that counts without such an address is warned about once; `Forwarded`, whose addresses are within parameters, cannot be read.
     pub client_address_header: Option<HeaderName>,
@@ -74,8 +78,10 @@ impl Default for ServiceOptions {
             request_time_max: Duration::from_secs(30),
             visitor_windows: BTreeMap::new(),
             bots: BotPolicy::default(),
+            bots_of_kinds: BTreeMap::new(),
             pixels: BTreeSet::new(),
             client_limit: None,
+            client_limits_of_kinds: BTreeMap::new(),
             client_address_header: None,
         }
     }
@@ -88,6 +94,7 @@ struct Service {
     document: Bytes,
     visitor_windows: BTreeMap<Kind, Duration>,
     bots: BotPolicy,
+    bots_of_kinds: BTreeMap<Kind, BotPolicy>,
     pixels: BTreeSet<Kind>,
     requests: Arc<RequestMetrics>,
     views: Arc<ViewMetrics>,
@@ -121,6 +128,11 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
         access: options.access,
         limits,
         limiter: options.client_limit.map(Limiter::new),
+        limiters_of_kinds: options
+            .client_limits_of_kinds
+            .into_iter()
+            .map(|(kind, limit)| (kind.to_string(), Limiter::new(limit)))
+            .collect(),
         addresses: ClientAddresses::new(options.client_address_header),
         clock: Arc::clone(&counters.sources().clock),
         metrics: Arc::clone(&requests),
@@ -132,6 +144,7 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
         document: document.into(),
         visitor_windows: options.visitor_windows,
         bots: options.bots,
+        bots_of_kinds: options.bots_of_kinds,
         pixels: options.pixels,
         requests,
         views,

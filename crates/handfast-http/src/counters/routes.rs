@@ -131,10 +131,15 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         summary: "Delete an item with all views that were counted before",
         access: RouteAccess::Write,
         query: &[],
-        headers: &[],
+        headers: &[Parameter {
+            name: IDEMPOTENCY_KEY,
+            description: "A name for this request: a deletion of the item with a key that was carried out is not carried out again, and views that came since stay",
+            required: false,
+            value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
+        }],
         body: None,
         reply: Reply::NoContent,
-        problems: &[ProblemKind::QueueFull, ProblemKind::DamagedData],
+        problems: &[ProblemKind::QueueFull, ProblemKind::KeysFull, ProblemKind::DamagedData],
         handler: |service, call| Box::pin(handlers::delete(service, call)),
     },
     Route {

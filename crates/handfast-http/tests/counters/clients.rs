@@ -111,6 +111,32 @@ async fn bots_are_counted_unless_they_are_refused() {
     assert_eq!(refusing.ask("GET /v1/ads/7").await.json()["total"], 4);
 }
 
+#[tokio::test]
+async fn a_kind_has_rules_of_its_own_for_bots_and_limits() {
+    const BOT: &str = "user-agent: Googlebot/2.1";
+    let world = World::new();
+    let limit = |requests| ClientLimit { requests, time: Duration::from_secs(60) };
+    let kind = |name| Kind::new(name).expect("a kind");
+    let options = ServiceOptions {
+        bots: BotPolicy::Refuse,
+        bots_of_kinds: [(kind("news"), BotPolicy::Count)].into(),
+        client_limit: Some(limit(3)),
+        client_limits_of_kinds: [(kind("news"), limit(1))].into(),
+        ..ServiceOptions::default()
+    };
+    let client = Client::with(&world.healthy(1).await, options).await;
+    let news = "POST /v1/news/7/views";
+    assert_eq!(client.send(news, &[BOT], "").await.json()["counted"], true);
+    for line in [news, "GET /v1/news/7", "GET /v1/news?ids=7", "GET /v1/%6Eews/7"] {
+        client.ask(line).await.problem(ProblemKind::TooManyRequests);
+    }
+    assert_eq!(client.send(VIEWS, &[BOT], "").await.json(), not_counted(0, "bot"));
+    for _ in 0..2 {
+        assert!(client.ask(VIEWS).await.status.is_success(), "those of news do not count for others");
+    }
+    client.ask(VIEWS).await.problem(ProblemKind::TooManyRequests);
+}
+
 /// Options with which pictures count views of ads, and a token is needed otherwise.
 fn pixels_of_ads() -> ServiceOptions {
     let access = AccessOptions { tokens: vec![TokenHash::of("a")], ..AccessOptions::default() };

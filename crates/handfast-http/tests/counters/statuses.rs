@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{
-    Batch, Buffer, Counters, CountersOptions, Error, Fence, IncrementOutcome, Instance, InstanceReport, Item, ItemId,
-    Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
+    Batch, Buffer, Counters, CountersOptions, Error, Fence, IdempotencyKey, IncrementOutcome, Instance, InstanceReport,
+    Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
 };
 use handfast_http::counters::ServiceOptions;
 use handfast_store::Applied;
@@ -68,7 +68,7 @@ impl Buffer for FailingBuffer {
         Err(self.of_writes.clone())
     }
 
-    async fn delete(&self, _: &Item) -> Result<()> {
+    async fn delete(&self, _: &Item, _: Option<&IdempotencyKey>) -> Result<()> {
         match &self.of_writes {
             // A deletion has no key, and adds nothing.
             Error::KeysFull { .. } | Error::TotalTooLarge { .. } => Ok(()),

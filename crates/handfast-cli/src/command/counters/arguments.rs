@@ -168,12 +168,14 @@ pub(crate) struct ServeCountersArguments {
     /// Let web pages count views of this kind by a picture, GET /v1/KIND/ID/pixel.gif, without a token; may be repeated
     #[arg(long = "pixel", value_name = "KIND")]
     pub(crate) pixels: Vec<Parsed<Kind>>,
-    /// Whether views of known bots are counted. A bot names itself in its User-Agent
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) bots: Bots,
-    /// Number of requests that a client may send in a time, such as 600/1m. A client is a token, or an address without one
-    #[arg(long, value_name = "N/TIME")]
-    pub(crate) limit_per_client: Option<Parsed<ClientLimit>>,
+    /// Whether views of known bots are counted: count (the default) or refuse, or that of a kind, such as ads=refuse; may be repeated. A bot
+    /// names itself in its User-Agent
+    #[arg(long, value_name = "[KIND=]POLICY")]
+    pub(crate) bots: Vec<OfKind<Bots>>,
+    /// Number of requests that a client may send in a time, such as 600/1m, or those for a kind, such as ads=60/1m; may be repeated. A client
+    /// is a token, or an address without one
+    #[arg(long, value_name = "[KIND=]N/TIME")]
+    pub(crate) limit_per_client: Vec<OfKind<Parsed<ClientLimit>>>,
     /// Header in which the proxy in front names the client's address as the last one, such as X-Forwarded-For
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) client_address_header: Option<String>,
@@ -201,8 +203,15 @@ pub(crate) struct ServeCountersArguments {
 }
 
 /// A value of another crate, read from an argument.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Parsed<T>(pub(crate) T);
+
+/// A value for all kinds, or for one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfKind<T> {
+    pub(crate) kind: Option<Kind>,
+    pub(crate) value: T,
+}
 
 /// The origin of a web page, as browsers send it.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,12 +225,9 @@ pub(crate) struct VisitorWindow {
 }
 
 /// The treatment of views by bots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bots {
-    /// They are counted
-    #[default]
     Count,
-    /// They are not counted
     Refuse,
 }
 
@@ -231,6 +237,30 @@ impl From<Bots> for BotPolicy {
             Bots::Count => BotPolicy::Count,
             Bots::Refuse => BotPolicy::Refuse,
         }
+    }
+}
+
+impl FromStr for Bots {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "count" => Ok(Bots::Count),
+            "refuse" => Ok(Bots::Refuse),
+            _ => Err("expected count or refuse, or that of a kind, such as ads=refuse".to_owned()),
+        }
+    }
+}
+
+impl<T: FromStr<Err = String>> FromStr for OfKind<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, value) = match text.split_once('=') {
+            None => (None, text),
+            Some((kind, value)) => (Some(Kind::new(kind).map_err(|error| error.to_string())?), value),
+        };
+        Ok(OfKind { kind, value: value.parse()? })
     }
 }
 

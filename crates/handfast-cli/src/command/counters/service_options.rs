@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use handfast_counters::Kind;
 use handfast_http::AccessOptions;
-use handfast_http::counters::ServiceOptions;
+use handfast_http::counters::{BotPolicy, ServiceOptions};
 
-use super::arguments::ServeCountersArguments;
+use super::arguments::{OfKind, ServeCountersArguments};
 use super::tokens;
 use crate::exit::Usage;
 
@@ -19,6 +20,9 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
             return Err(Usage(format!("--visitor-window: {} is there more than once", window.kind)).into());
         }
     }
+    let (bots, bots_of_kinds) = of_kinds("--bots", &arguments.bots, BotPolicy::from)?;
+    let (client_limit, client_limits_of_kinds) =
+        of_kinds("--limit-per-client", &arguments.limit_per_client, |limit| limit.0)?;
     let header = arguments.client_address_header.as_ref().map(|name| {
         // Its addresses are within parameters: for=192.0.2.7.
         if name.eq_ignore_ascii_case("Forwarded") {
@@ -30,12 +34,34 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
     Ok(ServiceOptions {
         access: access(arguments)?,
         visitor_windows,
-        bots: arguments.bots.into(),
+        bots: bots.unwrap_or_default(),
+        bots_of_kinds,
         pixels: arguments.pixels.iter().map(|kind| kind.0.clone()).collect(),
-        client_limit: arguments.limit_per_client.as_ref().map(|limit| limit.0),
+        client_limit,
+        client_limits_of_kinds,
         client_address_header: header.transpose()?,
         ..ServiceOptions::default()
     })
+}
+
+/// Returns the value for all kinds, and those of some; each may be there once.
+fn of_kinds<T: Copy, V>(
+    flag: &str,
+    values: &[OfKind<T>],
+    read: impl Fn(T) -> V,
+) -> Result<(Option<V>, BTreeMap<Kind, V>), Usage> {
+    let (mut of_all, mut of_kinds) = (None, BTreeMap::new());
+    for OfKind { kind, value } in values {
+        let value = read(*value);
+        let (before, name) = match kind {
+            None => (of_all.replace(value), "the value for all kinds"),
+            Some(kind) => (of_kinds.insert(kind.clone(), value), kind.as_str()),
+        };
+        if before.is_some() {
+            return Err(Usage(format!("{flag}: {name} is there more than once")));
+        }
+    }
+    Ok((of_all, of_kinds))
 }
 
 fn access(arguments: &ServeCountersArguments) -> Result<AccessOptions> {

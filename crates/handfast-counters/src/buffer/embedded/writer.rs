@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::group::Group;
 use super::{Shared, State};
 use crate::buffer::{IncrementOutcome, Stored, Total, UpsertOutcome};
-use crate::{Change, Error, Event, Item, Kind, Result, View, Visitor};
+use crate::{Change, Error, Event, IdempotencyKey, Item, Kind, Result, View, Visitor};
 
 /// The maximum number of requests in one step: what a sync of some milliseconds lets gather.
 const STEP_REQUESTS_MAX: usize = 4_096;
@@ -27,7 +27,7 @@ pub(super) struct Request {
 pub(super) enum Work {
     Increment { view: View, answer: oneshot::Sender<Result<IncrementOutcome>> },
     Upsert { view: View, stored: Option<Stored>, answer: oneshot::Sender<Result<UpsertOutcome>> },
-    Delete { item: Item, answer: oneshot::Sender<Result<()>> },
+    Delete { item: Item, key: Option<IdempotencyKey>, answer: oneshot::Sender<Result<()>> },
 }
 
 /// A request whose event is being written, or that repeats one of the same step.
@@ -92,9 +92,9 @@ impl Work {
     fn key(&self) -> Option<String> {
         match self {
             Work::Increment { view, .. } | Work::Upsert { view, .. } => {
-                view.key.as_ref().map(|key| format!("{}/{}", view.item, key.as_str()))
+                view.key.as_ref().map(|key| key.of_view(&view.item))
             }
-            Work::Delete { .. } => None,
+            Work::Delete { item, key, .. } => key.as_ref().map(|key| key.of_deletion(item)),
         }
     }
 

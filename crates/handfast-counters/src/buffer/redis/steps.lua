@@ -13,7 +13,8 @@
 --   owners          hash: owner -> number of its batch
 --   deleting        set of the ids whose deletion is in a batch; one batch at a time has deletions of an id
 --   since           sorted set: number of a batch -> milliseconds at which its owner got it, by the clock of Redis
---   key:ID/KEY      an idempotency key, which expires
+--   key:ID/KEY      the idempotency key of a view, which expires
+--   deletion:ID/KEY that of a deletion, which expires
 --   visitor:MARK    the mark of a visitor of an item, which expires
 --   none            a key that is never there
 --   sum             a stored total, while views are added to it
@@ -220,10 +221,13 @@ function steps.make_partial(...)
   return { 'partial' }
 end
 
--- id, limit of events
-function steps.delete(id, events_max)
+-- id, limit of events; the idempotency key and its lifetime in ms, if the request has one
+function steps.delete(id, events_max, idempotency_key, key_ms)
+  local remembered = idempotency_key and key('deletion:' .. id .. '/' .. idempotency_key)
+  if remembered and redis.call('EXISTS', remembered) == 1 then return { 'deleted' } end
   if redis.call('LLEN', key('pending')) + claimed >= tonumber(events_max) then return { 'full' } end
   local entry = entry_of(id)
+  if remembered then redis.call('SET', remembered, '1', 'PX', key_ms) end
   redis.call('LPUSH', key('pending'), id .. '|D')
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   set_entry(id, { p = 0, s = '0', g = generation, f = next_number(), o = (entry and entry.o or 0) + 1 })
