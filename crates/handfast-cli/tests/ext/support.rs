@@ -13,7 +13,7 @@ use crate::leftovers;
 /// The time that a server gets to answer after its start; generous, for machines under load.
 pub(crate) const START_SECONDS_MAX: u64 = 30;
 /// The time that one program may run; the longest takes about two minutes on two cores.
-const PROGRAM_SECONDS_MAX: u64 = 900;
+const PROGRAM_SECONDS_MAX: u64 = 1_800;
 /// The time that a server gets to stop after SIGTERM.
 const STOP_SECONDS_MAX: u64 = 30;
 /// The interval at which an awaited condition is checked.
