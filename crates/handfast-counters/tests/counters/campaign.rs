@@ -60,7 +60,6 @@ enum Step {
     RestartRedis,
 }
 
-/// An instance starts when the store is there. So no three instances die before it is back: nothing would be finished then, and nothing would be due.
 const ROUND: [&[Step]; 10] = [
     &[],
     &[Step::Kill(0)],
@@ -89,6 +88,8 @@ struct Requests {
     /// The requests that were taken and are not finished.
     open: BTreeMap<u64, Incarnation>,
     alive: BTreeSet<Incarnation>,
+    /// Those of them that have found the store. An instance starts when it is there.
+    serving: BTreeSet<Incarnation>,
     /// The number of requests that were answered, or are given up in doubt.
     finished: u64,
     in_doubt: u64,
@@ -119,6 +120,7 @@ impl Ledger {
             again: Vec::new(),
             open: BTreeMap::new(),
             alive: BTreeSet::new(),
+            serving: BTreeSet::new(),
             finished: 0,
             in_doubt: 0,
             bounds,
@@ -159,6 +161,7 @@ impl Ledger {
     fn died(&self, incarnation: Incarnation) {
         let mut requests = self.lock();
         requests.alive.remove(&incarnation);
+        requests.serving.remove(&incarnation);
         let open: Vec<u64> =
             requests.open.iter().filter(|(_, of)| **of == incarnation).map(|(number, _)| *number).collect();
         for number in open {
@@ -231,9 +234,12 @@ impl Site {
             let counters = loop {
                 match site.counters(site.store.clone(), IDLE).await {
                     Ok(counters) => break counters,
+                    // If all instances wait, nothing is finished, and nothing is due that would bring the store back.
+                    Err(_) if site.ledger.lock().serving.is_empty() => site.store.restart(),
                     Err(_) => tokio::time::sleep(POLL).await,
                 }
             };
+            site.ledger.lock().serving.insert(incarnation);
             // Dropped with this task, which ends all of them.
             let mut tasks = JoinSet::new();
             for _ in 0..WRITERS {
