@@ -1,4 +1,4 @@
-"""The accounts have 100 together."""
+"""Either the 10 were moved once, or nothing was."""
 
 import os
 import sys
@@ -7,5 +7,5 @@ from pymongo import MongoClient
 
 accounts = MongoClient(os.environ["MONGODB_URI"]).bank.accounts
 balances = {account["_id"]: account["balance"] for account in accounts.find()}
-if sum(balances.values()) != 100:
-    sys.exit(f"the sum must be 100: {balances}")
+if balances not in ({"ann": 100, "bob": 0}, {"ann": 90, "bob": 10}):
+    sys.exit(f"the transfer must be whole: {balances}")
