@@ -25,6 +25,7 @@ pub(crate) enum Tool {
     Python,
     Node,
     Mongosh,
+    Mongoose,
     RustDriver,
     FerretDb,
     SecantusDb,
@@ -45,6 +46,7 @@ impl Tool {
             Self::Python => tools.join("venv/bin/python"),
             Self::Node => tools.join("venv/bin/node"),
             Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
+            Self::Mongoose => root().join("tests/clients/node/node_modules/mongoose"),
             // An example of handfast-sim, which every build of the whole workspace's tests puts beside the program.
             Self::RustDriver => Path::new(env!("CARGO_BIN_EXE_handfast")).with_file_name("examples/rust_driver"),
             Self::WebPackages => root().join("tests/clients/web/node_modules/playwright-core"),

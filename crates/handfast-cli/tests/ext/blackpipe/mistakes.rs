@@ -2,6 +2,7 @@
 //! program describes its mistake, and says why `--times 2` is needed to find it.
 
 use super::programs::{Programs, name};
+use crate::support::Tool;
 
 /// Loses the driver's own repetition, too.
 const TWICE: &[&str] = &["--times", "2"];
@@ -97,4 +98,14 @@ fn ext_blackpipe_swallowed_error() {
     let Some(programs) = Programs::node("erasure") else { return };
     must_find(&programs, "app", &[], &["delete:1/lose-request"]);
     must_find(&programs, "mended", &[], &[]);
+}
+
+/// Mongoose saves a changed array by pushing to it. A transaction is silent, too.
+#[test]
+fn ext_blackpipe_mongoose() {
+    let Some(_) = Tool::Mongoose.find() else { return };
+    let Some(programs) = Programs::node("mongoose") else { return };
+    must_find(&programs, "app", &[], &["update:1/lose-reply"]);
+    must_find(&programs, "mended", &[], &[]);
+    must_find(&programs, "transaction", TWICE, &[]);
 }
