@@ -27,6 +27,8 @@ pub(crate) enum Tool {
     Mongosh,
     Mongoose,
     RustDriver,
+    /// The programs of tests/clients/go.
+    GoClients,
     FerretDb,
     SecantusDb,
     Strace,
@@ -52,6 +54,7 @@ impl Tool {
             Self::WebPackages => root().join("tests/clients/web/node_modules/playwright-core"),
             Self::WebPython => tools.join("web-venv/bin/python"),
             Self::Chromium => PathBuf::from("/usr/bin/chromium"),
+            Self::GoClients => tools.join("go-clients"),
             Self::FerretDb => tools.join("ferretdb"),
             Self::SecantusDb => tools.join("venv/bin/secantusd-py"),
             Self::Strace => PathBuf::from("/usr/bin/strace"),

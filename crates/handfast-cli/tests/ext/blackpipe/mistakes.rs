@@ -100,6 +100,14 @@ fn ext_blackpipe_swallowed_error() {
     must_find(&programs, "mended", &[], &[]);
 }
 
+/// An update of many documents that is repeated by hand multiplies them twice: the Go driver.
+#[test]
+fn ext_blackpipe_multiplication() {
+    let Some(programs) = Programs::built_in(Tool::GoClients, "prices") else { return };
+    must_find(&programs, "app", &[], &["update:1/lose-reply"]);
+    must_find(&programs, "mended", &[], &[]);
+}
+
 /// Mongoose saves a changed array by pushing to it. A transaction is silent, too.
 #[test]
 fn ext_blackpipe_mongoose() {
