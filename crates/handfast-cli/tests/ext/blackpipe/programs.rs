@@ -10,6 +10,8 @@ use crate::support::{Tool, Turn, root, turn};
 pub(super) const FAULTS: [&str; 2] = ["lose-request", "lose-reply"];
 /// Runs at the same time: each waits most of the time, until the driver has found the server again.
 const JOBS: &str = "4";
+/// Generous for a busy machine: none of these programs hangs.
+const TIMEOUT: &str = "10m";
 
 /// Programs of one tool. Each is an argument of the tool: its name between a prefix and a suffix.
 pub(super) struct Programs {
@@ -55,7 +57,7 @@ impl Programs {
     /// Explores a program, and returns its pairs of lost requests and replies.
     pub(super) fn explore(&self, program: &str, flags: &[&str]) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handfast"));
-        command.args(["blackpipe", "explore", "--json", "--jobs", JOBS]).args(flags);
+        command.args(["blackpipe", "explore", "--json", "--jobs", JOBS, "--timeout", TIMEOUT]).args(flags);
         for (flag, name, is_there) in [("--setup", "setup", self.has_setup), ("--check", "check", self.has_check)] {
             if is_there {
                 command.args([flag, &format!("'{}' '{}'", self.tool, self.argument(name))]);
