@@ -1,5 +1,9 @@
 //! `handfast blackpipe explore` with pymongo: the programs of docs/blackpipe.md as a reader pastes them, and programs with other mistakes.
 
+mod drivers;
+mod mistakes;
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -7,6 +7,7 @@
 #![allow(missing_docs, reason = "a program")]
 
 mod login;
+mod repeats;
 mod scenarios;
 mod transactions;
 mod workload;
@@ -24,6 +25,7 @@ async fn main() -> anyhow::Result<()> {
             println!("ok login");
             return Ok(());
         }
+        Some("repeats") => return repeats::run(&uri).await,
         Some("workload") => return workload::main(&uri, &arguments[1..]).await,
         _ => {}
     }
