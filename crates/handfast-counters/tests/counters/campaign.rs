@@ -149,6 +149,14 @@ impl Ledger {
         Some(number)
     }
 
+    /// Notes that an instance has found the store, unless it is dead.
+    fn serves(&self, incarnation: Incarnation) {
+        let mut requests = self.lock();
+        if requests.alive.contains(&incarnation) {
+            requests.serving.insert(incarnation);
+        }
+    }
+
     fn finish(&self, number: u64, incarnation: Incarnation, is_answered: bool) {
         let mut requests = self.lock();
         // What a dead instance had is another one's now.
@@ -239,7 +247,7 @@ impl Site {
                     Err(_) => tokio::time::sleep(POLL).await,
                 }
             };
-            site.ledger.lock().serving.insert(incarnation);
+            site.ledger.serves(incarnation);
             // Dropped with this task, which ends all of them.
             let mut tasks = JoinSet::new();
             for _ in 0..WRITERS {
