@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::Fault;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -12,11 +14,14 @@ pub enum Error {
     #[error("'{0}' is not an operation: write a command and its number, such as find:3")]
     Operation(String),
     /// The text is not a fault.
-    #[error("'{0}' is not a fault: the faults are lose-request and lose-reply")]
+    #[error("'{0}' is not a fault: the faults are {all}", all = Fault::ALL.map(Fault::name).join(", "))]
     Fault(String),
     /// The text is not a pair.
     #[error("'{0}' is not an operation with a fault: write both, such as find:3/lose-reply")]
     Pair(String),
+    /// The number is no probability.
+    #[error("{0} is not a probability: write a number between 0 and 1")]
+    Probability(f64),
     /// The address is in use or not allowed.
     #[error("the proxy cannot listen on {address}")]
     Listen {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod error;
+pub mod fault;
 mod frame;
 mod hello;
 pub mod operation;
@@ -9,6 +10,7 @@ mod request;
 pub mod rules;
 
 pub use error::{Error, Result};
-pub use operation::{Fault, OperationNumber, Pair};
-pub use proxy::{Observer, Proxy};
-pub use rules::{Decision, ObservedOperation, Rule, Rules};
+pub use fault::{ErrorReply, Fault, Injection};
+pub use operation::{Operation, OperationNumber, Pair};
+pub use proxy::{Handle, Proxy};
+pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules};

@@ -106,6 +106,30 @@ fn ext_blackpipe_driver_retries() {
     assert_eq!((code, results(&found)), (Some(3), expected.map(str::to_owned).to_vec()), "{found:#}");
 }
 
+/// Every fault ends as the data show: what the driver repeats is applied once, and a duplicate of an increment without a number twice.
+#[test]
+fn ext_blackpipe_faults() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let only = ["--only", "cut,delay,error,duplicate"];
+    let (code, found) = guide.explore(&guide.path("app.py"), &only);
+    let expected =
+        ["update:1/cut finding", "update:1/delay right", "update:1/error right", "update:1/duplicate finding"];
+    assert_eq!((code, results(&found)), (Some(3), expected.map(str::to_owned).to_vec()), "{found:#}");
+    let (code, found) = guide.explore(&guide.path("mended.py"), &only);
+    assert_eq!((code, results(&found).len()), (Some(0), 4), "{found:#}");
+
+    let program = root().join("tests/clients/blackpipe/with_time_out.py");
+    let (code, found) = guide.explore(&program, &["--only", "update:2,all"]);
+    let right = |fault| format!("update:2/{fault} right");
+    let faults = ["lose-request", "lose-reply", "cut", "delay", "error", "duplicate", "half-open"];
+    assert_eq!((code, results(&found)), (Some(0), faults.map(right).to_vec()), "{found:#}");
+    // An error that no driver repeats reaches the program.
+    let refused = ["--replay", "update:1/error", "--error-code", "8000", "--error-label", ""];
+    let (code, found) = guide.explore(&program, &refused);
+    assert_eq!((code, results(&found)), (Some(3), vec!["update:1/error finding".to_owned()]), "{found:#}");
+}
+
 /// A program that does not end is killed, and is a finding although the data is right.
 #[test]
 fn ext_blackpipe_hang() {

@@ -37,6 +37,11 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
     check(&["--", "true"], "--check <COMMAND>")?;
     check(&["--check", "true"], "<PROGRAM>")?;
     check(&["--check", "true", "--replay", "find:0/lose-reply", "--", "true"], "'find:0' is not an operation")?;
-    check(&["--check", "true", "--replay", "find:1/lose", "--", "true"], "the faults are lose-request and lose-reply")?;
+    check(&["--check", "true", "--replay", "find:1/lose", "--", "true"], "the faults are lose-request, lose-reply")?;
+    check(
+        &["--check", "true", "--only", "find,lose-it", "--", "true"],
+        "'lose-it' is neither an operation nor a fault",
+    )?;
+    check(&["--check", "true", "--only", "cut", "--replay", "find:1/cut", "--", "true"], "--only")?;
     check(&["--check", "true", "--times", "0", "--", "true"], "--times")
 }

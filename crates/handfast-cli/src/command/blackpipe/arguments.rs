@@ -3,8 +3,10 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use clap::{Args, Subcommand};
-use handfast_blackpipe::Pair;
+use handfast_blackpipe::{ErrorReply, Pair};
 
+use super::report::quoted;
+use super::selection::Selection;
 use crate::configuration::Span;
 use crate::flags::OutputFlags;
 
@@ -16,6 +18,9 @@ pub(crate) enum BlackpipeArguments {
         after_help = "Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the \
         operations: find:3 is the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding \
         if --check does not end with exit code 0 afterwards, or if the program does not end.\n\n\
+        Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request \
+        arrives later), error (the server refuses the request), duplicate (the server gets the request once more when the \
+        program has ended), half-open (no answer, and the connection stays open), all.\n\n\
         Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.\n\n\
         Exit codes: 0 no finding, 1 the program or the check fails without a fault, 2 usage error, 3 a finding, or an operation \
         that did not occur again.\n\n\
@@ -25,6 +30,44 @@ pub(crate) enum BlackpipeArguments {
         handfast blackpipe explore --check 'python check.py' --replay update:1/lose-reply -- python app.py"
     )]
     Explore(Box<ExploreArguments>),
+}
+
+/// The reply of the fault `error`.
+#[derive(Args, Debug)]
+pub(crate) struct ErrorFlags {
+    /// Code of the fault error; the default is that of a server that is no longer the primary
+    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code)]
+    error_code: i32,
+    /// Labels of the fault error; none if it is empty
+    #[arg(long, value_name = "LABEL", value_delimiter = ',', default_values_t = ErrorReply::default().labels)]
+    error_label: Vec<String>,
+}
+
+impl ErrorFlags {
+    /// Returns the reply.
+    pub(super) fn reply(&self) -> ErrorReply {
+        let default = ErrorReply::default();
+        let labels = self.error_label.iter().filter(|label| !label.is_empty()).cloned().collect();
+        match self.error_code == default.code {
+            true => ErrorReply { labels, ..default },
+            false => {
+                ErrorReply { code: self.error_code, name: None, message: format!("error {}", self.error_code), labels }
+            }
+        }
+    }
+
+    /// Returns the flags as words of a command line, without those that have their defaults.
+    pub(super) fn words(&self) -> Vec<String> {
+        let (reply, default) = (self.reply(), ErrorReply::default());
+        let mut words = Vec::new();
+        if reply.code != default.code {
+            words.push(format!("--error-code {}", reply.code));
+        }
+        if reply.labels != default.labels {
+            words.push(format!("--error-label {}", quoted(&reply.labels.join(","))));
+        }
+        words
+    }
 }
 
 /// `handfast blackpipe explore`.
@@ -39,6 +82,14 @@ pub(crate) struct ExploreArguments {
     /// Number of operations of a command in a row that meet the fault, from the one of the pair on
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) times: NonZeroU32,
+    /// Explore only these operations, such as update or update:2, and these faults, such as cut or all
+    #[arg(long, value_name = "OPERATION|FAULT", value_delimiter = ',', conflicts_with = "replay")]
+    pub(super) only: Vec<Selection>,
+    /// Time by which the fault delay holds a request back
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) delay: Span,
+    #[command(flatten)]
+    pub(crate) error: ErrorFlags,
     /// Time that a program, --setup or --check may take
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(crate) timeout: Span,

@@ -13,15 +13,16 @@ use std::thread::available_parallelism;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use handfast_blackpipe::rules::OPERATIONS_MAX;
-use handfast_blackpipe::{ObservedOperation, Pair, Rule, Rules};
+use handfast_blackpipe::{Condition, Fault, Injection, ObservedOperation, Pair, Rule, Rules};
 use handfast_store::Sources;
 
 use super::arguments::ExploreArguments;
 use super::program::{self, Finished, Output};
 use super::report::{PairRun, Report};
+use super::selection;
 use super::server::ServerBehindProxy;
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 
 /// The arguments, the sources and the scratch directory of all runs.
@@ -79,15 +80,25 @@ impl Exploration {
             operations.len() < OPERATIONS_MAX,
             "the program sends {OPERATIONS_MAX} operations or more: give it less work"
         );
-        Ok(operations.iter().flat_map(ObservedOperation::pairs).collect())
+        selection::pairs(&operations, &self.arguments.only).map_err(|error| Usage(error).into())
     }
 
     /// Runs the program with a fault; returns the run with its index.
     async fn run_pair(&self, pair: Pair, index: usize) -> Result<(usize, PairRun)> {
-        let rules = Rules::new(vec![Rule { pair: pair.clone(), times: self.arguments.times }]);
+        let condition = Condition::of_operations(pair.operation.clone(), self.arguments.times);
+        let rules = Rules::new(vec![Rule { injection: self.injection(pair.fault), condition }]);
         let ProgramRun { operations, program, check } = self.run_program(rules, &index.to_string()).await?;
         let is_reached = operations.iter().any(|operation| operation.fault.is_some());
         Ok((index, PairRun { pair, is_reached, program: program.ended, check }))
+    }
+
+    /// Returns the fault with the parameters that were asked for.
+    fn injection(&self, fault: Fault) -> Injection {
+        match fault {
+            Fault::Delay => Injection::Delay(self.arguments.delay.0),
+            Fault::Error => Injection::Error(self.arguments.error.reply()),
+            fault => fault.into(),
+        }
     }
 
     /// Runs setup, program and check on an empty server; `name` is that of the run.
@@ -103,7 +114,9 @@ impl Exploration {
         }
         let program = program::run(program, &server.proxy_uri(), timeout.0, shown(&files.program)).await;
         let program = program.map_err(|error| anyhow!("{error:#}: the program stands behind --"))?;
-        let operations = server.observer.operations();
+        let late = tokio::time::timeout(timeout.0, server.handle.deliver_late()).await;
+        late.map_err(|_| anyhow!("the server did not answer a late request within --timeout: give it more time"))?;
+        let operations = server.handle.operations();
         let check = program::run_shell(check, &direct, timeout.0, Output::File(&files.check)).await?;
         files.remove();
         Ok(ProgramRun { operations, program, check })

@@ -1,9 +1,10 @@
-//! `handfast blackpipe`: how a program behaves when the network loses requests and replies.
+//! `handfast blackpipe`: how a program behaves when the network or the server does not work as it should.
 
 pub(super) mod arguments;
 mod explore;
 mod program;
 mod report;
+mod selection;
 mod server;
 
 use self::arguments::BlackpipeArguments;

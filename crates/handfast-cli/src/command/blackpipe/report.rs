@@ -1,6 +1,6 @@
 //! The report of an exploration: a table for people, JSON for programs, and the command line that repeats a finding.
 
-use handfast_blackpipe::Pair;
+use handfast_blackpipe::{Fault, Pair};
 use serde_json::{Value, json};
 
 use super::arguments::ExploreArguments;
@@ -136,6 +136,11 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
     if arguments.times.get() > 1 {
         words.push(format!("--times {}", arguments.times));
     }
+    match pair.fault {
+        Fault::Delay => words.push(format!("--delay {}", quoted(&arguments.delay.to_string()))),
+        Fault::Error => words.extend(arguments.error.words()),
+        _ => {}
+    }
     words.push(format!("--timeout {}", quoted(&arguments.timeout.to_string())));
     words.push(format!("--replay {pair} --"));
     words.extend(arguments.program.iter().map(|word| quoted(word)));
@@ -143,7 +148,7 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
 }
 
 /// Returns a word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=@%+,".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail};
-use handfast_blackpipe::{Observer, Proxy, Rules};
+use handfast_blackpipe::{Handle, Proxy, Rules};
 use handfast_server::{Address, Listeners, Options, Server};
 use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
@@ -17,7 +17,7 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 pub(super) struct ServerBehindProxy {
     address: SocketAddr,
     proxy: SocketAddr,
-    pub(super) observer: Observer,
+    pub(super) handle: Handle,
     _tasks: JoinSet<Option<Infallible>>,
 }
 
@@ -29,14 +29,14 @@ impl ServerBehindProxy {
         let server = Server::new(listeners, Options::default(), database);
         let [Address::Tcp(address)] = *server.addresses() else { bail!("the server has no address") };
         let proxy = Proxy::bind(ANY, address, rules).await.context("cannot start the proxy")?;
-        let (at, observer) = (proxy.address(), proxy.observer());
+        let (at, handle) = (proxy.address(), proxy.handle());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             server.run().await;
             None
         });
         tasks.spawn(async move { Some(proxy.run().await) });
-        Ok(ServerBehindProxy { address, proxy: at, observer, _tasks: tasks })
+        Ok(ServerBehindProxy { address, proxy: at, handle, _tasks: tasks })
     }
 
     /// Returns the connection string of the server itself.

@@ -72,6 +72,20 @@ fn a_replay_line_is_understood() {
 }
 
 #[test]
+fn a_replay_line_has_the_parameters_of_its_fault() {
+    let given = ["--check", "true", "--delay", "5s", "--error-code", "91", "--error-label", "A,B", "--", "true"];
+    let arguments = arguments(&given);
+    let check = |pair: &str, expected: &str| {
+        let line = super::replay_line(&arguments, &pair.parse().unwrap());
+        let begin = "handfast blackpipe explore --check true ";
+        assert_eq!(line, format!("{begin}{expected}--timeout 1m --replay {pair} -- true"));
+    };
+    check("find:3/delay", "--delay 5s ");
+    check("find:3/error", "--error-code 91 --error-label A,B ");
+    check("find:3/cut", "");
+}
+
+#[test]
 fn words_are_quoted_where_a_shell_would_change_them() {
     let check = |word: &str, expected: &str| assert_eq!(quoted(word), expected);
     check("python", "python");
