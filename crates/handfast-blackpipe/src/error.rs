@@ -22,6 +22,14 @@ pub enum Error {
     /// The number is no probability.
     #[error("{0} is not a probability: write a number between 0 and 1")]
     Probability(f64),
+    /// A rules file has a mistake.
+    #[error("line {line}: {reason}")]
+    RulesFile {
+        /// The line, from 1.
+        line: usize,
+        /// The mistake, and what to write.
+        reason: String,
+    },
     /// The address is in use or not allowed.
     #[error("the proxy cannot listen on {address}")]
     Listen {

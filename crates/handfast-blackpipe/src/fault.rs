@@ -120,6 +120,20 @@ impl Injection {
     }
 }
 
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault().fmt(f)?;
+        match self {
+            Injection::Delay(time) | Injection::Duplicate { after: Some(time) } => {
+                write!(f, " after {}", humantime::format_duration(*time))
+            }
+            Injection::Error(error) if error.labels.is_empty() => write!(f, " {}", error.code),
+            Injection::Error(error) => write!(f, " {} ({})", error.code, error.labels.join(", ")),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl From<Fault> for Injection {
     /// Returns the fault with parameters that suit most programs.
     fn from(fault: Fault) -> Self {
@@ -167,6 +181,11 @@ impl Default for ErrorReply {
 }
 
 impl ErrorReply {
+    /// Returns a reply with this code, without labels.
+    pub fn of_code(code: i32) -> Self {
+        ErrorReply { code, name: None, message: format!("error {code}"), labels: Vec::new() }
+    }
+
     /// Returns whether drivers ask the server for its state after this error.
     pub fn is_state_change(&self) -> bool {
         STATE_CHANGES.contains(&self.code)
@@ -189,6 +208,8 @@ impl ErrorReply {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bson::rawdoc;
 
     use super::{ErrorReply, Fault, Injection};
@@ -199,6 +220,17 @@ mod tests {
             assert_eq!(fault.to_string().parse::<Fault>().unwrap(), fault);
             assert_eq!(Injection::from(fault).fault(), fault);
         }
+    }
+
+    #[test]
+    fn a_fault_is_shown_with_its_parameters() {
+        let check = |injection: Injection, expected: &str| assert_eq!(injection.to_string(), expected);
+        check(Injection::Cut, "cut");
+        check(Injection::Delay(Duration::from_millis(1500)), "delay after 1s 500ms");
+        check(Injection::Duplicate { after: Some(Duration::from_secs(2)) }, "duplicate after 2s");
+        check(Injection::Duplicate { after: None }, "duplicate");
+        check(Fault::Error.into(), "error 10107 (RetryableWriteError)");
+        check(Injection::Error(ErrorReply::of_code(91)), "error 91");
     }
 
     #[test]
@@ -215,8 +247,8 @@ mod tests {
             "ok": 0.0, "errmsg": "not primary", "code": 10107, "codeName": "NotWritablePrimary", "errorLabels": ["RetryableWriteError"],
         };
         assert_eq!(ErrorReply::default().document(), expected);
-        let plain = ErrorReply { code: 8000, name: None, message: "no".to_owned(), labels: Vec::new() };
-        assert_eq!(plain.document(), rawdoc! { "ok": 0.0, "errmsg": "no", "code": 8000 });
+        let plain = ErrorReply::of_code(8000);
+        assert_eq!(plain.document(), rawdoc! { "ok": 0.0, "errmsg": "error 8000", "code": 8000 });
         assert!(ErrorReply::default().is_state_change() && !plain.is_state_change());
     }
 }

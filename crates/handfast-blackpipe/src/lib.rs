@@ -13,4 +13,4 @@ pub use error::{Error, Result};
 pub use fault::{ErrorReply, Fault, Injection};
 pub use operation::{Operation, OperationNumber, Pair};
 pub use proxy::{Handle, Proxy};
-pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules};
+pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};

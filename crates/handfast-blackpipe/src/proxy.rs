@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use self::late::LateRequests;
-use crate::{Error, ObservedOperation, Result, Rules};
+use crate::{Decision, Error, ObservedOperation, Operation, Result, Rules};
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -47,18 +47,36 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// A function that is called with each operation, in the order of the decisions.
+type Log = Box<dyn FnMut(&ObservedOperation) + Send>;
+
 struct Shared {
-    server: SocketAddr,
-    rules: Mutex<Rules>,
+    /// The server, as `host:port`.
+    server: String,
+    rules: Mutex<LoggedRules>,
     limits: Limits,
     late: Arc<LateRequests>,
     /// Wakes the connections by which drivers monitor the server.
     state_change: Notify,
 }
 
+struct LoggedRules {
+    rules: Rules,
+    log: Option<Log>,
+}
+
 impl Shared {
-    fn rules(&self) -> MutexGuard<'_, Rules> {
+    fn rules(&self) -> MutexGuard<'_, LoggedRules> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self, operation: &Operation<'_>) -> Decision {
+        let LoggedRules { rules, log } = &mut *self.rules();
+        let (decision, observed) = rules.observe(operation);
+        if let (Some(log), Some(observed)) = (log, observed) {
+            log(&observed);
+        }
+        decision
     }
 }
 
@@ -69,7 +87,17 @@ pub struct Handle(Arc<Shared>);
 impl Handle {
     /// Returns the operations so far, the first [`OPERATIONS_MAX`](crate::rules::OPERATIONS_MAX) of them.
     pub fn operations(&self) -> Vec<ObservedOperation> {
-        self.0.rules().operations().to_vec()
+        self.0.rules().rules.operations().to_vec()
+    }
+
+    /// Returns the number of all operations so far.
+    pub fn operation_count(&self) -> u64 {
+        self.0.rules().rules.operation_count()
+    }
+
+    /// Returns the number of operations that met a fault.
+    pub fn fault_count(&self) -> u64 {
+        self.0.rules().rules.fault_count()
     }
 
     /// Sends the delayed requests and the copies of requests to the server at once, and waits until it has answered them. From then on no
@@ -80,17 +108,17 @@ impl Handle {
 }
 
 impl Proxy {
-    /// Binds an address in front of a server. Port 0 takes a free one.
+    /// Binds an address in front of a server, `host:port`. Port 0 takes a free one.
     ///
     /// # Errors
     /// The address is in use or not allowed.
-    pub async fn bind(listen: SocketAddr, server: SocketAddr, rules: Rules) -> Result<Self> {
+    pub async fn bind(listen: SocketAddr, server: impl Into<String>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Shared {
-            server,
-            rules: Mutex::new(rules),
+            server: server.into(),
+            rules: Mutex::new(LoggedRules { rules, log: None }),
             limits: Limits::default(),
             late: Arc::default(),
             state_change: Notify::new(),
@@ -101,6 +129,13 @@ impl Proxy {
     /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Calls a function with each operation when the rules have decided about it. Messages wait for it.
+    #[must_use]
+    pub fn with_log(self, log: impl FnMut(&ObservedOperation) + Send + 'static) -> Self {
+        self.shared.rules().log = Some(Box::new(log));
+        self
     }
 
     /// Returns a handle of the proxy, which can be used while it runs.

@@ -15,6 +15,7 @@
 //! the seed, the rule and this count alone: the same operations in the same order meet the same faults.
 
 mod condition;
+pub mod file;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,6 +24,7 @@ use crate::fault::{Fault, Injection};
 use crate::operation::{Operation, OperationNumber, Pair};
 
 pub use condition::{Condition, Probability};
+pub use file::{WrittenRule, parse};
 
 /// The number of operations that are remembered; later ones are numbered and meet their faults, and are not in the list. A program under test
 /// sends far fewer.
@@ -96,6 +98,10 @@ pub struct Rules {
     seed: u64,
     counts: BTreeMap<String, NonZeroU32>,
     operations: Vec<ObservedOperation>,
+    /// All operations, those that are not remembered included.
+    operation_count: u64,
+    /// Those of them that met a fault.
+    fault_count: u64,
 }
 
 impl Rules {
@@ -113,18 +119,26 @@ impl Rules {
 
     /// Numbers the next operation, and decides about it.
     pub fn decide(&mut self, operation: &Operation<'_>) -> Decision {
-        let Some(number) = self.count(operation.command) else { return Decision::Forward };
+        self.observe(operation).0
+    }
+
+    /// Numbers the next operation, and decides about it. Returns the operation as well, unless there are too many commands to number it.
+    pub(crate) fn observe(&mut self, operation: &Operation<'_>) -> (Decision, Option<ObservedOperation>) {
+        let Some(number) = self.count(operation.command) else { return (Decision::Forward, None) };
         let applying = self.apply(operation);
+        let observed = ObservedOperation {
+            operation: OperationNumber { command: operation.command.to_owned(), number },
+            collection: operation.collection.map(str::to_owned),
+            has_reply: operation.has_reply,
+            fault: applying.as_ref().map(|(_, injection)| injection.fault()),
+            rule: applying.as_ref().map(|(index, _)| index + 1),
+        };
+        self.operation_count += 1;
+        self.fault_count += u64::from(applying.is_some());
         if self.operations.len() < OPERATIONS_MAX {
-            self.operations.push(ObservedOperation {
-                operation: OperationNumber { command: operation.command.to_owned(), number },
-                collection: operation.collection.map(str::to_owned),
-                has_reply: operation.has_reply,
-                fault: applying.as_ref().map(|(_, injection)| injection.fault()),
-                rule: applying.as_ref().map(|(index, _)| index + 1),
-            });
+            self.operations.push(observed.clone());
         }
-        applying.map_or(Decision::Forward, |(_, injection)| Decision::Inject(injection))
+        (applying.map_or(Decision::Forward, |(_, injection)| Decision::Inject(injection)), Some(observed))
     }
 
     /// Counts the operation in each rule that it matches. Returns the first rule that applies, by its index.
@@ -148,6 +162,16 @@ impl Rules {
     /// Returns the operations so far, the first [`OPERATIONS_MAX`] of them.
     pub fn operations(&self) -> &[ObservedOperation] {
         &self.operations
+    }
+
+    /// Returns the number of all operations so far.
+    pub fn operation_count(&self) -> u64 {
+        self.operation_count
+    }
+
+    /// Returns the number of operations that met a fault.
+    pub fn fault_count(&self) -> u64 {
+        self.fault_count
     }
 
     fn count(&mut self, command: &str) -> Option<NonZeroU32> {

@@ -40,7 +40,7 @@ pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
 
 /// Both sockets are closed at the end.
 async fn relay(mut client: TcpStream, connection: &Connection) -> Relayed {
-    let mut server = TcpStream::connect(connection.shared.server).await?;
+    let mut server = TcpStream::connect(&connection.shared.server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     // The driver reaches the proxy at the address by which it connected.
@@ -145,7 +145,7 @@ impl Connection {
         request_id: i32,
         to_client: &ClientWriter<'_>,
     ) -> std::result::Result<Next, ReadError> {
-        let decision = self.shared.rules().decide(&request.operation());
+        let decision = self.shared.decide(&request.operation());
         let Decision::Inject(injection) = decision else { return Ok(Next::Forward) };
         match injection {
             Injection::LoseRequest => return Ok(Next::Close),
@@ -259,7 +259,7 @@ impl Connection {
 
 /// Sends a request on a connection of its own, and waits until the server has executed it.
 async fn send(bytes: &[u8], has_reply: bool, shared: &Shared) -> Relayed {
-    let mut server = TcpStream::connect(shared.server).await?;
+    let mut server = TcpStream::connect(&shared.server).await?;
     server.write_all(bytes).await?;
     if !has_reply {
         // The server closes the connection when it has read all of it.

@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -75,7 +75,7 @@ async fn start(pair: &str) -> Setup {
 
 async fn start_with(rules: Vec<Rule>) -> Setup {
     let (server, requests) = start_server().await;
-    let proxy = Proxy::bind(ANY, server, Rules::new(rules)).await.unwrap();
+    let proxy = Proxy::bind(ANY, server.to_string(), Rules::new(rules)).await.unwrap();
     let setup = Setup { proxy: proxy.address(), handle: proxy.handle(), requests };
     tokio::spawn(proxy.run());
     setup
@@ -128,6 +128,24 @@ async fn a_lost_request_does_not_reach_the_server() {
 #[tokio::test]
 async fn a_lost_reply_was_answered_by_the_server() {
     assert_eq!(find_twice("find:1/lose-reply").await, ([false, true], 2));
+}
+
+#[tokio::test]
+async fn each_decision_is_logged_in_its_order() {
+    let (server, _) = start_server().await;
+    let rules = Rules::new(vec![Rule::once("find:2/error".parse().unwrap())]);
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&logged);
+    let proxy = Proxy::bind(ANY, server.to_string(), rules).await.unwrap();
+    let proxy = proxy.with_log(move |observed| log.lock().unwrap().push(observed.clone()));
+    let (address, handle) = (proxy.address(), proxy.handle());
+    tokio::spawn(proxy.run());
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    for _ in 0..3 {
+        assert!(send(&mut stream, &find()).await.is_some());
+    }
+    assert_eq!(*logged.lock().unwrap(), handle.operations());
+    assert_eq!((handle.operation_count(), handle.fault_count()), (3, 1));
 }
 
 #[tokio::test]
@@ -215,8 +233,7 @@ async fn an_error_is_answered_by_the_proxy() {
 
 #[tokio::test]
 async fn a_driver_asks_for_the_state_again_after_an_error_that_says_it_changed() {
-    let plain = ErrorReply { code: 8000, name: None, message: "no".to_owned(), labels: Vec::new() };
-    for (error, is_closed) in [(ErrorReply::default(), true), (plain, false)] {
+    for (error, is_closed) in [(ErrorReply::default(), true), (ErrorReply::of_code(8000), false)] {
         let setup = start_injecting(Injection::Error(error)).await;
         let (mut monitor, mut stream) = (setup.connect().await, setup.connect().await);
         let hello = rawdoc! { "hello": 1, "maxAwaitTimeMS": 10_000, "$db": "admin" };
@@ -263,7 +280,7 @@ async fn a_half_open_connection_is_silent_and_open() {
 #[tokio::test]
 async fn connections_beyond_the_limit_wait() {
     let (server, _) = start_server().await;
-    let mut proxy = Proxy::bind(ANY, server, Rules::default()).await.unwrap();
+    let mut proxy = Proxy::bind(ANY, server.to_string(), Rules::default()).await.unwrap();
     proxy.connections_max = 2;
     let address = proxy.address();
     tokio::spawn(proxy.run());

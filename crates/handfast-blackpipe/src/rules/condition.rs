@@ -1,5 +1,6 @@
 //! The operations that a rule hits: by command and collection, by their numbers, and by chance.
 
+use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::operation::{Operation, OperationNumber};
@@ -64,6 +65,30 @@ impl Condition {
     }
 }
 
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.command.as_deref().unwrap_or("all"))?;
+        if let Some(collection) = &self.collection {
+            write!(f, " on {collection}")?;
+        }
+        match (self.first.get(), self.last.map(NonZeroU32::get)) {
+            (1, None) => {}
+            (first, None) => write!(f, ", from match {first} on")?,
+            (first, Some(last)) if first == last => write!(f, ", match {first}")?,
+            (first, Some(last)) => write!(f, ", matches {first} to {last}")?,
+        }
+        match self.times.map(NonZeroU32::get) {
+            None => {}
+            Some(1) => f.write_str(", once")?,
+            Some(times) => write!(f, ", {times} times")?,
+        }
+        if self.probability != Probability::CERTAIN {
+            write!(f, ", with probability {}", self.probability.get())?;
+        }
+        Ok(())
+    }
+}
+
 /// A probability between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probability(f64);
@@ -107,7 +132,22 @@ fn mixed(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Probability;
+    use std::num::NonZeroU32;
+
+    use super::{Condition, Probability};
+
+    #[test]
+    fn a_condition_is_shown_in_words() {
+        let number = NonZeroU32::new;
+        let check = |condition: Condition, expected: &str| assert_eq!(condition.to_string(), expected);
+        check(Condition::default(), "all");
+        let third = Condition { first: number(3).unwrap(), last: number(3), ..Condition::default() };
+        check(Condition { collection: Some("a.b".to_owned()), ..third.clone() }, "all on a.b, match 3");
+        check(Condition { last: number(5), times: number(1), ..third.clone() }, "all, matches 3 to 5, once");
+        let probability = Probability::new(0.1).unwrap();
+        let rare = Condition { command: Some("find".to_owned()), last: None, times: number(2), probability, ..third };
+        check(rare, "find, from match 3 on, 2 times, with probability 0.1");
+    }
 
     #[test]
     fn a_probability_is_between_0_and_1() {

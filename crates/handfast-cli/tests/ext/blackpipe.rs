@@ -1,11 +1,12 @@
 //! `handfast blackpipe explore` with pymongo: the programs of docs/blackpipe.md as a reader pastes them, and programs with other mistakes.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Tool, new_directory, root, turn};
+use crate::support::{Handfast, Tool, new_directory, root, turn};
 
 /// The programs of the guide, in a directory of their own.
 struct Guide {
@@ -128,6 +129,37 @@ fn ext_blackpipe_faults() {
     let refused = ["--replay", "update:1/error", "--error-code", "8000", "--error-label", ""];
     let (code, found) = guide.explore(&program, &refused);
     assert_eq!((code, results(&found)), (Some(3), vec!["update:1/error finding".to_owned()]), "{found:#}");
+}
+
+/// A driver in front of a member of a replica set stays behind the proxy, and repeats what the rules make fail.
+#[test]
+fn ext_blackpipe_proxy() {
+    let Some(guide) = Guide::find() else { return };
+    let server = Handfast::start();
+    let (rules, log) = (guide.path("rules.toml"), guide.path("log.jsonl"));
+    std::fs::write(&rules, "[[rule]]\nfault = 'error'\ncommand = 'update'\n\ntimes = 1\n").expect("a rules file");
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    proxy.args(["blackpipe", "proxy", "--json", "--upstream", &server.uri(), "--rules"]).arg(rules);
+    let mut proxy = proxy.arg("--log").arg(&log).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut said = BufReader::new(proxy.stdout.take().expect("its output"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    let start: Value = serde_json::from_str(&line).expect("JSON");
+    let uri = start["uri"].as_str().expect("a connection string");
+    for (program, uri) in [("setup.py", server.uri()), ("app.py", uri.to_owned()), ("check.py", server.uri())] {
+        let run = Command::new(&guide.python).arg(guide.path(program)).env("MONGODB_URI", &uri).output();
+        let run = run.expect("the program runs");
+        assert!(run.status.success(), "{program}: {run:?}");
+    }
+    let killed = Command::new("kill").args(["-TERM", &proxy.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    assert!(proxy.wait().expect("its exit code").success());
+    let log = std::fs::read_to_string(log).expect("the log");
+    let decisions: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let expected = [("update:1", "error"), ("update:2", "forward")];
+    let found: Vec<_> = decisions.iter().map(|line| (line["operation"].as_str(), line["decision"].as_str())).collect();
+    assert_eq!(found, expected.map(|(operation, decision)| (Some(operation), Some(decision))), "{log}");
+    server.stop();
 }
 
 /// A program that does not end is killed, and is a finding although the data is right.

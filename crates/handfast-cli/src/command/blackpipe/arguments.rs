@@ -1,13 +1,14 @@
 //! The arguments of `handfast blackpipe`.
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use handfast_blackpipe::{ErrorReply, Pair};
 
 use super::report::quoted;
 use super::selection::Selection;
-use crate::configuration::Span;
+use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
 
 /// The commands of the black pipe.
@@ -30,6 +31,63 @@ pub(crate) enum BlackpipeArguments {
         handfast blackpipe explore --check 'python check.py' --replay update:1/lose-reply -- python app.py"
     )]
     Explore(Box<ExploreArguments>),
+
+    /// Inject faults between programs and a MongoDB-compatible server that is already running
+    #[command(
+        after_help = "Programs connect to the address that is printed. Rules say which operations meet which fault; docs/blackpipe.md \
+        describes the file. Without rules everything is forwarded, and --log shows the operations.\n\n\
+        Examples:\n  \
+        handfast blackpipe proxy --upstream mongodb://db:27017 --rules rules.toml --port 27018\n  \
+        handfast blackpipe proxy --upstream mongodb://localhost --rules rules.toml --seed 7 --log run.jsonl"
+    )]
+    Proxy(Box<ProxyArguments>),
+
+    /// Check a rules file
+    #[command(subcommand)]
+    Rules(RulesArguments),
+}
+
+/// `handfast blackpipe proxy`.
+#[derive(Args, Debug)]
+pub(crate) struct ProxyArguments {
+    /// Server behind the proxy, as mongodb://host:port; the hosts that it names to drivers are replaced by the proxy
+    #[arg(long, value_name = "URI")]
+    pub(super) upstream: ConnectionString,
+    /// File with rules
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+    /// Port on 127.0.0.1 [default: a free one]
+    #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
+    pub(super) port: u16,
+    /// Seed of the decisions by chance: the same operations in the same order meet the same faults
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) seed: u64,
+    /// File to which each operation is written with its decision, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// `handfast blackpipe rules`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesArguments {
+    /// Check a rules file, and show what each rule does
+    #[command(
+        after_help = "Exit codes: 0 the file is right, 1 it cannot be read, 2 it has a mistake, which is named with its line.\n\n\
+        Example:\n  handfast blackpipe rules check rules.toml"
+    )]
+    Check(RulesCheckArguments),
+}
+
+/// `handfast blackpipe rules check`.
+#[derive(Args, Debug)]
+pub(crate) struct RulesCheckArguments {
+    /// File with rules
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
 }
 
 /// The reply of the fault `error`.
@@ -50,9 +108,7 @@ impl ErrorFlags {
         let labels = self.error_label.iter().filter(|label| !label.is_empty()).cloned().collect();
         match self.error_code == default.code {
             true => ErrorReply { labels, ..default },
-            false => {
-                ErrorReply { code: self.error_code, name: None, message: format!("error {}", self.error_code), labels }
-            }
+            false => ErrorReply { labels, ..ErrorReply::of_code(self.error_code) },
         }
     }
 

@@ -3,16 +3,22 @@
 pub(super) mod arguments;
 mod explore;
 mod program;
+mod proxy;
 mod report;
+mod rules;
 mod selection;
 mod server;
+mod upstream;
 
 use self::arguments::BlackpipeArguments;
 use crate::exit::Exit;
+use crate::setup::{block_on, until_stopped};
 
 /// Runs the command that was asked for.
-pub(super) async fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
     match arguments {
-        BlackpipeArguments::Explore(arguments) => explore::run(*arguments).await,
+        BlackpipeArguments::Explore(arguments) => block_on(until_stopped(explore::run(*arguments))),
+        BlackpipeArguments::Proxy(arguments) => block_on(proxy::run(*arguments)),
+        BlackpipeArguments::Rules(arguments) => rules::run(arguments),
     }
 }

@@ -28,7 +28,7 @@ impl ServerBehindProxy {
         let database = Database::local(MemoryStore::new(sources.clone()), sources.clone());
         let server = Server::new(listeners, Options::default(), database);
         let [Address::Tcp(address)] = *server.addresses() else { bail!("the server has no address") };
-        let proxy = Proxy::bind(ANY, address, rules).await.context("cannot start the proxy")?;
+        let proxy = Proxy::bind(ANY, address.to_string(), rules).await.context("cannot start the proxy")?;
         let (at, handle) = (proxy.address(), proxy.handle());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
