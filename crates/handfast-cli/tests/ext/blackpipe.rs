@@ -30,9 +30,18 @@ impl Guide {
 
     /// Explores a program with setup and check of the guide.
     fn explore(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
-        let command = |name: &str| format!("'{}' '{}'", self.python, self.directory.join(name).display());
+        self.explore_checked_by(program, &[&["--check", &self.command("check.py")], flags].concat())
+    }
+
+    /// Returns the shell command that runs a program of the guide.
+    fn command(&self, name: &str) -> String {
+        format!("'{}' '{}'", self.python, self.path(name).display())
+    }
+
+    /// Explores a program with the setup of the guide, and with checks that are among the flags.
+    fn explore_checked_by(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
         let explored = Command::new(env!("CARGO_BIN_EXE_handfast"))
-            .args(["blackpipe", "explore", "--json", "--setup", &command("setup.py"), "--check", &command("check.py")])
+            .args(["blackpipe", "explore", "--json", "--setup", &self.command("setup.py")])
             .args(flags)
             .args(["--", &self.python])
             .arg(program)
@@ -87,6 +96,31 @@ fn ext_blackpipe_guide() {
     let (code, found) = guide.explore(&guide.path("mended.py"), &[]);
     let expected = ["update:1/lose-request right", "update:1/lose-reply right"];
     assert_eq!((code, results(&found)), (Some(0), expected.map(str::to_owned).to_vec()), "{found:#}");
+}
+
+/// The data are checked without a program: by the sum of the run without faults, also in a replay, and the report is a test suite.
+#[test]
+fn ext_blackpipe_checks_of_data() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let junit = guide.path("report.xml");
+    let flags = ["--sum", "accounts.balance", "--unique", "accounts._id", "--junit", &junit.display().to_string()];
+    let (code, found) = guide.explore_checked_by(&guide.path("app.py"), &flags);
+    assert_eq!(results(&found), ["update:1/lose-request right", "update:1/lose-reply finding"], "{found:#}");
+    let wrong = serde_json::json!(["the sum of accounts.balance is 40, not 20"]);
+    assert_eq!((code, &found["pairs"][1]["violations"]), (Some(3), &wrong), "{found:#}");
+    let xml = std::fs::read_to_string(junit).expect("the report");
+    assert!(xml.contains(r#"tests="2" failures="1""#), "{xml}");
+    assert!(
+        xml.contains(r#"<failure message="the sum of accounts.balance is 40, not 20">handfast blackpipe"#),
+        "{xml}"
+    );
+
+    let replay = ["--sum", "accounts.balance", "--replay", "update:1/lose-reply"];
+    let (code, found) = guide.explore_checked_by(&guide.path("app.py"), &replay);
+    assert_eq!((code, &found["pairs"][0]["violations"]), (Some(3), &wrong), "{found:#}");
+    let (code, found) = guide.explore_checked_by(&guide.path("mended.py"), &["--sum", "accounts.balance=20"]);
+    assert_eq!((code, results(&found).len()), (Some(0), 2), "{found:#}");
 }
 
 /// The driver repeats a write itself, which is applied once; with two lost replies the program repeats it as well.

@@ -36,7 +36,11 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
         assert!(output.status.code() == Some(2) && stderr.contains(expected), "{stderr}");
         Ok(())
     };
-    check(&["--", "true"], "--check <COMMAND>")?;
+    check(
+        &["--", "true"],
+        "<--check <COMMAND>|--sum <COLLECTION.FIELD[=VALUE]>|--unique <COLLECTION.FIELD>|--count-equals ",
+    )?;
+    check(&["--sum", "accounts", "--", "true"], "'accounts' is no field")?;
     check(&["--check", "true"], "<PROGRAM>")?;
     check(&["--check", "true", "--replay", "find:0/lose-reply", "--", "true"], "'find:0' is not an operation")?;
     check(&["--check", "true", "--replay", "find:1/lose", "--", "true"], "the faults are lose-request, lose-reply")?;

@@ -3,9 +3,10 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use handfast_blackpipe::{ErrorReply, Pair};
 
+use super::checks::DataChecks;
 use super::report::quoted;
 use super::selection::Selection;
 use crate::configuration::{ConnectionString, Span};
@@ -18,7 +19,8 @@ pub(crate) enum BlackpipeArguments {
     #[command(
         after_help = "Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the \
         operations: find:3 is the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding \
-        if --check does not end with exit code 0 afterwards, or if the program does not end.\n\n\
+        if a check fails afterwards, or if the program does not end. --check is a program that ends with exit code 0 if the data are right; \
+        --sum, --unique and --count-equals need none.\n\n\
         Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request \
         arrives later), error (the server refuses the request), duplicate (the server gets the request once more when the \
         program has ended), half-open (no answer, and the connection stays open), all.\n\n\
@@ -28,6 +30,7 @@ pub(crate) enum BlackpipeArguments {
         Examples:\n  \
         handfast blackpipe explore --check 'python check.py' -- python app.py\n  \
         handfast blackpipe explore --setup 'python setup.py' --check 'python check.py' --times 2 \\\n    -- python app.py\n  \
+        handfast blackpipe explore --sum accounts.balance --unique orders.number -- python app.py\n  \
         handfast blackpipe explore --check 'python check.py' --replay update:1/lose-reply -- python app.py"
     )]
     Explore(Box<ExploreArguments>),
@@ -126,12 +129,22 @@ impl ErrorFlags {
     }
 }
 
+/// The checks after each run; at least one of them.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("checks").required(true).multiple(true).args(["check", "sum", "unique", "count_equals"]))]
+pub(crate) struct CheckFlags {
+    /// Shell command that ends with exit code 0 if the data is right; MONGODB_URI names the server, without faults
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) check: Option<String>,
+    #[command(flatten)]
+    pub(super) data: DataChecks,
+}
+
 /// `handfast blackpipe explore`.
 #[derive(Args, Debug)]
 pub(crate) struct ExploreArguments {
-    /// Shell command that ends with exit code 0 if the data is right; MONGODB_URI names the server, without faults
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: String,
+    #[command(flatten)]
+    pub(super) checks: CheckFlags,
     /// Shell command that prepares the data before each run of the program, without faults
     #[arg(long, value_name = "COMMAND")]
     pub(crate) setup: Option<String>,
@@ -155,6 +168,9 @@ pub(crate) struct ExploreArguments {
     /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
     #[arg(long, value_name = "PAIR")]
     pub(crate) replay: Option<Pair>,
+    /// File to which the report is written as JUnit XML, too
+    #[arg(long, value_name = "FILE")]
+    pub(super) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
     /// Program with its arguments

@@ -1,7 +1,9 @@
 //! `handfast blackpipe`: how a program behaves when the network or the server does not work as it should.
 
 pub(super) mod arguments;
+mod checks;
 mod explore;
+mod junit;
 mod program;
 mod proxy;
 mod report;

@@ -15,6 +15,8 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 
 /// A server whose documents are in memory, and a proxy; both end when this is dropped.
 pub(super) struct ServerBehindProxy {
+    /// What the server serves.
+    pub(super) database: Database,
     address: SocketAddr,
     proxy: SocketAddr,
     pub(super) handle: Handle,
@@ -26,7 +28,7 @@ impl ServerBehindProxy {
     pub(super) async fn start(sources: &Sources, rules: Rules) -> Result<Self> {
         let listeners = Listeners::bind(&[Address::Tcp(ANY)]).await?;
         let database = Database::local(MemoryStore::new(sources.clone()), sources.clone());
-        let server = Server::new(listeners, Options::default(), database);
+        let server = Server::new(listeners, Options::default(), database.clone());
         let [Address::Tcp(address)] = *server.addresses() else { bail!("the server has no address") };
         let proxy = Proxy::bind(ANY, address.to_string(), rules).await.context("cannot start the proxy")?;
         let (at, handle) = (proxy.address(), proxy.handle());
@@ -36,7 +38,7 @@ impl ServerBehindProxy {
             None
         });
         tasks.spawn(async move { Some(proxy.run().await) });
-        Ok(ServerBehindProxy { address, proxy: at, handle, _tasks: tasks })
+        Ok(ServerBehindProxy { database, address, proxy: at, handle, _tasks: tasks })
     }
 
     /// Returns the connection string of the server itself.
