@@ -30,8 +30,14 @@ pub enum Error {
         /// The mistake, and what to write.
         reason: String,
     },
+    /// A request was not expected by a script, or did not arrive.
+    #[error("the script was not followed; {report}")]
+    Script {
+        /// The script and the requests, a line each.
+        report: String,
+    },
     /// The address is in use or not allowed.
-    #[error("the proxy cannot listen on {address}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -8,9 +8,11 @@ pub mod operation;
 pub mod proxy;
 mod request;
 pub mod rules;
+pub mod script;
 
 pub use error::{Error, Result};
 pub use fault::{ErrorReply, Fault, Injection};
 pub use operation::{Operation, OperationNumber, Pair};
 pub use proxy::{Handle, Proxy};
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
+pub use script::{Answer, Matcher, ReceivedRequest, Role, Script, ScriptedServer};

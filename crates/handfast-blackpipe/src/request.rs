@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
 }
 
 /// Returns the collection of a command with its database: the value of the command, or of the field `collection` of getMore.
-fn collection_of(command: &str, body: &RawDocument) -> Option<String> {
+pub(crate) fn collection_of(command: &str, body: &RawDocument) -> Option<String> {
     let text = |name: &str| body.get(name).ok().flatten().and_then(RawBsonRef::as_str);
     let name = text(command).or_else(|| text("collection"))?;
     Some(format!("{}.{name}", text("$db")?))

@@ -124,7 +124,7 @@ fn a_proxy_says_what_is_wrong() -> Result<()> {
     check(&[&server[..], &["--rules", "rules.toml"]].concat(), 2, "rules.toml: line 3: unknown key 'nht'")?;
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let port = taken.local_addr()?.port().to_string();
-    check(&[&server[..], &["--port", &port]].concat(), 1, "the proxy cannot listen on 127.0.0.1:")
+    check(&[&server[..], &["--port", &port]].concat(), 1, "cannot listen on 127.0.0.1:")
 }
 
 #[test]

@@ -76,8 +76,8 @@ fn a_mistake_is_named_with_its_line_and_what_to_write() {
     check("[[rule]]\nfault = 'lose'", "line 2: 'lose' is not a fault: the faults are lose-request");
     check("[[rule]]\nfault = 1", "line 2: 'fault' is a text in quotation marks");
     check(
-        "[[rule]]\nfault = 'cut'\ncolection = 'x'",
-        "line 3: unknown key 'colection': the keys of a rule are fault, command, ",
+        "[[rule]]\nfault = 'cut'\ncollections = 'x'",
+        "line 3: unknown key 'collections': the keys of a rule are fault, command, ",
     );
     check("[[rule]]\nfault = 'cut'\ndelay = '1s'", "line 3: 'delay' belongs to the fault delay, not to cut: remove it");
     check("[[rule]]\nfault = 'delay'\ndelay = 5", "line 3: 'delay' is a time in quotation marks, such as \"500ms\"");

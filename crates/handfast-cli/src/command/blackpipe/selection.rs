@@ -125,7 +125,7 @@ mod tests {
             let error = selected(only).unwrap_err();
             assert!(error.contains("its commands are find, insert, update; the faults are lose-request"), "{error}");
         };
-        check(&["updat"]);
+        check(&["delete"]);
         check(&["update:3"]);
         check(&["insert", "cut"]);
     }
