@@ -36,6 +36,19 @@ pub enum Error {
         /// The script and the requests, a line each.
         report: String,
     },
+    /// A scenario that is explored is wrong without any fault.
+    #[error("the scenario fails without any fault: {0}")]
+    WithoutFault(String),
+    /// A scenario is not right after some faults.
+    #[error("{wrong} of {all} pairs are not right:\n{report}")]
+    Explored {
+        /// The number of pairs that are not right.
+        wrong: usize,
+        /// The number of all pairs.
+        all: usize,
+        /// A line for each pair that is not right.
+        report: String,
+    },
     /// The address is in use or not allowed.
     #[error("cannot listen on {address}")]
     Listen {

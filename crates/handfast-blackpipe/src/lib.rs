@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod error;
+pub mod exploration;
 pub mod fault;
 mod frame;
 mod hello;
@@ -11,6 +12,7 @@ pub mod rules;
 pub mod script;
 
 pub use error::{Error, Result};
+pub use exploration::{Exploration, Explored, PairOutcome};
 pub use fault::{ErrorReply, Fault, Injection};
 pub use operation::{Operation, OperationNumber, Pair};
 pub use proxy::{Handle, Proxy};

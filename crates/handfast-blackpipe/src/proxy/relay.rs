@@ -9,7 +9,6 @@ use handfast_wire::{Flags, OpMsg};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
@@ -71,8 +70,6 @@ struct Connection {
     planned: Mutex<Option<(i32, ReplyPlan)>>,
     /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
     late_without_reply: Mutex<Option<LateRequest>>,
-    /// Wakes who waits until a late request is answered.
-    answered: Notify,
     is_monitoring: AtomicBool,
     copies: Mutex<JoinSet<()>>,
 }
@@ -93,7 +90,6 @@ impl Connection {
             shared,
             planned: Mutex::default(),
             late_without_reply: Mutex::default(),
-            answered: Notify::new(),
             is_monitoring: AtomicBool::new(false),
             copies: Mutex::default(),
         }
@@ -133,7 +129,6 @@ impl Connection {
                 }
             }
         }
-        self.wait_for_late_reply().await;
         server.shutdown().await?;
         pending().await
     }
@@ -216,10 +211,7 @@ impl Connection {
                     while let Ok(Some(_)) = read(&mut server, &self.shared.limits).await {}
                     return pending().await;
                 }
-                Some(ReplyPlan::EndLate(late)) => {
-                    drop(late);
-                    self.answered.notify_one();
-                }
+                Some(ReplyPlan::EndLate(late)) => drop(late),
                 None => {}
             }
             let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
@@ -248,12 +240,6 @@ impl Connection {
 
     fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
         locked(&self.planned).take_if(|(request_id, _)| *request_id == response_to).map(|(_, plan)| plan)
-    }
-
-    async fn wait_for_late_reply(&self) {
-        while matches!(*locked(&self.planned), Some((_, ReplyPlan::EndLate(_)))) {
-            self.answered.notified().await;
-        }
     }
 }
 

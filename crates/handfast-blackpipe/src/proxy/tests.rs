@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_wire::compressed::{Compressed, compress};
 use handfast_wire::{Compressor, Flags, Limits, Message, OpCode, OpMsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +16,8 @@ use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set.
+/// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It closes the connection
+/// after `quit`.
 async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
@@ -42,7 +43,7 @@ async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
                     }
                     let mut bytes = Vec::new();
                     OpMsg::new(Flags::default(), &reply).encode(1, header.request_id, &mut bytes);
-                    if stream.write_all(&bytes).await.is_err() {
+                    if stream.write_all(&bytes).await.is_err() || command == "quit" {
                         return;
                     }
                 }
@@ -228,7 +229,9 @@ async fn an_error_is_answered_by_the_proxy() {
     let mut stream = setup.connect().await;
     assert_eq!(send(&mut stream, &find()).await, Some(ErrorReply::default().document()));
     assert_eq!(setup.requests(), 0);
-    assert_eq!(send(&mut stream, &find()).await, Some(rawdoc! { "answered": "find" }));
+    let ping = rawdoc! { "ping": 1, "$db": "shop" };
+    assert_eq!(send(&mut stream, &ping).await, Some(rawdoc! { "answered": "ping" }), "the first reply of the server");
+    assert_eq!(setup.requests(), 1);
 }
 
 #[tokio::test]
@@ -267,14 +270,18 @@ async fn a_duplicate_is_sent_once_more_later() {
 
 #[tokio::test]
 async fn a_half_open_connection_is_silent_and_open() {
-    let setup = start("find:1/half-open").await;
-    let mut stream = setup.connect().await;
-    for _ in 0..2 {
-        let sent = async { send(&mut stream, &find()).await };
-        assert!(tokio::time::timeout(MOMENT, sent).await.is_err(), "neither a reply nor the end of the connection");
+    // Also if the server closes its side.
+    for command in ["find", "quit"] {
+        let setup = start(&format!("{command}:1/half-open")).await;
+        let mut stream = setup.connect().await;
+        let command = RawDocumentBuf::try_from(&doc! { command: "orders", "$db": "shop" }).unwrap();
+        for _ in 0..2 {
+            let sent = async { send(&mut stream, &command).await };
+            assert!(tokio::time::timeout(MOMENT, sent).await.is_err(), "neither a reply nor the end of the connection");
+        }
+        assert_eq!(setup.requests(), 1, "the server gets the first request, and nothing after it");
+        assert!(send(&mut setup.connect().await, &find()).await.is_some());
     }
-    assert_eq!(setup.requests(), 1, "the server gets the first request, and nothing after it");
-    assert!(send(&mut setup.connect().await, &find()).await.is_some());
 }
 
 #[tokio::test]

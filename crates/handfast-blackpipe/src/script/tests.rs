@@ -50,6 +50,15 @@ fn requests_arrive_in_the_order_of_the_script() {
     assert_eq!(script.finish().unwrap(), [find("a"), find("b")]);
 }
 
+#[test]
+fn a_request_that_comes_too_early_is_not_expected() {
+    let script = Script::in_order()
+        .expect(Matcher::command("find").on("shop.a"), Answer::ok())
+        .expect(Matcher::command("find").on("shop.b"), Answer::ok());
+    let report = report(script, &[find("b"), find("a")]);
+    assert!(report.contains("1. find on shop.a: arrived\n  2. find on shop.b: DID NOT ARRIVE"), "{report}");
+}
+
 /// Returns the error of a script that was not followed.
 fn report(mut script: Script, requests: &[ReceivedRequest]) -> String {
     for request in requests {
