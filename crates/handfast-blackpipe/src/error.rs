@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::Fault;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -12,13 +14,43 @@ pub enum Error {
     #[error("'{0}' is not an operation: write a command and its number, such as find:3")]
     Operation(String),
     /// The text is not a fault.
-    #[error("'{0}' is not a fault: the faults are lose-request and lose-reply")]
+    #[error("'{0}' is not a fault: the faults are {all}", all = Fault::ALL.map(Fault::name).join(", "))]
     Fault(String),
     /// The text is not a pair.
     #[error("'{0}' is not an operation with a fault: write both, such as find:3/lose-reply")]
     Pair(String),
+    /// The number is no probability.
+    #[error("{0} is not a probability: write a number between 0 and 1")]
+    Probability(f64),
+    /// A rules file has a mistake.
+    #[error("line {line}: {reason}")]
+    RulesFile {
+        /// The line, from 1.
+        line: usize,
+        /// The mistake, and what to write.
+        reason: String,
+    },
+    /// A request was not expected by a script, or did not arrive.
+    #[error("the script was not followed; {report}")]
+    Script {
+        /// The script and the requests, a line each.
+        report: String,
+    },
+    /// A scenario that is explored is wrong without any fault.
+    #[error("the scenario fails without any fault: {0}")]
+    WithoutFault(String),
+    /// A scenario is not right after some faults.
+    #[error("{wrong} of {all} pairs are not right:\n{report}")]
+    Explored {
+        /// The number of pairs that are not right.
+        wrong: usize,
+        /// The number of all pairs.
+        all: usize,
+        /// A line for each pair that is not right.
+        report: String,
+    },
     /// The address is in use or not allowed.
-    #[error("the proxy cannot listen on {address}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,

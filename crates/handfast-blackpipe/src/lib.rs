@@ -1,14 +1,20 @@
 #![doc = include_str!("../README.md")]
 
 pub mod error;
+pub mod exploration;
+pub mod fault;
 mod frame;
 mod hello;
 pub mod operation;
 pub mod proxy;
 mod request;
 pub mod rules;
+pub mod script;
 
 pub use error::{Error, Result};
-pub use operation::{Fault, OperationNumber, Pair};
-pub use proxy::{Observer, Proxy};
-pub use rules::{Decision, ObservedOperation, Rule, Rules};
+pub use exploration::{Exploration, Explored, PairOutcome};
+pub use fault::{ErrorReply, Fault, Injection};
+pub use operation::{Operation, OperationNumber, Pair};
+pub use proxy::{Handle, Proxy};
+pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
+pub use script::{Answer, Matcher, ReceivedRequest, Role, Script, ScriptedServer};

@@ -1,4 +1,4 @@
-//! The names of operations and faults, as people write them: `find:3`, `lose-reply`, `find:3/lose-reply`.
+//! The names of operations and of their faults, as people write them: `find:3`, `find:3/lose-reply`.
 //!
 //! An operation is named by its command and its number among the operations of that command, counted from 1 over all connections. A
 //! program that sends the same commands in every run gets the same names in every run, whatever connections its driver uses.
@@ -7,9 +7,34 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use crate::{Error, Fault, Result};
 
-/// An operation of the application: the command, and its number among the operations of that command.
+/// An operation of the application as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// The name of its command, such as `find`.
+    pub command: &'a str,
+    /// Its collection with the database, such as `bank.accounts`, if it names one.
+    pub collection: Option<&'a str>,
+    /// Whether the client waits for a reply. It does not for an unacknowledged write.
+    pub has_reply: bool,
+}
+
+impl<'a> Operation<'a> {
+    /// Returns an operation that names no collection and has a reply.
+    pub fn of(command: &'a str) -> Self {
+        Operation { command, collection: None, has_reply: true }
+    }
+
+    /// Returns whether it is on this collection, which may be written with or without its database.
+    pub(crate) fn is_on(&self, collection: &str) -> bool {
+        self.collection.is_some_and(|found| {
+            found == collection || found.split_once('.').is_some_and(|(_, name)| name == collection)
+        })
+    }
+}
+
+/// An operation by its name: the command, and its number among the operations of that command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationNumber {
     /// The name of the command, such as `find`.
@@ -34,42 +59,6 @@ impl FromStr for OperationNumber {
             return Err(wrong());
         }
         Ok(OperationNumber { command: command.to_owned(), number: number.parse().map_err(|_| wrong())? })
-    }
-}
-
-/// A fault of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// The connection is closed before the request reaches the server.
-    LoseRequest,
-    /// The connection is closed after the server has answered, and the reply is not sent.
-    LoseReply,
-}
-
-impl Fault {
-    /// All faults.
-    pub const ALL: [Fault; 2] = [Fault::LoseRequest, Fault::LoseReply];
-
-    /// Returns the name that people write.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::LoseRequest => "lose-request",
-            Fault::LoseReply => "lose-reply",
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Fault {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Fault::ALL.into_iter().find(|fault| fault.name() == text).ok_or_else(|| Error::Fault(text.to_owned()))
     }
 }
 
@@ -99,7 +88,7 @@ impl FromStr for Pair {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, OperationNumber, Pair};
+    use super::{Operation, OperationNumber, Pair};
 
     #[test]
     fn a_pair_is_read_as_it_is_written() {
@@ -122,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_a_name_of_its_own() {
-        for fault in Fault::ALL {
-            assert_eq!(fault.to_string().parse::<Fault>().unwrap(), fault);
-        }
+    fn a_collection_is_known_with_and_without_its_database() {
+        let operation = Operation { collection: Some("bank.accounts.old"), ..Operation::of("find") };
+        assert!(operation.is_on("bank.accounts.old") && operation.is_on("accounts.old"));
+        assert!(!operation.is_on("old") && !operation.is_on("accounts") && !Operation::of("ping").is_on("accounts"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Accepts connections, forwards messages, and closes connections where a rule says so.
+//! Accepts connections, forwards messages, and injects the faults that the rules decide on.
 //!
 //! ```text
 //! driver            proxy                 server
@@ -6,9 +6,19 @@
 //!   |                |  forward       -->  | -- reply --> proxy -- reply --> driver
 //!   |                |  lose-request       |   both connections are closed
 //!   |                |  lose-reply    -->  | -- reply --> proxy    both connections are closed
+//!   |                |  cut           -->  | -- reply --> proxy -- half of it --> driver    both connections are closed
+//!   |                |  delay ..      -->  | -- reply --> proxy -- reply --> driver
+//!   |                |  error              |             proxy -- error reply --> driver
+//!   |                |  duplicate     -->  | -- reply --> proxy -- reply --> driver
+//!   |                |  .. later, on another connection -->  | -- reply --> proxy
+//!   |                |  half-open     -->  | -- reply --> proxy    both connections stay open, and are silent
 //! ```
 //!
-//! Each connection of a driver has one to the server. A message is in memory as a whole, at most one for each direction of a connection.
+//! Each connection of a driver has one to the server. A message is in memory as a whole, at most one for each direction of a connection;
+//! and so are the requests that are sent once more later, within a limit.
+
+mod late;
+mod relay;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,16 +26,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_wire::Limits;
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::frame::{ReadError, read};
-use crate::hello;
-use crate::request::Request;
-use crate::{Decision, Error, Fault, ObservedOperation, Result, Rules};
+use self::late::LateRequests;
+use crate::{Decision, Error, ObservedOperation, Operation, Result, Rules};
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -36,43 +43,87 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Proxy {
     listener: TcpListener,
     address: SocketAddr,
+    connections_max: usize,
     shared: Arc<Shared>,
 }
 
+/// A function that is called with each operation, in the order of the decisions.
+type Log = Box<dyn FnMut(&ObservedOperation) + Send>;
+
 struct Shared {
-    server: SocketAddr,
-    rules: Mutex<Rules>,
+    /// The server, as `host:port`.
+    server: String,
+    rules: Mutex<LoggedRules>,
     limits: Limits,
+    late: Arc<LateRequests>,
+    /// Wakes the connections by which drivers monitor the server.
+    state_change: Notify,
+}
+
+struct LoggedRules {
+    rules: Rules,
+    log: Option<Log>,
 }
 
 impl Shared {
-    fn rules(&self) -> MutexGuard<'_, Rules> {
+    fn rules(&self) -> MutexGuard<'_, LoggedRules> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self, operation: &Operation<'_>) -> Decision {
+        let LoggedRules { rules, log } = &mut *self.rules();
+        let (decision, observed) = rules.observe(operation);
+        if let (Some(log), Some(observed)) = (log, observed) {
+            log(&observed);
+        }
+        decision
     }
 }
 
-/// Shows the operations that arrived at a proxy.
+/// Shows the operations that arrived at a proxy, and delivers what is late.
 #[derive(Clone)]
-pub struct Observer(Arc<Shared>);
+pub struct Handle(Arc<Shared>);
 
-impl Observer {
+impl Handle {
     /// Returns the operations so far, the first [`OPERATIONS_MAX`](crate::rules::OPERATIONS_MAX) of them.
     pub fn operations(&self) -> Vec<ObservedOperation> {
-        self.0.rules().operations().to_vec()
+        self.0.rules().rules.operations().to_vec()
+    }
+
+    /// Returns the number of all operations so far.
+    pub fn operation_count(&self) -> u64 {
+        self.0.rules().rules.operation_count()
+    }
+
+    /// Returns the number of operations that met a fault.
+    pub fn fault_count(&self) -> u64 {
+        self.0.rules().rules.fault_count()
+    }
+
+    /// Sends the delayed requests and the copies of requests to the server at once, and waits until it has answered them. From then on no
+    /// request is late.
+    pub async fn deliver_late(&self) {
+        self.0.late.deliver().await;
     }
 }
 
 impl Proxy {
-    /// Binds an address in front of a server. Port 0 takes a free one.
+    /// Binds an address in front of a server, `host:port`. Port 0 takes a free one.
     ///
     /// # Errors
     /// The address is in use or not allowed.
-    pub async fn bind(listen: SocketAddr, server: SocketAddr, rules: Rules) -> Result<Self> {
+    pub async fn bind(listen: SocketAddr, server: impl Into<String>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Shared { server, rules: Mutex::new(rules), limits: Limits::default() };
-        Ok(Proxy { listener, address, shared: Arc::new(shared) })
+        let shared = Shared {
+            server: server.into(),
+            rules: Mutex::new(LoggedRules { rules, log: None }),
+            limits: Limits::default(),
+            late: Arc::default(),
+            state_change: Notify::new(),
+        };
+        Ok(Proxy { listener, address, connections_max: CONNECTIONS_MAX, shared: Arc::new(shared) })
     }
 
     /// Returns the address at which it listens.
@@ -80,9 +131,16 @@ impl Proxy {
         self.address
     }
 
-    /// Returns an observer of the operations.
-    pub fn observer(&self) -> Observer {
-        Observer(Arc::clone(&self.shared))
+    /// Calls a function with each operation when the rules have decided about it. Messages wait for it.
+    #[must_use]
+    pub fn with_log(self, log: impl FnMut(&ObservedOperation) + Send + 'static) -> Self {
+        self.shared.rules().log = Some(Box::new(log));
+        self
+    }
+
+    /// Returns a handle of the proxy, which can be used while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.shared))
     }
 
     /// Forwards messages.
@@ -92,7 +150,7 @@ impl Proxy {
     pub async fn run(self) -> Infallible {
         let mut connections = JoinSet::new();
         loop {
-            while connections.len() >= CONNECTIONS_MAX {
+            while connections.len() >= self.connections_max {
                 connections.join_next().await;
             }
             let accepted = tokio::select! {
@@ -101,7 +159,7 @@ impl Proxy {
             };
             match accepted {
                 Ok((client, _)) => {
-                    connections.spawn(serve(client, Arc::clone(&self.shared)));
+                    connections.spawn(relay::serve(client, Arc::clone(&self.shared)));
                 }
                 Err(error) => {
                     debug!(%error, "cannot accept a connection");
@@ -110,85 +168,6 @@ impl Proxy {
             }
         }
     }
-}
-
-async fn serve(client: TcpStream, shared: Arc<Shared>) {
-    if let Err(error) = relay(client, &shared).await {
-        debug!(%error, "a connection ended");
-    }
-}
-
-/// Forwards the messages of a connection until one side closes it or a fault does. Both sockets are closed then.
-async fn relay(mut client: TcpStream, shared: &Shared) -> std::result::Result<(), ReadError> {
-    let mut server = TcpStream::connect(shared.server).await?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    // The driver reaches the proxy at the address by which it connected.
-    let address = client.local_addr()?.to_string();
-    let (from_client, to_client) = client.split();
-    let (from_server, to_server) = server.split();
-    let awaited = AwaitedReply::default();
-    tokio::select! {
-        ended = forward_requests(from_client, to_server, shared, &awaited) => ended,
-        ended = forward_replies(from_server, to_client, shared, &awaited, &address) => ended,
-    }
-}
-
-/// The request whose reply is to be lost.
-#[derive(Default)]
-struct AwaitedReply(Mutex<Option<i32>>);
-
-impl AwaitedReply {
-    fn set(&self, request_id: i32) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(request_id);
-    }
-
-    fn is(&self, response_to: i32) -> bool {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) == Some(response_to)
-    }
-}
-
-/// Forwards requests until one is lost. After the last one it waits, because replies may still arrive.
-async fn forward_requests(
-    client: ReadHalf<'_>,
-    mut server: WriteHalf<'_>,
-    shared: &Shared,
-    awaited: &AwaitedReply,
-) -> std::result::Result<(), ReadError> {
-    let mut client = BufReader::new(client);
-    while let Some(frame) = read(&mut client, &shared.limits).await? {
-        if let Request::Application { command, has_reply } = Request::of_frame(&frame.bytes, &shared.limits)? {
-            match shared.rules().decide(&command, has_reply) {
-                Decision::Forward => {}
-                Decision::Inject(Fault::LoseRequest) => return Ok(()),
-                Decision::Inject(Fault::LoseReply) => awaited.set(frame.header.request_id),
-            }
-        }
-        server.write_all(&frame.bytes).await?;
-    }
-    server.shutdown().await?;
-    std::future::pending().await
-}
-
-/// Forwards replies until one is lost or the server closes the connection.
-async fn forward_replies(
-    server: ReadHalf<'_>,
-    mut client: WriteHalf<'_>,
-    shared: &Shared,
-    awaited: &AwaitedReply,
-    address: &str,
-) -> std::result::Result<(), ReadError> {
-    let mut server = BufReader::new(server);
-    while let Some(frame) = read(&mut server, &shared.limits).await? {
-        if awaited.is(frame.header.response_to) {
-            return Ok(());
-        }
-        match hello::with_address(&frame.bytes, address, &shared.limits) {
-            Some(hello) => client.write_all(&hello).await?,
-            None => client.write_all(&frame.bytes).await?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

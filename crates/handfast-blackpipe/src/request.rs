@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use bson::{RawBsonRef, RawDocument};
 use handfast_wire::compressed::Compressed;
 use handfast_wire::{Error, Header, Limits, Message, OpCode};
 
+use crate::operation::Operation;
+
 /// Commands that drivers send by themselves: handshakes and monitoring, logins, and the end of sessions and cursors.
-const DRIVER_COMMANDS: [&str; 11] = [
+pub(crate) const DRIVER_COMMANDS: [&str; 11] = [
     "hello",
     "isMaster",
     "ismaster",
@@ -22,21 +25,37 @@ const DRIVER_COMMANDS: [&str; 11] = [
 
 /// A request, as far as the proxy reads it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum Request<'a> {
     /// An operation of the application.
-    Application {
-        /// The name of its command.
-        command: String,
-        /// Whether the client waits for a reply.
-        has_reply: bool,
-    },
+    Application(ApplicationRequest<'a>),
     /// A request of the driver itself.
-    Driver,
+    Driver {
+        /// Whether the server answers it when its state changes: the driver monitors the server by it.
+        is_monitoring: bool,
+    },
 }
 
-impl Request {
+/// A request of the application.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationRequest<'a> {
+    pub(crate) command: String,
+    /// The collection with the database, if it names one.
+    pub(crate) collection: Option<String>,
+    pub(crate) has_reply: bool,
+    /// The bytes of the request, not compressed.
+    pub(crate) plain: Cow<'a, [u8]>,
+}
+
+impl ApplicationRequest<'_> {
+    pub(crate) fn operation(&self) -> Operation<'_> {
+        let collection = self.collection.as_deref();
+        Operation { command: &self.command, collection, has_reply: self.has_reply }
+    }
+}
+
+impl<'a> Request<'a> {
     /// Reads a whole frame, which may be compressed.
-    pub(crate) fn of_frame(frame: &[u8], limits: &Limits) -> Result<Self, Error> {
+    pub(crate) fn of_frame(frame: &'a [u8], limits: &Limits) -> Result<Self, Error> {
         let plain = match Header::of_frame(frame)?.op_code {
             OpCode::Compressed => Cow::Owned(Compressed::decode(frame, limits)?.inflate()?),
             _ => Cow::Borrowed(frame),
@@ -46,17 +65,26 @@ impl Request {
             Message::Msg(message) => {
                 let first = message.body.iter_elements().next().and_then(Result::ok);
                 let command = first.map(|element| element.key().as_str().to_owned()).unwrap_or_default();
-                let has_reply = !message.flags.more_to_come;
-                match DRIVER_COMMANDS.contains(&command.as_str()) {
-                    true => Ok(Request::Driver),
-                    false => Ok(Request::Application { command, has_reply }),
+                if DRIVER_COMMANDS.contains(&command.as_str()) {
+                    let is_monitoring = matches!(message.body.get("maxAwaitTimeMS"), Ok(Some(_)));
+                    return Ok(Request::Driver { is_monitoring });
                 }
+                let collection = collection_of(&command, message.body);
+                let has_reply = !message.flags.more_to_come;
+                Ok(Request::Application(ApplicationRequest { command, collection, has_reply, plain }))
             }
             // Drivers use it for their first handshake alone.
-            Message::Query(_) => Ok(Request::Driver),
+            Message::Query(_) => Ok(Request::Driver { is_monitoring: false }),
             Message::Reply(_) => Err(Error::OpCode(header.op_code.number())),
         }
     }
+}
+
+/// Returns the collection of a command with its database: the value of the command, or of the field `collection` of getMore.
+pub(crate) fn collection_of(command: &str, body: &RawDocument) -> Option<String> {
+    let text = |name: &str| body.get(name).ok().flatten().and_then(RawBsonRef::as_str);
+    let name = text(command).or_else(|| text("collection"))?;
+    Some(format!("{}.{name}", text("$db")?))
 }
 
 #[cfg(test)]
@@ -65,7 +93,7 @@ mod tests {
     use handfast_wire::compressed::compress;
     use handfast_wire::{Compressor, Flags, Limits, OpMsg, Query};
 
-    use super::Request;
+    use super::{ApplicationRequest, Request};
 
     fn frame(body: &RawDocumentBuf, flags: Flags) -> Vec<u8> {
         let mut frame = Vec::new();
@@ -73,38 +101,60 @@ mod tests {
         frame
     }
 
-    fn read(frame: &[u8]) -> Request {
+    fn read(frame: &[u8]) -> Request<'_> {
         Request::of_frame(frame, &Limits::default()).unwrap()
+    }
+
+    fn application(command: &str, collection: Option<&str>, has_reply: bool, plain: &[u8]) -> Request<'static> {
+        let (command, collection) = (command.to_owned(), collection.map(str::to_owned));
+        Request::Application(ApplicationRequest { command, collection, has_reply, plain: plain.to_vec().into() })
     }
 
     #[test]
     fn the_first_field_is_the_command() {
         let plain = frame(&rawdoc! { "find": "orders", "hello": 1, "$db": "shop" }, Flags::default());
-        let expected = || Request::Application { command: "find".to_owned(), has_reply: true };
-        assert_eq!(read(&plain), expected());
+        let expected = application("find", Some("shop.orders"), true, &plain);
+        assert_eq!(read(&plain), expected);
         for compressor in Compressor::NEGOTIABLE {
             let mut compressed = Vec::new();
             assert!(compress(&plain, compressor, &mut compressed));
-            assert_eq!(read(&compressed), expected());
+            assert_eq!(read(&compressed), expected);
         }
+    }
+
+    #[test]
+    fn the_collection_is_where_the_command_has_it() {
+        let check = |body: RawDocumentBuf, expected: Option<&str>| {
+            let frame = frame(&body, Flags::default());
+            let Request::Application(request) = read(&frame) else { panic!("{body:?}") };
+            assert_eq!(request.collection.as_deref(), expected);
+        };
+        check(rawdoc! { "getMore": 7_i64, "collection": "orders", "$db": "shop" }, Some("shop.orders"));
+        check(rawdoc! { "aggregate": 1, "pipeline": [], "$db": "shop" }, None);
+        check(rawdoc! { "find": "orders" }, None);
+        check(rawdoc! { "commitTransaction": 1, "$db": "admin" }, None);
     }
 
     #[test]
     fn an_unacknowledged_write_has_no_reply() {
         let flags = Flags { more_to_come: true, ..Flags::default() };
-        let request = read(&frame(&rawdoc! { "insert": "orders", "$db": "shop" }, flags));
-        assert_eq!(request, Request::Application { command: "insert".to_owned(), has_reply: false });
+        let frame = frame(&rawdoc! { "insert": "orders", "$db": "shop" }, flags);
+        assert_eq!(read(&frame), application("insert", Some("shop.orders"), false, &frame));
     }
 
     #[test]
     fn drivers_send_some_commands_by_themselves() {
-        for body in [rawdoc! { "hello": 1 }, rawdoc! { "endSessions": [] }, rawdoc! { "saslStart": 1 }] {
-            assert_eq!(read(&frame(&body, Flags::default())), Request::Driver);
-        }
+        let check = |body: RawDocumentBuf, is_monitoring| {
+            assert_eq!(read(&frame(&body, Flags::default())), Request::Driver { is_monitoring });
+        };
+        check(rawdoc! { "hello": 1 }, false);
+        check(rawdoc! { "hello": 1, "topologyVersion": {}, "maxAwaitTimeMS": 10_000 }, true);
+        check(rawdoc! { "endSessions": [] }, false);
+        check(rawdoc! { "saslStart": 1 }, false);
         let mut legacy = Vec::new();
         let query = rawdoc! { "isMaster": 1 };
         Query { flags: 0, collection: "admin.$cmd", skip: 0, limit: -1, query: &query }.encode(1, &mut legacy);
-        assert_eq!(read(&legacy), Request::Driver);
+        assert_eq!(read(&legacy), Request::Driver { is_monitoring: false });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The decision about each operation of the application, and the list of the operations so far.
 //!
 //! ```text
-//! rule update:2/lose-reply, once
+//! rule lose-reply: command update, first 2, last 2
 //!
 //! update   update:1   forward
 //! find     find:1     forward
@@ -9,12 +9,22 @@
 //! update   update:3   forward          the driver's own retry is the next operation
 //! ```
 //!
-//! With `times` 2 the rule would hit `update:3`, too, so that the driver gives up and the application sees an error.
+//! With last 3 the rule would hit `update:3`, too, so that the driver gives up and the application sees an error.
+//!
+//! Each rule counts the operations that match its command and collection, whichever rule decides about them. A decision by chance depends on
+//! the seed, the rule and this count alone: the same operations in the same order meet the same faults.
+
+mod condition;
+pub mod file;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use crate::operation::{Fault, OperationNumber, Pair};
+use crate::fault::{Fault, Injection};
+use crate::operation::{Operation, OperationNumber, Pair};
+
+pub use condition::{Condition, Probability};
+pub use file::{WrittenRule, parse};
 
 /// The number of operations that are remembered; later ones are numbered and meet their faults, and are not in the list. A program under test
 /// sends far fewer.
@@ -23,37 +33,29 @@ pub const OPERATIONS_MAX: usize = 100_000;
 /// The number of different commands that are numbered; operations of others are forwarded. MongoDB has about 150.
 const COMMANDS_MAX: usize = 1_000;
 
-/// A fault for one operation, or for several of the same command in a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A fault, and the operations that meet it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// The first operation, and the fault.
-    pub pair: Pair,
-    /// The number of operations that meet the fault.
-    pub times: NonZeroU32,
+    /// The fault.
+    pub injection: Injection,
+    /// The operations.
+    pub condition: Condition,
 }
 
 impl Rule {
     /// Creates a rule for one operation.
     pub fn once(pair: Pair) -> Self {
-        Rule { pair, times: NonZeroU32::MIN }
-    }
-
-    fn applies_to(&self, operation: &OperationNumber, has_reply: bool) -> bool {
-        let first = self.pair.operation.number.get();
-        let beyond = first.saturating_add(self.times.get());
-        self.pair.operation.command == operation.command
-            && (first..beyond).contains(&operation.number.get())
-            && (has_reply || self.pair.fault != Fault::LoseReply)
+        Rule { injection: pair.fault.into(), condition: Condition::of_operations(pair.operation, NonZeroU32::MIN) }
     }
 }
 
 /// The decision about an operation: the proxy forwards it, or injects a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// It forwards the request, and the reply.
     Forward,
     /// It injects the fault.
-    Inject(Fault),
+    Inject(Injection),
 }
 
 /// An operation that arrived at the proxy.
@@ -61,49 +63,115 @@ pub enum Decision {
 pub struct ObservedOperation {
     /// The operation.
     pub operation: OperationNumber,
+    /// Its collection with its database, if it names one: `bank.accounts`.
+    pub collection: Option<String>,
     /// Whether the client waits for a reply. It does not for an unacknowledged write.
     pub has_reply: bool,
     /// The fault that it met.
     pub fault: Option<Fault>,
+    /// The number of the rule that decided so, which begins with 1.
+    pub rule: Option<usize>,
 }
 
 impl ObservedOperation {
-    /// Returns the operation with each fault that it can meet.
-    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
-        let possible = Fault::ALL.into_iter().filter(|fault| self.has_reply || *fault != Fault::LoseReply);
+    /// Returns the operation with each of these faults that it can meet.
+    pub fn pairs(&self, faults: &[Fault]) -> impl Iterator<Item = Pair> {
+        let possible = faults.iter().copied().filter(|fault| self.has_reply || !fault.needs_reply());
         possible.map(|fault| Pair { operation: self.operation.clone(), fault })
     }
+}
+
+/// A rule with the operations that it has seen.
+#[derive(Debug)]
+struct CountingRule {
+    rule: Rule,
+    /// Operations that match its command and collection.
+    matches: u32,
+    /// Those of them that met the fault.
+    injected: u32,
 }
 
 /// Rules, and what they have seen.
 #[derive(Debug, Default)]
 pub struct Rules {
-    rules: Vec<Rule>,
+    rules: Vec<CountingRule>,
+    seed: u64,
     counts: BTreeMap<String, NonZeroU32>,
     operations: Vec<ObservedOperation>,
+    /// All operations, those that are not remembered included.
+    operation_count: u64,
+    /// Those of them that met a fault.
+    fault_count: u64,
 }
 
 impl Rules {
     /// Creates rules that have seen no operation. The first rule that applies decides.
     pub fn new(rules: Vec<Rule>) -> Self {
+        let rules = rules.into_iter().map(|rule| CountingRule { rule, matches: 0, injected: 0 }).collect();
         Rules { rules, ..Rules::default() }
     }
 
+    /// Returns the rules with the seed of their decisions by chance.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Rules { seed, ..self }
+    }
+
     /// Numbers the next operation, and decides about it.
-    pub fn decide(&mut self, command: &str, has_reply: bool) -> Decision {
-        let Some(number) = self.count(command) else { return Decision::Forward };
-        let operation = OperationNumber { command: command.to_owned(), number };
-        let rule = self.rules.iter().find(|rule| rule.applies_to(&operation, has_reply));
-        let fault = rule.map(|rule| rule.pair.fault);
+    pub fn decide(&mut self, operation: &Operation<'_>) -> Decision {
+        self.observe(operation).0
+    }
+
+    /// Numbers the next operation, and decides about it. Returns the operation as well, unless there are too many commands to number it.
+    pub(crate) fn observe(&mut self, operation: &Operation<'_>) -> (Decision, Option<ObservedOperation>) {
+        let Some(number) = self.count(operation.command) else { return (Decision::Forward, None) };
+        let applying = self.apply(operation);
+        let observed = ObservedOperation {
+            operation: OperationNumber { command: operation.command.to_owned(), number },
+            collection: operation.collection.map(str::to_owned),
+            has_reply: operation.has_reply,
+            fault: applying.as_ref().map(|(_, injection)| injection.fault()),
+            rule: applying.as_ref().map(|(index, _)| index + 1),
+        };
+        self.operation_count += 1;
+        self.fault_count += u64::from(applying.is_some());
         if self.operations.len() < OPERATIONS_MAX {
-            self.operations.push(ObservedOperation { operation, has_reply, fault });
+            self.operations.push(observed.clone());
         }
-        fault.map_or(Decision::Forward, Decision::Inject)
+        (applying.map_or(Decision::Forward, |(_, injection)| Decision::Inject(injection)), Some(observed))
+    }
+
+    /// Counts the operation in each rule that it matches. Returns the first rule that applies, by its index.
+    fn apply(&mut self, operation: &Operation<'_>) -> Option<(usize, Injection)> {
+        let mut applying = None;
+        for (index, CountingRule { rule, matches, injected }) in self.rules.iter_mut().enumerate() {
+            let Rule { injection, condition } = rule;
+            if !condition.matches(operation) {
+                continue;
+            }
+            *matches = matches.saturating_add(1);
+            let is_possible = operation.has_reply || !injection.fault().needs_reply();
+            if applying.is_none() && is_possible && condition.holds(self.seed, index, *matches, *injected) {
+                *injected = injected.saturating_add(1);
+                applying = Some((index, injection.clone()));
+            }
+        }
+        applying
     }
 
     /// Returns the operations so far, the first [`OPERATIONS_MAX`] of them.
     pub fn operations(&self) -> &[ObservedOperation] {
         &self.operations
+    }
+
+    /// Returns the number of all operations so far.
+    pub fn operation_count(&self) -> u64 {
+        self.operation_count
+    }
+
+    /// Returns the number of operations that met a fault.
+    pub fn fault_count(&self) -> u64 {
+        self.fault_count
     }
 
     fn count(&mut self, command: &str) -> Option<NonZeroU32> {

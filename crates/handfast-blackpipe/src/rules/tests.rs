@@ -1,16 +1,32 @@
 use std::num::NonZeroU32;
 
-use super::{COMMANDS_MAX, Decision, OPERATIONS_MAX, Rule, Rules};
-use crate::Fault;
+use super::{COMMANDS_MAX, Condition, Decision, OPERATIONS_MAX, Probability, Rule, Rules};
+use crate::{Fault, Injection, Operation};
 
-/// Decides about the commands in turn, and writes each as `update:1`, with its fault if it meets one.
-fn check(rules: &[(&str, u32)], commands: &[&str], expected: &[&str]) {
-    let rules =
-        rules.iter().map(|(pair, times)| Rule { pair: pair.parse().unwrap(), times: NonZeroU32::new(*times).unwrap() });
-    let mut rules = Rules::new(rules.collect());
-    for (command, expected) in commands.iter().zip(expected) {
-        let decision = rules.decide(command, true);
-        assert_eq!(decision != Decision::Forward, expected.contains('/'), "{command}: {expected}");
+fn number(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+/// Returns a rule for an operation, and the next ones of its command.
+fn rule(pair: &str, times: u32) -> Rule {
+    let Rule { injection, condition } = Rule::once(pair.parse().unwrap());
+    let last = condition.first.saturating_add(times - 1);
+    Rule { injection, condition: Condition { last: Some(last), ..condition } }
+}
+
+/// Returns a rule that loses the replies of what meets the condition.
+fn losing(condition: Condition) -> Rule {
+    Rule { injection: Injection::LoseReply, condition }
+}
+
+/// Decides about the operations in turn, each a command and its collection, and writes each as `update:1`, with its fault if it meets one.
+fn check(rules: Vec<Rule>, operations: &[&str], expected: &[&str]) {
+    let mut rules = Rules::new(rules);
+    for (operation, expected) in operations.iter().zip(expected) {
+        let (command, collection) = operation.split_once(' ').unzip();
+        let operation = Operation { collection, ..Operation::of(command.unwrap_or(operation)) };
+        let decision = rules.decide(&operation);
+        assert_eq!(decision != Decision::Forward, expected.contains('/'), "{operation:?}: {expected}");
     }
     let written = rules.operations().iter().map(|observed| match observed.fault {
         Some(fault) => format!("{}/{fault}", observed.operation),
@@ -21,40 +37,92 @@ fn check(rules: &[(&str, u32)], commands: &[&str], expected: &[&str]) {
 
 #[test]
 fn operations_are_numbered_by_their_commands() {
-    check(&[], &["insert", "find", "insert", "find"], &["insert:1", "find:1", "insert:2", "find:2"]);
+    check(vec![], &["insert", "find", "insert", "find"], &["insert:1", "find:1", "insert:2", "find:2"]);
 }
 
 #[test]
 fn a_fault_is_injected_once() {
     let expected = ["update:1", "update:2/lose-reply", "update:3"];
-    check(&[("update:2/lose-reply", 1)], &["update"; 3], &expected);
+    check(vec![rule("update:2/lose-reply", 1)], &["update"; 3], &expected);
 }
 
 #[test]
 fn a_fault_is_injected_several_times_in_a_row() {
     let expected = ["update:1", "update:2/lose-request", "find:1", "update:3/lose-request", "update:4"];
-    check(&[("update:2/lose-request", 2)], &["update", "update", "find", "update", "update"], &expected);
+    check(vec![rule("update:2/lose-request", 2)], &["update", "update", "find", "update", "update"], &expected);
 }
 
 #[test]
 fn the_first_rule_that_applies_decides() {
-    let rules = [("find:1/lose-reply", 1), ("find:1/lose-request", 2)];
-    check(&rules, &["find", "find"], &["find:1/lose-reply", "find:2/lose-request"]);
+    let rules = vec![rule("find:1/lose-reply", 1), rule("find:1/lose-request", 2)];
+    check(rules, &["find", "find"], &["find:1/lose-reply", "find:2/lose-request"]);
 }
 
 #[test]
-fn an_unacknowledged_write_has_no_reply_to_lose() {
-    let mut rules = Rules::new(vec![Rule::once("insert:1/lose-reply".parse().unwrap())]);
-    assert_eq!(rules.decide("insert", false), Decision::Forward);
-    let pairs: Vec<_> = rules.operations()[0].pairs().map(|pair| pair.to_string()).collect();
-    assert_eq!(pairs, ["insert:1/lose-request"]);
+fn a_rule_without_conditions_hits_every_operation() {
+    let expected = ["find:1/lose-reply", "ping:1/lose-reply", "find:2/lose-reply"];
+    check(vec![losing(Condition::default())], &["find", "ping", "find"], &expected);
 }
 
 #[test]
-fn an_acknowledged_operation_is_paired_with_every_fault() {
+fn a_rule_counts_the_operations_on_its_collection() {
+    let second = Condition { collection: Some("orders".to_owned()), first: number(2), ..Condition::default() };
+    let operations = ["find shop.orders", "find shop.items", "update shop.orders", "ping", "find shop.orders"];
+    let expected = ["find:1", "find:2", "update:1/lose-reply", "ping:1", "find:3/lose-reply"];
+    check(vec![losing(second.clone())], &operations, &expected);
+    let updates = Condition { command: Some("update".to_owned()), first: number(1), ..second };
+    check(vec![losing(updates)], &operations, &["find:1", "find:2", "update:1/lose-reply", "ping:1", "find:3"]);
+}
+
+#[test]
+fn a_rule_ends_after_its_window_and_after_its_times() {
+    let window = Condition { first: number(2), last: Some(number(3)), ..Condition::default() };
+    check(vec![losing(window)], &["find"; 4], &["find:1", "find:2/lose-reply", "find:3/lose-reply", "find:4"]);
+    let once = Condition { times: Some(number(1)), ..Condition::default() };
+    check(vec![losing(once)], &["find"; 2], &["find:1/lose-reply", "find:2"]);
+}
+
+#[test]
+fn a_rule_counts_what_another_one_decides() {
+    let first = losing(Condition { times: Some(number(1)), ..Condition::default() });
+    let second = Rule { injection: Injection::Cut, condition: Condition { first: number(2), ..Condition::default() } };
+    check(vec![first, second], &["find"; 2], &["find:1/lose-reply", "find:2/cut"]);
+}
+
+/// Returns which of a thousand operations met a fault.
+fn drawn(rules: Vec<Rule>, seed: u64) -> Vec<Option<usize>> {
+    let mut rules = Rules::new(rules).with_seed(seed);
+    (0..1000).for_each(|_| drop(rules.decide(&Operation::of("find"))));
+    rules.operations().iter().map(|observed| observed.rule).collect()
+}
+
+#[test]
+fn a_seed_repeats_the_decisions() {
+    let half = || losing(Condition { probability: Probability::new(0.5).unwrap(), ..Condition::default() });
+    assert_eq!(drawn(vec![half()], 7), drawn(vec![half()], 7));
+    assert_ne!(drawn(vec![half()], 7), drawn(vec![half()], 8));
+    let twice = drawn(vec![half(), half()], 7);
+    let without_second: Vec<_> = twice.iter().map(|rule| rule.filter(|rule| *rule == 1)).collect();
+    assert_eq!(without_second, drawn(vec![half()], 7), "the second rule does not change the first one");
+    assert!(twice.contains(&Some(2)) && twice.contains(&None));
+}
+
+#[test]
+fn an_unacknowledged_write_does_not_meet_the_faults_of_replies() {
+    for fault in Fault::ALL {
+        let mut rules = Rules::new(vec![Rule { injection: fault.into(), condition: Condition::default() }]);
+        let decision = rules.decide(&Operation { has_reply: false, ..Operation::of("insert") });
+        assert_eq!(decision == Decision::Forward, fault.needs_reply());
+        let pairs: Vec<_> = rules.operations()[0].pairs(&Fault::ALL).map(|pair| pair.to_string()).collect();
+        assert_eq!(pairs, ["insert:1/lose-request", "insert:1/delay", "insert:1/duplicate"]);
+    }
+}
+
+#[test]
+fn an_acknowledged_operation_is_paired_with_each_fault() {
     let mut rules = Rules::default();
-    rules.decide("find", true);
-    let pairs: Vec<_> = rules.operations()[0].pairs().map(|pair| pair.to_string()).collect();
+    rules.decide(&Operation::of("find"));
+    let pairs: Vec<_> = rules.operations()[0].pairs(&Fault::DEFAULT).map(|pair| pair.to_string()).collect();
     assert_eq!(pairs, ["find:1/lose-request", "find:1/lose-reply"]);
 }
 
@@ -63,12 +131,12 @@ fn memory_is_bounded() {
     let last = format!("find:{}/lose-request", OPERATIONS_MAX + 1);
     let mut rules = Rules::new(vec![Rule::once(last.parse().unwrap())]);
     for _ in 0..OPERATIONS_MAX {
-        assert_eq!(rules.decide("find", true), Decision::Forward);
+        assert_eq!(rules.decide(&Operation::of("find")), Decision::Forward);
     }
-    assert_eq!(rules.decide("find", true), Decision::Inject(Fault::LoseRequest));
+    assert_eq!(rules.decide(&Operation::of("find")), Decision::Inject(Injection::LoseRequest));
     assert_eq!(rules.operations().len(), OPERATIONS_MAX);
     for number in 0..COMMANDS_MAX + 10 {
-        rules.decide(&format!("command{number}"), true);
+        rules.decide(&Operation::of(&format!("command{number}")));
     }
     assert_eq!(rules.counts.len(), COMMANDS_MAX);
 }

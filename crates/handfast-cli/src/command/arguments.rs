@@ -252,11 +252,12 @@ pub(crate) enum Command {
     )]
     Bench(BenchArguments),
 
-    /// Test how a program of yours behaves when requests and replies get lost
+    /// Test how a program of yours behaves when the network or the server fails
     #[command(
         subcommand,
-        after_help = "Example:\n  \
-        handfast blackpipe explore --check 'python check.py' -- python app.py"
+        after_help = "Examples:\n  \
+        handfast blackpipe explore --check 'python check.py' -- python app.py\n  \
+        handfast blackpipe proxy --upstream mongodb://db:27017 --rules rules.toml"
     )]
     Blackpipe(BlackpipeArguments),
 

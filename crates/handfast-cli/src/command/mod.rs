@@ -83,7 +83,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Versions(arguments) => versions::run(&arguments),
         Command::Counters(arguments) => counters::run(&arguments),
         Command::Txns(arguments) => transactions::run(&arguments),
-        Command::Blackpipe(arguments) => block_on(until_stopped(blackpipe::run(arguments))),
+        Command::Blackpipe(arguments) => blackpipe::run(arguments),
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings)?;
             config::run(&configuration, Console::new(arguments.common.output))

@@ -4,12 +4,13 @@ mod drivers;
 mod mistakes;
 mod programs;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Tool, new_directory, root, turn};
+use crate::support::{Handfast, Tool, new_directory, root, turn};
 
 /// The programs of the guide, in a directory of their own.
 struct Guide {
@@ -33,9 +34,18 @@ impl Guide {
 
     /// Explores a program with setup and check of the guide.
     fn explore(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
-        let command = |name: &str| format!("'{}' '{}'", self.python, self.directory.join(name).display());
+        self.explore_checked_by(program, &[&["--check", &self.command("check.py")], flags].concat())
+    }
+
+    /// Returns the shell command that runs a program of the guide.
+    fn command(&self, name: &str) -> String {
+        format!("'{}' '{}'", self.python, self.path(name).display())
+    }
+
+    /// Explores a program with the setup of the guide, and with checks that are among the flags.
+    fn explore_checked_by(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
         let explored = Command::new(env!("CARGO_BIN_EXE_handfast"))
-            .args(["blackpipe", "explore", "--json", "--setup", &command("setup.py"), "--check", &command("check.py")])
+            .args(["blackpipe", "explore", "--json", "--setup", &self.command("setup.py")])
             .args(flags)
             .args(["--", &self.python])
             .arg(program)
@@ -92,6 +102,31 @@ fn ext_blackpipe_guide() {
     assert_eq!((code, results(&found)), (Some(0), expected.map(str::to_owned).to_vec()), "{found:#}");
 }
 
+/// The data are checked without a program: by the sum of the run without faults, also in a replay, and the report is a test suite.
+#[test]
+fn ext_blackpipe_checks_of_data() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let junit = guide.path("report.xml");
+    let flags = ["--sum", "accounts.balance", "--unique", "accounts._id", "--junit", &junit.display().to_string()];
+    let (code, found) = guide.explore_checked_by(&guide.path("app.py"), &flags);
+    assert_eq!(results(&found), ["update:1/lose-request right", "update:1/lose-reply finding"], "{found:#}");
+    let wrong = serde_json::json!(["the sum of accounts.balance is 40, not 20"]);
+    assert_eq!((code, &found["pairs"][1]["violations"]), (Some(3), &wrong), "{found:#}");
+    let xml = std::fs::read_to_string(junit).expect("the report");
+    assert!(xml.contains(r#"tests="2" failures="1""#), "{xml}");
+    assert!(
+        xml.contains(r#"<failure message="the sum of accounts.balance is 40, not 20">handfast blackpipe"#),
+        "{xml}"
+    );
+
+    let replay = ["--sum", "accounts.balance", "--replay", "update:1/lose-reply"];
+    let (code, found) = guide.explore_checked_by(&guide.path("app.py"), &replay);
+    assert_eq!((code, &found["pairs"][0]["violations"]), (Some(3), &wrong), "{found:#}");
+    let (code, found) = guide.explore_checked_by(&guide.path("mended.py"), &["--sum", "accounts.balance=20"]);
+    assert_eq!((code, results(&found).len()), (Some(0), 2), "{found:#}");
+}
+
 /// The driver repeats a write itself, which is applied once; with two lost replies the program repeats it as well.
 #[test]
 fn ext_blackpipe_driver_retries() {
@@ -108,6 +143,61 @@ fn ext_blackpipe_driver_retries() {
         "update:2/lose-reply finding",
     ];
     assert_eq!((code, results(&found)), (Some(3), expected.map(str::to_owned).to_vec()), "{found:#}");
+}
+
+/// Every fault ends as the data show: what the driver repeats is applied once, and a duplicate of an increment without a number twice.
+#[test]
+fn ext_blackpipe_faults() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let only = ["--only", "cut,delay,error,duplicate"];
+    let (code, found) = guide.explore(&guide.path("app.py"), &only);
+    let expected =
+        ["update:1/cut finding", "update:1/delay right", "update:1/error right", "update:1/duplicate finding"];
+    assert_eq!((code, results(&found)), (Some(3), expected.map(str::to_owned).to_vec()), "{found:#}");
+    let (code, found) = guide.explore(&guide.path("mended.py"), &only);
+    assert_eq!((code, results(&found).len()), (Some(0), 4), "{found:#}");
+
+    let program = root().join("tests/clients/blackpipe/with_time_out.py");
+    let (code, found) = guide.explore(&program, &["--only", "update:2,all"]);
+    let right = |fault| format!("update:2/{fault} right");
+    let faults = ["lose-request", "lose-reply", "cut", "delay", "error", "duplicate", "half-open"];
+    assert_eq!((code, results(&found)), (Some(0), faults.map(right).to_vec()), "{found:#}");
+    // An error that no driver repeats reaches the program.
+    let refused = ["--replay", "update:1/error", "--error-code", "8000", "--error-label", ""];
+    let (code, found) = guide.explore(&program, &refused);
+    assert_eq!((code, results(&found)), (Some(3), vec!["update:1/error finding".to_owned()]), "{found:#}");
+}
+
+/// A driver in front of a member of a replica set stays behind the proxy, and repeats what the rules make fail.
+#[test]
+fn ext_blackpipe_proxy() {
+    let Some(guide) = Guide::find() else { return };
+    let server = Handfast::start();
+    let (rules, log) = (guide.path("rules.toml"), guide.path("log.jsonl"));
+    std::fs::write(&rules, "[[rule]]\nfault = 'error'\ncommand = 'update'\n\ntimes = 1\n").expect("a rules file");
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    proxy.args(["blackpipe", "proxy", "--json", "--upstream", &server.uri(), "--rules"]).arg(rules);
+    let mut proxy = proxy.arg("--log").arg(&log).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut said = BufReader::new(proxy.stdout.take().expect("its output"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    let start: Value = serde_json::from_str(&line).expect("JSON");
+    let uri = start["uri"].as_str().expect("a connection string");
+    for (program, uri) in [("setup.py", server.uri()), ("app.py", uri.to_owned()), ("check.py", server.uri())] {
+        let run = Command::new(&guide.python).arg(guide.path(program)).env("MONGODB_URI", &uri).output();
+        let run = run.expect("the program runs");
+        assert!(run.status.success(), "{program}: {run:?}");
+    }
+    let killed = Command::new("kill").args(["-TERM", &proxy.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    assert!(proxy.wait().expect("its exit code").success());
+    let log = std::fs::read_to_string(log).expect("the log");
+    let decisions: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let expected = [("update:1", "error"), ("update:2", "forward")];
+    let found: Vec<_> = decisions.iter().map(|line| (line["operation"].as_str(), line["decision"].as_str())).collect();
+    assert_eq!(found, expected.map(|(operation, decision)| (Some(operation), Some(decision))), "{log}");
+    server.stop();
 }
 
 /// A program that does not end is killed, and is a finding although the data is right.

@@ -20,6 +20,7 @@ mod leftovers;
 mod named;
 mod nan_ids;
 mod own_databases;
+mod scripted;
 mod stores;
 mod support;
 mod syncs;

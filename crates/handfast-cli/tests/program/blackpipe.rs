@@ -1,8 +1,10 @@
-//! `handfast blackpipe explore`: what is wrong without any fault. tests/ext explores programs with a driver.
+//! `handfast blackpipe`: what is wrong without any fault, the proxy in front of a server, and rules files. tests/ext has programs with a driver.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
+use bson::doc;
+use serde_json::{Value, json};
 
-use crate::support::{Scratch, assert_one_line, handfast};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast};
 
 /// Explores a program that speaks to no server, with these flags.
 fn check(flags: &[&str], code: i32, expected: &str) -> Result<()> {
@@ -34,9 +36,117 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
         assert!(output.status.code() == Some(2) && stderr.contains(expected), "{stderr}");
         Ok(())
     };
-    check(&["--", "true"], "--check <COMMAND>")?;
+    check(
+        &["--", "true"],
+        "<--check <COMMAND>|--sum <COLLECTION.FIELD[=VALUE]>|--unique <COLLECTION.FIELD>|--count-equals ",
+    )?;
+    check(&["--sum", "accounts", "--", "true"], "'accounts' is no field")?;
     check(&["--check", "true"], "<PROGRAM>")?;
     check(&["--check", "true", "--replay", "find:0/lose-reply", "--", "true"], "'find:0' is not an operation")?;
-    check(&["--check", "true", "--replay", "find:1/lose", "--", "true"], "the faults are lose-request and lose-reply")?;
+    check(&["--check", "true", "--replay", "find:1/lose", "--", "true"], "the faults are lose-request, lose-reply")?;
+    check(
+        &["--check", "true", "--only", "find,lose-it", "--", "true"],
+        "'lose-it' is neither an operation nor a fault",
+    )?;
+    check(&["--check", "true", "--only", "cut", "--replay", "find:1/cut", "--", "true"], "--only")?;
     check(&["--check", "true", "--times", "0", "--", "true"], "--times")
+}
+
+const RULES: &str = "\
+[[rule]]
+fault = 'error'
+command = 'insert'
+collection = 'orders'
+nth = 2
+code = 112
+
+[[rule]]
+fault = 'lose-reply'
+command = 'insert'
+first = 3
+";
+
+/// The decisions are those of the file, the log has a line for each, and the proxy ends cleanly.
+#[test]
+fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-proxy")?;
+    std::fs::write(scratch.path("rules.toml"), RULES)?;
+    let server = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let upstream = format!("mongodb://{}/?retryWrites=false", server.address()?);
+    let flags = ["--rules", "rules.toml", "--log", "log.jsonl", "--seed", "7", "--json"];
+    let mut proxy = handfast(&scratch, &["blackpipe", "proxy", "--upstream", &upstream]);
+    let mut proxy = Serve::spawn(proxy.args(flags))?;
+    let start: Value = serde_json::from_str(&proxy.start)?;
+    let uri = start["uri"].as_str().context("a connection string")?;
+    let address = uri.strip_prefix("mongodb://").and_then(|uri| uri.strip_suffix("/?retryWrites=false"));
+    let address = address.with_context(|| uri.to_owned())?;
+    ensure!((start["event"].as_str(), start["seed"].as_u64()) == (Some("listening"), Some(7)), "{start}");
+
+    let stream = connect(address)?;
+    let hello = exchange(&stream, &doc! { "hello": 1, "$db": "admin" })?;
+    ensure!(hello.get_array("hosts")? == &vec![address.into()], "{hello}");
+    let insert = |id: i32| doc! { "insert": "orders", "documents": [{ "_id": id }], "$db": "db" };
+    ensure!(exchange(&stream, &insert(1))?.get_i32("n")? == 1);
+    ensure!(exchange(&stream, &insert(2))?.get_i32("code")? == 112);
+    ensure!(exchange(&stream, &insert(3)).is_err(), "the connection is closed");
+    let found = server.find_all("orders")?;
+    ensure!(found == [doc! { "_id": 1 }.into(), doc! { "_id": 3 }.into()], "{found:?}");
+
+    proxy.signal("TERM")?;
+    ensure!(serde_json::from_str::<Value>(&proxy.line()?)? == json!({ "event": "stopping" }));
+    let stopped: Value = serde_json::from_str(&proxy.line()?)?;
+    ensure!(stopped == json!({ "event": "stopped", "operations": 3, "faults": 2 }), "{stopped}");
+    let (code, said) = proxy.wait()?;
+    ensure!(code == Some(0) && said.is_empty(), "{code:?} {said}");
+    let line = |number: u32, decision: &str, rule_line: Option<u32>| {
+        let operation = format!("insert:{number}");
+        json!({ "operation": operation, "collection": "db.orders", "decision": decision, "rule_line": rule_line })
+    };
+    let log = std::fs::read_to_string(scratch.path("log.jsonl"))?;
+    let found = log.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    ensure!(found == [line(1, "forward", None), line(2, "error", Some(1)), line(3, "lose-reply", Some(8))], "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_proxy_says_what_is_wrong() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-proxy-wrong")?;
+    let check = |flags: &[&str], code: i32, expected: &str| -> Result<()> {
+        let output = handfast(&scratch, &[&["blackpipe", "proxy"], flags].concat()).output()?;
+        assert_one_line(&output, code, expected);
+        Ok(())
+    };
+    let server = ["--upstream", "mongodb://127.0.0.1:1"];
+    check(&[&server[..], &["--rules", "none.toml"]].concat(), 1, "cannot read none.toml")?;
+    check(&[&server[..], &["--log", "none/log"]].concat(), 1, "cannot write --log none/log")?;
+    check(&["--upstream", "mongodb://ann:secret@db"], 2, "leave user and password out")?;
+    std::fs::write(scratch.path("rules.toml"), "[[rule]]\nfault = 'cut'\nnht = 2\n")?;
+    check(&[&server[..], &["--rules", "rules.toml"]].concat(), 2, "rules.toml: line 3: unknown key 'nht'")?;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let port = taken.local_addr()?.port().to_string();
+    check(&[&server[..], &["--port", &port]].concat(), 1, "cannot listen on 127.0.0.1:")
+}
+
+#[test]
+fn a_rules_file_is_checked() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-rules")?;
+    let check = |text: &str, flags: &[&str]| -> Result<(Option<i32>, String, String)> {
+        std::fs::write(scratch.path("rules.toml"), text)?;
+        let output = handfast(&scratch, &[&["blackpipe", "rules", "check", "rules.toml"], flags].concat()).output()?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+    };
+    let expected = "\
+line  fault       operations
+1     error 112   insert on orders, match 2
+8     lose-reply  insert, from match 3 on
+";
+    assert_eq!(check(RULES, &[])?, (Some(0), expected.to_owned(), String::new()));
+    let line = json!({ "line": 8, "fault": "lose-reply", "operations": "insert, from match 3 on" });
+    let (_, lines, _) = check(RULES, &["--json"])?;
+    ensure!(lines.lines().nth(1) == Some(line.to_string().as_str()), "{lines}");
+    let (code, _, said) = check("[[rule]]\nfault = 'cut'\nnth = 0", &[])?;
+    ensure!(code == Some(2), "{code:?}");
+    ensure!(said == "handfast: rules.toml: line 3: 'nth' is a whole number from 1 on\n", "{said}");
+    Ok(())
 }

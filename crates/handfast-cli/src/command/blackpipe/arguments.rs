@@ -1,11 +1,15 @@
 //! The arguments of `handfast blackpipe`.
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use handfast_blackpipe::Pair;
+use clap::{ArgGroup, Args, Subcommand};
+use handfast_blackpipe::{ErrorReply, Pair};
 
-use crate::configuration::Span;
+use super::checks::DataChecks;
+use super::report::quoted;
+use super::selection::Selection;
+use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
 
 /// The commands of the black pipe.
@@ -15,30 +19,146 @@ pub(crate) enum BlackpipeArguments {
     #[command(
         after_help = "Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the \
         operations: find:3 is the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding \
-        if --check does not end with exit code 0 afterwards, or if the program does not end.\n\n\
+        if a check fails afterwards, or if the program does not end. --check is a program that ends with exit code 0 if the data are right; \
+        --sum, --unique and --count-equals need none.\n\n\
+        Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request \
+        arrives later), error (the server refuses the request), duplicate (the server gets the request once more when the \
+        program has ended), half-open (no answer, and the connection stays open), all.\n\n\
         Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.\n\n\
         Exit codes: 0 no finding, 1 the program or the check fails without a fault, 2 usage error, 3 a finding, or an operation \
         that did not occur again.\n\n\
         Examples:\n  \
         handfast blackpipe explore --check 'python check.py' -- python app.py\n  \
         handfast blackpipe explore --setup 'python setup.py' --check 'python check.py' --times 2 \\\n    -- python app.py\n  \
+        handfast blackpipe explore --sum accounts.balance --unique orders.number -- python app.py\n  \
         handfast blackpipe explore --check 'python check.py' --replay update:1/lose-reply -- python app.py"
     )]
     Explore(Box<ExploreArguments>),
+
+    /// Inject faults between programs and a MongoDB-compatible server that is already running
+    #[command(
+        after_help = "Programs connect to the address that is printed. Rules say which operations meet which fault; docs/blackpipe.md \
+        describes the file. Without rules everything is forwarded, and --log shows the operations.\n\n\
+        Examples:\n  \
+        handfast blackpipe proxy --upstream mongodb://db:27017 --rules rules.toml --port 27018\n  \
+        handfast blackpipe proxy --upstream mongodb://localhost --rules rules.toml --seed 7 --log run.jsonl"
+    )]
+    Proxy(Box<ProxyArguments>),
+
+    /// Check a rules file
+    #[command(subcommand)]
+    Rules(RulesArguments),
+}
+
+/// `handfast blackpipe proxy`.
+#[derive(Args, Debug)]
+pub(crate) struct ProxyArguments {
+    /// Server behind the proxy, as mongodb://host:port; the hosts that it names to drivers are replaced by the proxy
+    #[arg(long, value_name = "URI")]
+    pub(super) upstream: ConnectionString,
+    /// File with rules
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: Option<PathBuf>,
+    /// Port on 127.0.0.1 [default: a free one]
+    #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
+    pub(super) port: u16,
+    /// Seed of the decisions by chance: the same operations in the same order meet the same faults
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) seed: u64,
+    /// File to which each operation is written with its decision, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// `handfast blackpipe rules`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesArguments {
+    /// Check a rules file, and show what each rule does
+    #[command(
+        after_help = "Exit codes: 0 the file is right, 1 it cannot be read, 2 it has a mistake, which is named with its line.\n\n\
+        Example:\n  handfast blackpipe rules check rules.toml"
+    )]
+    Check(RulesCheckArguments),
+}
+
+/// `handfast blackpipe rules check`.
+#[derive(Args, Debug)]
+pub(crate) struct RulesCheckArguments {
+    /// File with rules
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// The reply of the fault `error`.
+#[derive(Args, Debug)]
+pub(crate) struct ErrorFlags {
+    /// Code of the fault error; the default is that of a server that is no longer the primary
+    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code)]
+    error_code: i32,
+    /// Labels of the fault error; none if it is empty
+    #[arg(long, value_name = "LABEL", value_delimiter = ',', default_values_t = ErrorReply::default().labels)]
+    error_label: Vec<String>,
+}
+
+impl ErrorFlags {
+    /// Returns the reply.
+    pub(super) fn reply(&self) -> ErrorReply {
+        let default = ErrorReply::default();
+        let labels = self.error_label.iter().filter(|label| !label.is_empty()).cloned().collect();
+        match self.error_code == default.code {
+            true => ErrorReply { labels, ..default },
+            false => ErrorReply { labels, ..ErrorReply::of_code(self.error_code) },
+        }
+    }
+
+    /// Returns the flags as words of a command line, without those that have their defaults.
+    pub(super) fn words(&self) -> Vec<String> {
+        let (reply, default) = (self.reply(), ErrorReply::default());
+        let mut words = Vec::new();
+        if reply.code != default.code {
+            words.push(format!("--error-code {}", reply.code));
+        }
+        if reply.labels != default.labels {
+            words.push(format!("--error-label {}", quoted(&reply.labels.join(","))));
+        }
+        words
+    }
+}
+
+/// The checks after each run; at least one of them.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("checks").required(true).multiple(true).args(["check", "sum", "unique", "count_equals"]))]
+pub(crate) struct CheckFlags {
+    /// Shell command that ends with exit code 0 if the data is right; MONGODB_URI names the server, without faults
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) check: Option<String>,
+    #[command(flatten)]
+    pub(super) data: DataChecks,
 }
 
 /// `handfast blackpipe explore`.
 #[derive(Args, Debug)]
 pub(crate) struct ExploreArguments {
-    /// Shell command that ends with exit code 0 if the data is right; MONGODB_URI names the server, without faults
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) check: String,
+    #[command(flatten)]
+    pub(super) checks: CheckFlags,
     /// Shell command that prepares the data before each run of the program, without faults
     #[arg(long, value_name = "COMMAND")]
     pub(crate) setup: Option<String>,
     /// Number of operations of a command in a row that meet the fault, from the one of the pair on
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) times: NonZeroU32,
+    /// Explore only these operations, such as update or update:2, and these faults, such as cut or all
+    #[arg(long, value_name = "OPERATION|FAULT", value_delimiter = ',', conflicts_with = "replay")]
+    pub(super) only: Vec<Selection>,
+    /// Time by which the fault delay holds a request back
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) delay: Span,
+    #[command(flatten)]
+    pub(crate) error: ErrorFlags,
     /// Time that a program, --setup or --check may take
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(crate) timeout: Span,
@@ -48,6 +168,9 @@ pub(crate) struct ExploreArguments {
     /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
     #[arg(long, value_name = "PAIR")]
     pub(crate) replay: Option<Pair>,
+    /// File to which the report is written as JUnit XML, too
+    #[arg(long, value_name = "FILE")]
+    pub(super) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
     /// Program with its arguments

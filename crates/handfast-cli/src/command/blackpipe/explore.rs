@@ -13,15 +13,17 @@ use std::thread::available_parallelism;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use handfast_blackpipe::rules::OPERATIONS_MAX;
-use handfast_blackpipe::{ObservedOperation, Pair, Rule, Rules};
+use handfast_blackpipe::{Condition, Fault, Injection, ObservedOperation, Pair, Rule, Rules};
 use handfast_store::Sources;
 
 use super::arguments::ExploreArguments;
+use super::checks::Observation;
 use super::program::{self, Finished, Output};
-use super::report::{PairRun, Report};
+use super::report::{Checked, PairRun, Report};
 use super::server::ServerBehindProxy;
+use super::{junit, selection};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 
 /// The arguments, the sources and the scratch directory of all runs.
@@ -35,7 +37,8 @@ struct Exploration {
 struct ProgramRun {
     operations: Vec<ObservedOperation>,
     program: Finished,
-    check: Finished,
+    check: Option<Finished>,
+    data: Observation,
 }
 
 /// Runs the program with the faults, and reports what was found.
@@ -48,29 +51,45 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
         None => available_parallelism().map_or(1, std::num::NonZeroUsize::get),
     };
     let exploration = Exploration { arguments, sources, scratch };
-    let pairs = match &exploration.arguments.replay {
-        Some(pair) => vec![pair.clone()],
-        None => exploration.list().await?,
+    let (pairs, right) = match &exploration.arguments.replay {
+        Some(pair) if !exploration.arguments.checks.data.need_run_without_faults() => (vec![pair.clone()], None),
+        replay => {
+            let (operations, right) = exploration.run_without_faults().await?;
+            let pairs = match replay {
+                Some(pair) => vec![pair.clone()],
+                None => exploration.pairs(&operations)?,
+            };
+            (pairs, Some(right))
+        }
     };
     let bar = console.progress("explore", "runs", pairs.len() as u64);
     // No tasks of their own: where this is dropped, because it was asked to stop, the programs are killed before the process ends.
-    let runs = stream::iter(pairs.into_iter().enumerate()).map(|(index, pair)| exploration.run_pair(pair, index));
+    let runs = stream::iter(pairs.into_iter().enumerate())
+        .map(|(index, pair)| exploration.run_pair(pair, index, right.as_ref()));
     let runs = runs.buffer_unordered(jobs).inspect_ok(|_| bar.inc(1));
     let mut runs: Vec<(usize, PairRun)> = runs.try_collect().await?;
     runs.sort_by_key(|(index, _)| *index);
     bar.finish_and_clear();
     let report = Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect() };
+    if let Some(path) = &exploration.arguments.junit {
+        std::fs::write(path, junit::xml(&report))
+            .with_context(|| format!("cannot write --junit {}", path.display()))?;
+    }
     console.report(|| report.text(), &report.json())?;
     Ok(report.exit())
 }
 
 impl Exploration {
-    /// Runs the program without faults, and returns the pairs of its operations.
-    async fn list(&self) -> Result<Vec<Pair>> {
+    /// Runs the program without faults. Returns its operations, and what the checks of data read.
+    async fn run_without_faults(&self) -> Result<(Vec<ObservedOperation>, Observation)> {
         let run = self.run_program(Rules::default(), "list").await?;
-        let ProgramRun { operations, program, check } = run;
+        let ProgramRun { operations, program, check, data } = run;
         ensure!(program.ended.is_success(), "the program fails without any fault ({program})");
-        ensure!(check.ended.is_success(), "--check fails without any fault ({check})");
+        if let Some(check) = check {
+            ensure!(check.ended.is_success(), "--check fails without any fault ({check})");
+        }
+        let violations = self.arguments.checks.data.violations(&data, None);
+        ensure!(violations.is_empty(), "the data are wrong without any fault: {}", violations.join("; "));
         ensure!(
             !operations.is_empty(),
             "the program sent no operation: it has to connect to the server that the environment variable MONGODB_URI names"
@@ -79,20 +98,36 @@ impl Exploration {
             operations.len() < OPERATIONS_MAX,
             "the program sends {OPERATIONS_MAX} operations or more: give it less work"
         );
-        Ok(operations.iter().flat_map(ObservedOperation::pairs).collect())
+        Ok((operations, data))
+    }
+
+    /// Returns the pairs that are explored.
+    fn pairs(&self, operations: &[ObservedOperation]) -> Result<Vec<Pair>> {
+        selection::pairs(operations, &self.arguments.only).map_err(|error| Usage(error).into())
     }
 
     /// Runs the program with a fault; returns the run with its index.
-    async fn run_pair(&self, pair: Pair, index: usize) -> Result<(usize, PairRun)> {
-        let rules = Rules::new(vec![Rule { pair: pair.clone(), times: self.arguments.times }]);
-        let ProgramRun { operations, program, check } = self.run_program(rules, &index.to_string()).await?;
+    async fn run_pair(&self, pair: Pair, index: usize, right: Option<&Observation>) -> Result<(usize, PairRun)> {
+        let condition = Condition::of_operations(pair.operation.clone(), self.arguments.times);
+        let rules = Rules::new(vec![Rule { injection: self.injection(pair.fault), condition }]);
+        let ProgramRun { operations, program, check, data } = self.run_program(rules, &index.to_string()).await?;
         let is_reached = operations.iter().any(|operation| operation.fault.is_some());
-        Ok((index, PairRun { pair, is_reached, program: program.ended, check }))
+        let checked = Checked { program: check, violations: self.arguments.checks.data.violations(&data, right) };
+        Ok((index, PairRun { pair, is_reached, program: program.ended, checked }))
+    }
+
+    /// Returns the fault with the parameters that were asked for.
+    fn injection(&self, fault: Fault) -> Injection {
+        match fault {
+            Fault::Delay => Injection::Delay(self.arguments.delay.0),
+            Fault::Error => Injection::Error(self.arguments.error.reply()),
+            fault => fault.into(),
+        }
     }
 
     /// Runs setup, program and check on an empty server; `name` is that of the run.
     async fn run_program(&self, rules: Rules, name: &str) -> Result<ProgramRun> {
-        let ExploreArguments { setup, check, timeout, program, .. } = &self.arguments;
+        let ExploreArguments { setup, checks, timeout, program, .. } = &self.arguments;
         let server = ServerBehindProxy::start(&self.sources, rules).await?;
         let direct = server.direct_uri();
         let files = OutputFiles::of(&self.scratch, name);
@@ -103,10 +138,16 @@ impl Exploration {
         }
         let program = program::run(program, &server.proxy_uri(), timeout.0, shown(&files.program)).await;
         let program = program.map_err(|error| anyhow!("{error:#}: the program stands behind --"))?;
-        let operations = server.observer.operations();
-        let check = program::run_shell(check, &direct, timeout.0, Output::File(&files.check)).await?;
+        let late = tokio::time::timeout(timeout.0, server.handle.deliver_late()).await;
+        late.map_err(|_| anyhow!("the server did not answer a late request within --timeout: give it more time"))?;
+        let operations = server.handle.operations();
+        let check = match &checks.check {
+            Some(check) => Some(program::run_shell(check, &direct, timeout.0, Output::File(&files.check)).await?),
+            None => None,
+        };
+        let data = checks.data.observe(&server.database).await?;
         files.remove();
-        Ok(ProgramRun { operations, program, check })
+        Ok(ProgramRun { operations, program, check, data })
     }
 }
 

@@ -1,17 +1,26 @@
-//! `handfast blackpipe`: how a program behaves when the network loses requests and replies.
+//! `handfast blackpipe`: how a program behaves when the network or the server does not work as it should.
 
 pub(super) mod arguments;
+mod checks;
 mod explore;
+mod junit;
 mod program;
+mod proxy;
 mod report;
+mod rules;
+mod selection;
 mod server;
+mod upstream;
 
 use self::arguments::BlackpipeArguments;
 use crate::exit::Exit;
+use crate::setup::{block_on, until_stopped};
 
 /// Runs the command that was asked for.
-pub(super) async fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
     match arguments {
-        BlackpipeArguments::Explore(arguments) => explore::run(*arguments).await,
+        BlackpipeArguments::Explore(arguments) => block_on(until_stopped(explore::run(*arguments))),
+        BlackpipeArguments::Proxy(arguments) => block_on(proxy::run(*arguments)),
+        BlackpipeArguments::Rules(arguments) => rules::run(arguments),
     }
 }

@@ -1,6 +1,8 @@
 //! The report of an exploration: a table for people, JSON for programs, and the command line that repeats a finding.
 
-use handfast_blackpipe::Pair;
+use std::fmt;
+
+use handfast_blackpipe::{Fault, Pair};
 use serde_json::{Value, json};
 
 use super::arguments::ExploreArguments;
@@ -15,12 +17,48 @@ pub(super) struct PairRun {
     /// Whether the operation occurred, so that it met the fault.
     pub(super) is_reached: bool,
     pub(super) program: Ended,
-    pub(super) check: Finished,
+    pub(super) checked: Checked,
+}
+
+/// The results of the checks after a run.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    /// That of --check, if it is given.
+    pub(super) program: Option<Finished>,
+    /// What the other checks find wrong, a sentence each.
+    pub(super) violations: Vec<String>,
+}
+
+impl Checked {
+    pub(super) fn is_right(&self) -> bool {
+        self.program.as_ref().is_none_or(|check| check.ended.is_success()) && self.violations.is_empty()
+    }
+
+    /// Returns what is wrong, for people.
+    fn reasons(&self) -> String {
+        let failed = self.program.iter().filter(|check| !check.ended.is_success());
+        let failed = failed.map(|check| match check.last_line.as_str() {
+            "" => format!("--check fails ({})", check.ended),
+            line => line.to_owned(),
+        });
+        failed.chain(self.violations.iter().cloned()).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Checked {
+    /// Writes the end of --check, or the result of the other checks.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.program, self.violations.is_empty()) {
+            (Some(check), _) => check.ended.fmt(f),
+            (None, true) => f.write_str("passed"),
+            (None, false) => f.write_str("failed"),
+        }
+    }
 }
 
 /// The result of the run of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Right,
     /// The check failed, or the program did not end.
     Finding,
@@ -29,8 +67,8 @@ enum Verdict {
 }
 
 impl PairRun {
-    fn verdict(&self) -> Verdict {
-        if !self.check.ended.is_success() || self.program == Ended::TimedOut {
+    pub(super) fn verdict(&self) -> Verdict {
+        if !self.checked.is_right() || self.program == Ended::TimedOut {
             Verdict::Finding
         } else if self.is_reached {
             Verdict::Right
@@ -44,8 +82,17 @@ impl PairRun {
         match self.verdict() {
             Verdict::Right => "right".to_owned(),
             Verdict::NotReached => "not reached".to_owned(),
-            Verdict::Finding if self.check.ended.is_success() => "FINDING  the program did not end".to_owned(),
-            Verdict::Finding => format!("FINDING  {}", self.check.last_line).trim_end().to_owned(),
+            Verdict::Finding => format!("FINDING {}", self.reason()),
+        }
+    }
+
+    /// Returns why the run is not right.
+    pub(super) fn reason(&self) -> String {
+        match self.verdict() {
+            Verdict::Right => String::new(),
+            Verdict::NotReached => "the operation did not occur".to_owned(),
+            Verdict::Finding if self.checked.is_right() => "the program did not end".to_owned(),
+            Verdict::Finding => self.checked.reasons(),
         }
     }
 }
@@ -72,12 +119,12 @@ impl Report<'_> {
     pub(super) fn text(&self) -> String {
         let mut listing = Listing::new(&["pair", "program", "check", "result"]);
         for run in &self.runs {
-            let cells = [run.pair.to_string(), run.program.to_string(), run.check.ended.to_string(), run.result()];
+            let cells = [run.pair.to_string(), run.program.to_string(), run.checked.to_string(), run.result()];
             listing.push(cells, Value::Null);
         }
         let mut lines = vec![listing.table()];
         let findings = self.runs.iter().filter(|run| run.verdict() == Verdict::Finding);
-        lines.extend(findings.map(|run| format!("replay: {}", replay_line(self.arguments, &run.pair))));
+        lines.extend(findings.map(|run| format!("replay: {}", self.replay_line(&run.pair))));
         let not_reached = self.count(Verdict::NotReached);
         if not_reached > 0 {
             lines.push(format!(
@@ -106,15 +153,22 @@ impl Report<'_> {
             Verdict::Finding => "finding",
             Verdict::NotReached => "not-reached",
         };
+        let check = run.checked.program.as_ref();
         json!({
             "operation": run.pair.operation.to_string(),
             "fault": run.pair.fault.name(),
             "result": verdict,
             "program": ended_json(run.program),
-            "check": ended_json(run.check.ended),
-            "check_output": run.check.last_line,
-            "replay": replay_line(self.arguments, &run.pair),
+            "check": check.map(|check| ended_json(check.ended)),
+            "check_output": check.map(|check| &check.last_line),
+            "violations": run.checked.violations,
+            "replay": self.replay_line(&run.pair),
         })
+    }
+
+    /// Returns the command line that runs a pair again.
+    pub(super) fn replay_line(&self, pair: &Pair) -> String {
+        replay_line(self.arguments, pair)
     }
 }
 
@@ -126,15 +180,20 @@ fn ended_json(ended: Ended) -> Value {
     }
 }
 
-/// Returns the command line that runs a pair again.
 fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
     let mut words = vec!["handfast blackpipe explore".to_owned()];
     if let Some(setup) = &arguments.setup {
         words.push(format!("--setup {}", quoted(setup)));
     }
-    words.push(format!("--check {}", quoted(&arguments.check)));
+    words.extend(arguments.checks.check.iter().map(|check| format!("--check {}", quoted(check))));
+    words.extend(arguments.checks.data.words(quoted));
     if arguments.times.get() > 1 {
         words.push(format!("--times {}", arguments.times));
+    }
+    match pair.fault {
+        Fault::Delay => words.push(format!("--delay {}", quoted(&arguments.delay.to_string()))),
+        Fault::Error => words.extend(arguments.error.words()),
+        _ => {}
     }
     words.push(format!("--timeout {}", quoted(&arguments.timeout.to_string())));
     words.push(format!("--replay {pair} --"));
@@ -143,7 +202,7 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
 }
 
 /// Returns a word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=@%+,".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail};
-use handfast_blackpipe::{Observer, Proxy, Rules};
+use handfast_blackpipe::{Handle, Proxy, Rules};
 use handfast_server::{Address, Listeners, Options, Server};
 use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
@@ -15,9 +15,11 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 
 /// A server whose documents are in memory, and a proxy; both end when this is dropped.
 pub(super) struct ServerBehindProxy {
+    /// What the server serves.
+    pub(super) database: Database,
     address: SocketAddr,
     proxy: SocketAddr,
-    pub(super) observer: Observer,
+    pub(super) handle: Handle,
     _tasks: JoinSet<Option<Infallible>>,
 }
 
@@ -26,17 +28,17 @@ impl ServerBehindProxy {
     pub(super) async fn start(sources: &Sources, rules: Rules) -> Result<Self> {
         let listeners = Listeners::bind(&[Address::Tcp(ANY)]).await?;
         let database = Database::local(MemoryStore::new(sources.clone()), sources.clone());
-        let server = Server::new(listeners, Options::default(), database);
+        let server = Server::new(listeners, Options::default(), database.clone());
         let [Address::Tcp(address)] = *server.addresses() else { bail!("the server has no address") };
-        let proxy = Proxy::bind(ANY, address, rules).await.context("cannot start the proxy")?;
-        let (at, observer) = (proxy.address(), proxy.observer());
+        let proxy = Proxy::bind(ANY, address.to_string(), rules).await.context("cannot start the proxy")?;
+        let (at, handle) = (proxy.address(), proxy.handle());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             server.run().await;
             None
         });
         tasks.spawn(async move { Some(proxy.run().await) });
-        Ok(ServerBehindProxy { address, proxy: at, observer, _tasks: tasks })
+        Ok(ServerBehindProxy { database, address, proxy: at, handle, _tasks: tasks })
     }
 
     /// Returns the connection string of the server itself.

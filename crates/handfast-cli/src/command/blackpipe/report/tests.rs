@@ -1,9 +1,10 @@
 use clap::Parser as _;
 use serde_json::json;
 
-use super::{PairRun, Report, quoted};
+use super::{Checked, PairRun, Report, quoted};
 use crate::command::arguments::{Arguments, Command};
 use crate::command::blackpipe::arguments::{BlackpipeArguments, ExploreArguments};
+use crate::command::blackpipe::junit;
 use crate::command::blackpipe::program::{Ended, Finished};
 use crate::exit::Exit;
 
@@ -15,7 +16,8 @@ fn arguments(words: &[&str]) -> Box<ExploreArguments> {
 
 fn run(pair: &str, is_reached: bool, program: Ended, check: Ended, last_line: &str) -> PairRun {
     let check = Finished { ended: check, last_line: last_line.to_owned() };
-    PairRun { pair: pair.parse().unwrap(), is_reached, program, check }
+    let checked = Checked { program: Some(check), violations: Vec::new() };
+    PairRun { pair: pair.parse().unwrap(), is_reached, program, checked }
 }
 
 #[test]
@@ -47,6 +49,62 @@ fn a_report_shows_each_run_and_how_to_repeat_a_finding() {
     assert_eq!(report.exit(), Exit::GuaranteeBroken);
 }
 
+/// Returns the run of a pair after which data were checked without a program.
+fn run_with_data_checks(violations: &[&str]) -> PairRun {
+    let checked = Checked { program: None, violations: violations.iter().map(|text| (*text).to_owned()).collect() };
+    PairRun { pair: "find:1/cut".parse().unwrap(), is_reached: true, program: Ended::Exit(0), checked }
+}
+
+#[test]
+fn checks_of_data_are_reported_with_what_they_find() {
+    let arguments = arguments(&["--sum", "a.b=3", "--unique", "a.c", "--count-equals", "a", "d e", "--", "true"]);
+    let mut both = run("find:2/cut", true, Ended::Exit(0), Ended::Exit(1), "wrong");
+    both.checked.violations = vec!["the sum of a.b is 4, not 3".to_owned()];
+    let twice = run_with_data_checks(&["a.c has 7 in 2 documents", "a has 1 documents, and d has 2"]);
+    let report = Report { arguments: &arguments, runs: vec![run_with_data_checks(&[]), twice, both] };
+    let text = report.text();
+    let expected = [
+        "pair        program  check   result",
+        "find:1/cut  exit 0   passed  right",
+        "find:1/cut  exit 0   failed  FINDING a.c has 7 in 2 documents; a has 1 documents, and d has 2",
+        "find:2/cut  exit 0   exit 1  FINDING wrong; the sum of a.b is 4, not 3",
+    ];
+    assert_eq!(text.lines().take(4).collect::<Vec<_>>(), expected);
+    let replay = "replay: handfast blackpipe explore --sum a.b=3 --unique a.c --count-equals a 'd e' --timeout 1m --replay find:1/cut -- true";
+    assert_eq!(text.lines().nth(4), Some(replay));
+    assert_eq!(report.json()["pairs"][1]["check"], json!(null));
+    assert_eq!(report.json()["pairs"][2]["violations"], json!(["the sum of a.b is 4, not 3"]));
+    assert_eq!(report.exit(), Exit::GuaranteeBroken);
+    assert_eq!(Report { arguments: &arguments, runs: vec![run_with_data_checks(&[])] }.exit(), Exit::Good);
+}
+
+#[test]
+fn a_report_is_a_test_suite() {
+    let arguments = arguments(&["--check", "true", "--", "python", "a<b.py"]);
+    let runs = vec![
+        run("find:1/cut", true, Ended::Exit(0), Ended::Exit(0), ""),
+        run("find:2/cut", true, Ended::Exit(0), Ended::Exit(1), "1 < 2"),
+        run("find:9/cut", false, Ended::Exit(0), Ended::Exit(0), ""),
+    ];
+    let replay = "handfast blackpipe explore --check true --timeout 1m --replay";
+    let expected = format!(
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="handfast blackpipe explore" tests="3" failures="2" errors="0">
+  <testsuite name="handfast blackpipe explore" tests="3" failures="2" errors="0" skipped="0">
+    <testcase classname="python a&lt;b.py" name="find:1/cut"/>
+    <testcase classname="python a&lt;b.py" name="find:2/cut">
+      <failure message="1 &lt; 2">{replay} find:2/cut -- python 'a&lt;b.py'</failure>
+    </testcase>
+    <testcase classname="python a&lt;b.py" name="find:9/cut">
+      <failure message="the operation did not occur">{replay} find:9/cut -- python 'a&lt;b.py'</failure>
+    </testcase>
+  </testsuite>
+</testsuites>
+"#
+    );
+    assert_eq!(junit::xml(&Report { arguments: &arguments, runs }), expected);
+}
+
 #[test]
 fn the_exit_code_is_good_only_if_every_operation_met_its_fault() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
@@ -69,6 +127,20 @@ fn a_replay_line_is_understood() {
     let expected = r"handfast blackpipe explore --setup 'echo it'\''s' --check 'python check.py' --timeout '1m 30s' \
                     --replay find:3/lose-reply -- python 'a b'";
     assert_eq!(line, expected.split_whitespace().filter(|word| *word != "\\").collect::<Vec<_>>().join(" "));
+}
+
+#[test]
+fn a_replay_line_has_the_parameters_of_its_fault() {
+    let given = ["--check", "true", "--delay", "5s", "--error-code", "91", "--error-label", "A,B", "--", "true"];
+    let arguments = arguments(&given);
+    let check = |pair: &str, expected: &str| {
+        let line = super::replay_line(&arguments, &pair.parse().unwrap());
+        let begin = "handfast blackpipe explore --check true ";
+        assert_eq!(line, format!("{begin}{expected}--timeout 1m --replay {pair} -- true"));
+    };
+    check("find:3/delay", "--delay 5s ");
+    check("find:3/error", "--error-code 91 --error-label A,B ");
+    check("find:3/cut", "");
 }
 
 #[test]

@@ -1,0 +1,260 @@
+//! Forwards the messages of a connection, and does to it what a rule decides.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use handfast_wire::{Flags, OpMsg};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::Shared;
+use super::late::LateRequest;
+use crate::fault::ErrorReply;
+use crate::frame::{ReadError, read};
+use crate::hello;
+use crate::request::{ApplicationRequest, Request};
+use crate::{Decision, Injection};
+
+/// The time between an error that says that the state of the server has changed and the end of the connections that monitor it: drivers
+/// read the error first then, and ask for the state afterwards.
+const STATE_CHANGE_PAUSE: Duration = Duration::from_millis(50);
+
+type Relayed = std::result::Result<(), ReadError>;
+type ClientWriter<'a> = tokio::sync::Mutex<WriteHalf<'a>>;
+
+/// Forwards the messages of a connection until one side closes it or a fault does, and then sends the copies of its requests.
+pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
+    let connection = Connection::new(shared);
+    if let Err(error) = relay(client, &connection).await {
+        debug!(%error, "a connection ended");
+    }
+    let mut copies = connection.copies.into_inner().unwrap_or_else(PoisonError::into_inner);
+    while copies.join_next().await.is_some() {}
+}
+
+/// Both sockets are closed at the end.
+async fn relay(mut client: TcpStream, connection: &Connection) -> Relayed {
+    let mut server = TcpStream::connect(&connection.shared.server).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    // The driver reaches the proxy at the address by which it connected.
+    let address = client.local_addr()?.to_string();
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let to_client = ClientWriter::new(to_client);
+    tokio::select! {
+        ended = connection.forward_requests(from_client, to_server, &to_client) => ended,
+        ended = connection.forward_replies(from_server, &to_client, &address) => ended,
+        () = connection.state_change_of_monitored_server() => Ok(()),
+    }
+}
+
+/// The plan for the reply to a request.
+enum ReplyPlan {
+    Lose,
+    Cut,
+    /// The connection is silent from this reply on.
+    Silence,
+    /// The reply is forwarded; its request is late until then.
+    EndLate(LateRequest),
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    /// The request with a plan for its reply. A driver sends the next one when it has the reply.
+    planned: Mutex<Option<(i32, ReplyPlan)>>,
+    /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
+    late_without_reply: Mutex<Option<LateRequest>>,
+    is_monitoring: AtomicBool,
+    copies: Mutex<JoinSet<()>>,
+}
+
+/// What becomes of a request.
+enum Next {
+    Forward,
+    /// The request does not reach the server, and the connection goes on.
+    Skip,
+    Close,
+    /// It is forwarded, and nothing after it.
+    ForwardLast,
+}
+
+impl Connection {
+    fn new(shared: Arc<Shared>) -> Self {
+        Connection {
+            shared,
+            planned: Mutex::default(),
+            late_without_reply: Mutex::default(),
+            is_monitoring: AtomicBool::new(false),
+            copies: Mutex::default(),
+        }
+    }
+
+    /// Forwards requests until one is lost. After the last one it waits, because replies may still arrive.
+    async fn forward_requests(
+        &self,
+        client: ReadHalf<'_>,
+        mut server: WriteHalf<'_>,
+        to_client: &ClientWriter<'_>,
+    ) -> Relayed {
+        let mut client = BufReader::new(client);
+        loop {
+            let frame = match read(&mut client, &self.shared.limits).await {
+                Ok(Some(frame)) => frame,
+                // The client has gone, but its late request still has to be executed.
+                Err(_) if self.is_planned() => break,
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            };
+            let next = match Request::of_frame(&frame.bytes, &self.shared.limits)? {
+                Request::Application(request) => self.decide(request, frame.header.request_id, to_client).await?,
+                Request::Driver { is_monitoring } => {
+                    self.is_monitoring.fetch_or(is_monitoring, Ordering::Relaxed);
+                    Next::Forward
+                }
+            };
+            match next {
+                Next::Forward => server.write_all(&frame.bytes).await?,
+                Next::Skip => {}
+                Next::Close => return Ok(()),
+                Next::ForwardLast => {
+                    server.write_all(&frame.bytes).await?;
+                    tokio::io::copy(&mut client, &mut tokio::io::sink()).await?;
+                    return Ok(());
+                }
+            }
+        }
+        server.shutdown().await?;
+        pending().await
+    }
+
+    /// Asks the rules about a request, and prepares what they decide.
+    async fn decide(
+        &self,
+        request: ApplicationRequest<'_>,
+        request_id: i32,
+        to_client: &ClientWriter<'_>,
+    ) -> std::result::Result<Next, ReadError> {
+        let decision = self.shared.decide(&request.operation());
+        let Decision::Inject(injection) = decision else { return Ok(Next::Forward) };
+        match injection {
+            Injection::LoseRequest => return Ok(Next::Close),
+            Injection::LoseReply => self.plan(request_id, ReplyPlan::Lose),
+            Injection::Cut => self.plan(request_id, ReplyPlan::Cut),
+            Injection::Delay(time) => {
+                let late = self.shared.late.begin();
+                late.wait(Some(time)).await;
+                match request.has_reply {
+                    true => self.plan(request_id, ReplyPlan::EndLate(late)),
+                    false => *locked(&self.late_without_reply) = Some(late),
+                }
+            }
+            Injection::Error(error) => {
+                self.answer(&error, request_id, to_client).await?;
+                return Ok(Next::Skip);
+            }
+            Injection::Duplicate { after } => self.copy(request, after),
+            Injection::HalfOpen => {
+                self.plan(request_id, ReplyPlan::Silence);
+                return Ok(Next::ForwardLast);
+            }
+        }
+        Ok(Next::Forward)
+    }
+
+    /// Answers a request with an error.
+    async fn answer(&self, error: &ErrorReply, request_id: i32, to_client: &ClientWriter<'_>) -> Relayed {
+        let mut bytes = Vec::new();
+        OpMsg::new(Flags::default(), &error.document()).encode(0, request_id, &mut bytes);
+        to_client.lock().await.write_all(&bytes).await?;
+        if error.is_state_change() {
+            tokio::time::sleep(STATE_CHANGE_PAUSE).await;
+            self.shared.state_change.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Sends a request once more later, on a connection of its own.
+    fn copy(&self, request: ApplicationRequest<'_>, after: Option<Duration>) {
+        let Some(memory) = self.shared.late.copy_memory(request.plain.len()) else {
+            warn!(command = request.command, "too many requests wait to be sent once more: this one is not duplicated");
+            return;
+        };
+        let (late, shared) = (self.shared.late.begin(), Arc::clone(&self.shared));
+        let (bytes, has_reply) = (request.plain.into_owned(), request.has_reply);
+        let copy = async move {
+            late.wait(after).await;
+            if let Err(error) = send(&bytes, has_reply, &shared).await {
+                debug!(%error, "a request was not sent once more");
+            }
+            drop((late, memory));
+        };
+        locked(&self.copies).spawn(copy);
+    }
+
+    /// Forwards replies until one is lost or the server closes the connection.
+    async fn forward_replies(&self, server: ReadHalf<'_>, to_client: &ClientWriter<'_>, address: &str) -> Relayed {
+        let mut server = BufReader::new(server);
+        while let Some(frame) = read(&mut server, &self.shared.limits).await? {
+            match self.take_plan(frame.header.response_to) {
+                Some(ReplyPlan::Lose) => return Ok(()),
+                Some(ReplyPlan::Cut) => {
+                    let half = frame.bytes.get(..frame.bytes.len() / 2).unwrap_or_default();
+                    return Ok(to_client.lock().await.write_all(half).await?);
+                }
+                Some(ReplyPlan::Silence) => {
+                    while let Ok(Some(_)) = read(&mut server, &self.shared.limits).await {}
+                    return pending().await;
+                }
+                Some(ReplyPlan::EndLate(late)) => drop(late),
+                None => {}
+            }
+            let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
+            to_client.lock().await.write_all(hello.as_ref().unwrap_or(&frame.bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the driver has to ask for the state of the server anew, if this is the connection by which it does.
+    async fn state_change_of_monitored_server(&self) {
+        loop {
+            self.shared.state_change.notified().await;
+            if self.is_monitoring.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    fn is_planned(&self) -> bool {
+        locked(&self.planned).is_some() || locked(&self.late_without_reply).is_some()
+    }
+
+    fn plan(&self, request_id: i32, plan: ReplyPlan) {
+        *locked(&self.planned) = Some((request_id, plan));
+    }
+
+    fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
+        locked(&self.planned).take_if(|(request_id, _)| *request_id == response_to).map(|(_, plan)| plan)
+    }
+}
+
+/// Sends a request on a connection of its own, and waits until the server has executed it.
+async fn send(bytes: &[u8], has_reply: bool, shared: &Shared) -> Relayed {
+    let mut server = TcpStream::connect(&shared.server).await?;
+    server.write_all(bytes).await?;
+    if !has_reply {
+        // The server closes the connection when it has read all of it.
+        server.shutdown().await?;
+    }
+    read(&mut server, &shared.limits).await?;
+    Ok(())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,95 @@
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::parse;
+use crate::rules::{Condition, Probability, Rule};
+use crate::{ErrorReply, Fault, Injection};
+
+fn number(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+fn check(text: &str, injection: Injection, condition: Condition) {
+    let rules = parse(&format!("# rules\n[[rule]]\n{text}")).unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!((rules[0].line, &rules[0].rule), (2, &Rule { injection, condition }), "{text}");
+}
+
+#[test]
+fn a_rule_has_the_defaults_of_its_fault() {
+    for fault in Fault::ALL {
+        let injection = match fault {
+            Fault::Duplicate => Injection::Duplicate { after: Some(Injection::DELAY) },
+            fault => fault.into(),
+        };
+        check(&format!("fault = '{fault}'"), injection, Condition::default());
+    }
+}
+
+#[test]
+fn each_key_has_its_place() {
+    let any = Condition::default;
+    check("fault = 'delay'\ndelay = '500ms'", Injection::Delay(Duration::from_millis(500)), any());
+    let after = Some(Duration::from_secs(2));
+    check("fault = 'duplicate'\nafter = '2s'", Injection::Duplicate { after }, any());
+    let error = ErrorReply { code: 112, name: None, message: "no".to_owned(), labels: vec!["A".to_owned()] };
+    check("fault = 'error'\ncode = 0x70\nmessage = 'no'\nlabels = ['A']", Injection::Error(error), any());
+    let unlabelled = ErrorReply { labels: Vec::new(), ..ErrorReply::default() };
+    check("fault = 'error'\ncode = 10107\nlabels = []", Injection::Error(unlabelled), any());
+    let condition = Condition {
+        command: Some("update".to_owned()),
+        collection: Some("bank.accounts".to_owned()),
+        first: number(2),
+        last: Some(number(9)),
+        times: Some(number(3)),
+        probability: Probability::new(0.25).unwrap(),
+    };
+    let text = "fault = 'cut'\ncommand = 'update'\ncollection = 'bank.accounts'\nfirst = 2\nlast = 9\ntimes = 3\nprobability = 0.25";
+    check(text, Injection::Cut, condition);
+    let third = Condition { first: number(3), last: Some(number(3)), ..any() };
+    check("fault = 'cut'\nnth = 3\nprobability = 1", Injection::Cut, third);
+}
+
+#[test]
+fn rules_keep_their_order_and_their_lines() {
+    let rules = parse("\n[[rule]]\nfault = 'cut'\n\n[[rule]]\n\nfault = 'delay'\n").unwrap();
+    let found: Vec<_> = rules.iter().map(|written| (written.line, written.rule.injection.fault())).collect();
+    assert_eq!(found, [(2, Fault::Cut), (5, Fault::Delay)]);
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_and_what_to_write() {
+    let check = |text: &str, expected: &str| {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{text}\n{error}");
+    };
+    check("", "line 1: there is no rule: begin each rule with [[rule]]");
+    check("\n[[rule\n", "line 2: ");
+    check("[[rules]]\nfault = 'cut'", "line 1: unknown key 'rules': begin each rule with [[rule]]");
+    check("rule = 1", "line 1: 'rule' is no list: begin each rule with [[rule]]");
+    check("[rule]\nfault = 'cut'", "line 1: 'rule' is no list: begin each rule with [[rule]]");
+    check("rule = [1]", "line 1: 'rule' is no list of tables: begin each rule with [[rule]]");
+    check(
+        "[[rule]]\n[[rule]]\nfault = 'cut'",
+        "line 1: 'fault' is missing: write one of lose-request, lose-reply, cut",
+    );
+    check("[[rule]]\nfault = 'lose'", "line 2: 'lose' is not a fault: the faults are lose-request");
+    check("[[rule]]\nfault = 1", "line 2: 'fault' is a text in quotation marks");
+    check(
+        "[[rule]]\nfault = 'cut'\ncollections = 'x'",
+        "line 3: unknown key 'collections': the keys of a rule are fault, command, ",
+    );
+    check("[[rule]]\nfault = 'cut'\ndelay = '1s'", "line 3: 'delay' belongs to the fault delay, not to cut: remove it");
+    check("[[rule]]\nfault = 'delay'\ndelay = 5", "line 3: 'delay' is a time in quotation marks, such as \"500ms\"");
+    check("[[rule]]\nfault = 'error'\ncode = 'x'", "line 3: 'code' is the number of an error, such as 10107");
+    check("[[rule]]\nfault = 'error'\nlabels = 'x'", "line 3: 'labels' is a list of texts");
+    check("[[rule]]\nfault = 'error'\nlabels = [1]", "line 3: 'labels' is a list of texts");
+    check("[[rule]]\nfault = 'cut'\nnth = 0", "line 3: 'nth' is a whole number from 1 on");
+    check("[[rule]]\nfault = 'cut'\ntimes = -1", "line 3: 'times' is a whole number from 1 on");
+    check("[[rule]]\nfault = 'cut'\nfirst = 2\nnth = 2", "line 4: 'nth' and 'first' exclude each other");
+    check("[[rule]]\nfault = 'cut'\nfirst = 3\nlast = 2", "line 4: 'last' is 2, which is before 'first', 3");
+    check("[[rule]]\nfault = 'cut'\nprobability = 2", "line 3: 'probability' is a number between 0 and 1");
+    check("[[rule]]\nfault = 'cut'\nprobability = nan", "line 3: 'probability' is a number between 0 and 1");
+    check("[[rule]]\nfault = 'cut'\ncommand = 'hello'", "line 3: drivers send the command 'hello' by themselves");
+    check("[[rule]]\nfault = 'cut'\nfault = 'cut'", "line 3: ");
+}

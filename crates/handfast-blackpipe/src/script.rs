@@ -1,0 +1,143 @@
+//! A server that answers as a script says, for tests of programs and drivers.
+//!
+//! ```text
+//! client              server               script
+//!   | -- hello ------> |                   |            answered by the role, and no part of the script
+//!   | -- insert -----> | -- request ------> | 1. insert on shop.orders: matches
+//!   | <-- reply ------ | <-- answer ------- |
+//!   | -- find -------> | -- request ------> | 2. aggregate: does not match
+//!   | <-- error ------ | <-- "not expected" |
+//!                        finish()            the report: find arrived and was not expected, aggregate did not arrive
+//! ```
+//!
+//! The script is a function from requests to answers, without a socket. The server does with the connection what an answer says.
+
+mod answer;
+mod matcher;
+mod role;
+mod server;
+
+use std::fmt;
+
+pub use answer::Answer;
+pub use matcher::{Matcher, ReceivedRequest};
+pub use role::Role;
+pub use server::ScriptedServer;
+
+use crate::{Error, ErrorReply, Result};
+
+/// The number of requests that are remembered for the report; a test sends far fewer.
+const REQUESTS_MAX: usize = 10_000;
+
+/// The commands that are answered without the script, unless it expects them.
+const ANSWERED: [&str; 3] = ["ping", "endSessions", "killCursors"];
+
+/// The code of the answer to a request that is not expected. No driver repeats a request after it.
+const NOT_EXPECTED: i32 = 8000;
+
+/// The requests that are expected, and their answers.
+///
+/// Handshakes are answered by the [`Role`] of the server. `ping`, `endSessions` and `killCursors`, which drivers send by themselves, are answered
+/// with `{ok: 1}`, unless an expectation that is due matches them.
+#[derive(Debug)]
+pub struct Script {
+    expectations: Vec<Expectation>,
+    is_ordered: bool,
+    received: Vec<Received>,
+    /// Whether a request has arrived that was not expected.
+    has_unexpected: bool,
+}
+
+#[derive(Debug)]
+struct Expectation {
+    matcher: Matcher,
+    answer: Answer,
+    is_met: bool,
+}
+
+#[derive(Debug)]
+struct Received {
+    request: ReceivedRequest,
+    is_expected: bool,
+}
+
+impl Script {
+    /// Creates a script whose requests have to arrive in its order.
+    pub fn in_order() -> Self {
+        Script { expectations: Vec::new(), is_ordered: true, received: Vec::new(), has_unexpected: false }
+    }
+
+    /// Creates a script whose requests may arrive in any order. A request meets the first expectation that matches it.
+    pub fn in_any_order() -> Self {
+        Script { is_ordered: false, ..Script::in_order() }
+    }
+
+    /// Expects a request once, and answers it.
+    #[must_use]
+    pub fn expect(mut self, matcher: Matcher, answer: impl Into<Answer>) -> Self {
+        self.expectations.push(Expectation { matcher, answer: answer.into(), is_met: false });
+        self
+    }
+
+    /// Returns the expectations that the next request may meet.
+    fn due(&mut self) -> impl Iterator<Item = &mut Expectation> {
+        let count = if self.is_ordered { 1 } else { usize::MAX };
+        self.expectations.iter_mut().filter(|expectation| !expectation.is_met).take(count)
+    }
+
+    /// Answers a request.
+    pub fn answer(&mut self, request: ReceivedRequest) -> Answer {
+        let answer = self.due().find(|expectation| expectation.matcher.matches(&request)).map(|expectation| {
+            expectation.is_met = true;
+            expectation.answer.clone()
+        });
+        if answer.is_none() && ANSWERED.contains(&request.command()) {
+            return Answer::ok();
+        }
+        let is_expected = answer.is_some();
+        self.has_unexpected |= !is_expected;
+        let answer = answer.unwrap_or_else(|| {
+            let message = format!("the script does not expect {}", request.command());
+            Answer::from(ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) })
+        });
+        if self.received.len() < REQUESTS_MAX {
+            self.received.push(Received { request, is_expected });
+        }
+        answer
+    }
+
+    /// Returns the requests that arrived, without those that were answered without the script.
+    ///
+    /// # Errors
+    /// [`Error::Script`] with the script and the requests, if a request was not expected or did not arrive.
+    pub fn finish(self) -> Result<Vec<ReceivedRequest>> {
+        if self.has_unexpected || self.expectations.iter().any(|expectation| !expectation.is_met) {
+            return Err(Error::Script { report: self.to_string() });
+        }
+        Ok(self.received.into_iter().map(|received| received.request).collect())
+    }
+}
+
+impl fmt::Display for Script {
+    /// Writes both sides: what is expected, and what has arrived.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected, {}:", if self.is_ordered { "in this order" } else { "in any order" })?;
+        for (number, Expectation { matcher, is_met, .. }) in (1_u32..).zip(&self.expectations) {
+            write!(f, "\n  {number}. {matcher}: {}", if *is_met { "arrived" } else { "DID NOT ARRIVE" })?;
+        }
+        if self.expectations.is_empty() {
+            f.write_str("\n  nothing")?;
+        }
+        f.write_str("\nreceived:")?;
+        for (number, Received { request, is_expected }) in (1_u32..).zip(&self.received) {
+            write!(f, "\n  {number}. {request}: {}", if *is_expected { "expected" } else { "NOT EXPECTED" })?;
+        }
+        if self.received.is_empty() {
+            f.write_str("\n  nothing")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

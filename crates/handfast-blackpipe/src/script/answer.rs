@@ -1,0 +1,95 @@
+//! What a scripted server does with a request.
+
+use std::time::Duration;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+
+use crate::ErrorReply;
+
+/// The answer to a request. An unacknowledged write gets none, but its connection may be closed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This document.
+    Document(RawDocumentBuf),
+    /// The connection is closed.
+    HangUp,
+    /// The connection is reset, as by a server that closes it before it has read the request.
+    Reset,
+    /// Half of this document; then the connection is closed.
+    Cut(RawDocumentBuf),
+    /// Another answer after a time.
+    Delay(Duration, Box<Answer>),
+    /// Nothing, and the connection stays open.
+    Silence,
+    /// These bytes in the place of a message.
+    Garbage(Vec<u8>),
+    /// This document, as the reply to a request that was not sent.
+    WrongResponseTo(RawDocumentBuf),
+    /// This document, in a message whose header announces more bytes than a message may have.
+    Oversized(RawDocumentBuf),
+}
+
+impl Answer {
+    /// Returns `{ok: 1}`.
+    pub fn ok() -> Self {
+        Answer::Document(rawdoc! { "ok": 1.0 })
+    }
+
+    /// Returns the reply to a write of `count` documents.
+    pub fn written(count: i32) -> Self {
+        Answer::Document(rawdoc! { "ok": 1.0, "n": count, "nModified": count })
+    }
+
+    /// Returns the first batch of a cursor on a collection, which is written with its database. The cursor is finished if `cursor` is 0.
+    pub fn first_batch(collection: &str, cursor: i64, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
+        let batch = rawdoc! { "id": cursor, "ns": collection, "firstBatch": array(documents) };
+        Answer::Document(rawdoc! { "ok": 1.0, "cursor": batch })
+    }
+
+    /// Returns a further batch of a cursor.
+    pub fn next_batch(collection: &str, cursor: i64, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Self {
+        let batch = rawdoc! { "id": cursor, "ns": collection, "nextBatch": array(documents) };
+        Answer::Document(rawdoc! { "ok": 1.0, "cursor": batch })
+    }
+
+    /// Returns the error of a command.
+    pub fn error(code: i32, message: &str, labels: &[&str]) -> Self {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        ErrorReply { labels, message: message.to_owned(), ..ErrorReply::of_code(code) }.into()
+    }
+
+    /// Returns the reply to a write of which `count` documents were written and some failed: each by its index, a code and a message.
+    pub fn write_errors<'a>(count: i32, errors: impl IntoIterator<Item = (i32, i32, &'a str)>) -> Self {
+        let errors = errors
+            .into_iter()
+            .map(|(index, code, message)| rawdoc! { "index": index, "code": code, "errmsg": message });
+        let mut reply = rawdoc! { "ok": 1.0, "n": count };
+        reply.append(cstr!("writeErrors"), array(errors));
+        Answer::Document(reply)
+    }
+
+    /// Returns this answer after a time.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Answer::Delay(time, Box::new(self))
+    }
+}
+
+impl From<RawDocumentBuf> for Answer {
+    fn from(document: RawDocumentBuf) -> Self {
+        Answer::Document(document)
+    }
+}
+
+impl From<ErrorReply> for Answer {
+    fn from(error: ErrorReply) -> Self {
+        Answer::Document(error.document())
+    }
+}
+
+fn array(documents: impl IntoIterator<Item = RawDocumentBuf>) -> RawArrayBuf {
+    let mut array = RawArrayBuf::new();
+    documents.into_iter().for_each(|document| array.push(document));
+    array
+}

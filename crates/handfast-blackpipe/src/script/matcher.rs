@@ -1,0 +1,177 @@
+//! The requests that a scripted server gets, as values, and the conditions on them.
+
+use std::fmt;
+
+use bson::raw::CString;
+use bson::{Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_wire::OpMsg;
+
+/// Characters of a request that a report shows.
+const SHOWN_CHARACTERS_MAX: usize = 1_000;
+
+/// A request with its command: `{find: "orders", filter: {..}, $db: "shop"}`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReceivedRequest {
+    body: RawDocumentBuf,
+    has_reply: bool,
+}
+
+impl ReceivedRequest {
+    /// Returns a request with a reply.
+    pub fn new(body: RawDocumentBuf) -> Self {
+        ReceivedRequest { body, has_reply: true }
+    }
+
+    /// Reads a message. Its lists of documents become array fields, as they were in the command of the application.
+    pub(super) fn of_message(message: &OpMsg<'_>) -> Self {
+        let mut body = message.body.to_owned();
+        for sequence in &message.sequences {
+            let mut documents = RawArrayBuf::new();
+            sequence.documents.iter().for_each(|document| documents.push((*document).to_owned()));
+            // It came as a text with a null character at its end, and so it has none inside.
+            if let Ok(name) = CString::try_from(sequence.identifier.to_owned()) {
+                body.append(name, documents);
+            }
+        }
+        ReceivedRequest { body, has_reply: !message.flags.more_to_come }
+    }
+
+    /// Returns the whole request.
+    pub fn body(&self) -> &RawDocument {
+        &self.body
+    }
+
+    /// Returns whether the client waits for a reply. It does not for an unacknowledged write.
+    pub fn has_reply(&self) -> bool {
+        self.has_reply
+    }
+
+    /// Returns the name of the command: the first field.
+    pub fn command(&self) -> &str {
+        self.body.iter_elements().next().and_then(Result::ok).map_or("", |element| element.key().as_str())
+    }
+
+    /// Returns the collection with the database, such as `shop.orders`, if it names one.
+    pub fn collection(&self) -> Option<String> {
+        crate::request::collection_of(self.command(), &self.body)
+    }
+
+    /// Returns a field by its path, such as `filter.status` or `documents.0._id`.
+    pub fn get(&self, path: &str) -> Option<RawBsonRef<'_>> {
+        let mut names = path.split('.');
+        let mut value = self.body.get(names.next()?).ok()??;
+        for name in names {
+            value = match value {
+                RawBsonRef::Document(document) => document.get(name).ok()??,
+                RawBsonRef::Array(array) => array.get(name.parse().ok()?).ok()??,
+                _ => return None,
+            };
+        }
+        Some(value)
+    }
+}
+
+impl fmt::Display for ReceivedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = Document::try_from(&*self.body).map_or_else(|error| error.to_string(), |body| body.to_string());
+        match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+            Some((end, _)) => write!(f, "{}..", text.get(..end).unwrap_or_default()),
+            None => f.write_str(&text),
+        }
+    }
+}
+
+/// Conditions on a request, all of which have to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matcher {
+    command: String,
+    collection: Option<String>,
+    fields: Vec<(String, RawBson)>,
+}
+
+impl Matcher {
+    /// Returns the condition that the command has this name.
+    pub fn command(name: &str) -> Self {
+        Matcher { command: name.to_owned(), collection: None, fields: Vec::new() }
+    }
+
+    /// Adds the condition that the request is on this collection, which is written with its database, such as `shop.orders`.
+    #[must_use]
+    pub fn on(self, collection: &str) -> Self {
+        Matcher { collection: Some(collection.to_owned()), ..self }
+    }
+
+    /// Adds the condition that a field has a value. The field is named by its path, such as `filter.status` or `documents.0._id`. Numbers
+    /// are equal if their values are, whatever their types.
+    #[must_use]
+    pub fn with(mut self, path: &str, value: impl Into<RawBson>) -> Self {
+        self.fields.push((path.to_owned(), value.into()));
+        self
+    }
+
+    /// Returns whether a request meets all conditions.
+    pub fn matches(&self, request: &ReceivedRequest) -> bool {
+        self.command == request.command()
+            && (self.collection.is_none() || self.collection == request.collection())
+            && self.fields.iter().all(|(path, expected)| {
+                request.get(path).is_some_and(|found| are_equal(found, expected.as_raw_bson_ref()))
+            })
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.command)?;
+        if let Some(collection) = &self.collection {
+            write!(f, " on {collection}")?;
+        }
+        for (path, value) in &self.fields {
+            match bson::Bson::try_from(value.clone()) {
+                Ok(value) => write!(f, ", {path} = {value}")?,
+                Err(error) => write!(f, ", {path} = ({error})")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether two values are equal; numbers by their values, documents with their fields in the same order.
+fn are_equal(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
+    match (one, other) {
+        (RawBsonRef::Document(one), RawBsonRef::Document(other)) => {
+            let (mut one, mut other) = (one.iter(), other.iter());
+            loop {
+                match (one.next(), other.next()) {
+                    (None, None) => return true,
+                    (Some(Ok((name, one))), Some(Ok((other_name, other))))
+                        if name == other_name && are_equal(one, other) => {}
+                    _ => return false,
+                }
+            }
+        }
+        (RawBsonRef::Array(one), RawBsonRef::Array(other)) => {
+            let (mut one, mut other) = (one.into_iter(), other.into_iter());
+            loop {
+                match (one.next(), other.next()) {
+                    (None, None) => return true,
+                    (Some(Ok(one)), Some(Ok(other))) if are_equal(one, other) => {}
+                    _ => return false,
+                }
+            }
+        }
+        _ => match (number(one), number(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => one == other,
+        },
+    }
+}
+
+/// Returns a number, exactly if it is a whole one of up to 53 bits.
+fn number(value: RawBsonRef<'_>) -> Option<f64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(number.into()),
+        RawBsonRef::Int64(number) if number.unsigned_abs() < 1 << f64::MANTISSA_DIGITS => Some(number as f64),
+        RawBsonRef::Double(number) => Some(number),
+        _ => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! The checks that need no program: the sum of a field, values that occur once, and collections with as many documents each.
+//!
+//! The data are read into an [`Observation`] first; whether it is right is a function of values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::Result;
+use bson::{Bson, RawBson, RawBsonRef, RawDocumentBuf, doc, rawdoc};
+use clap::Args;
+use handfast_mql::order;
+use handfast_store::{Aggregate, DocumentStore, Namespace, StoreExt as _};
+
+/// Databases that are not the program's.
+const SYSTEM_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+/// The checks of the data after each run.
+#[derive(Args, Debug)]
+pub(super) struct DataChecks {
+    /// The sum of a field, such as accounts.balance, has to be that of the run without faults, or accounts.balance=100
+    #[arg(long, value_name = "COLLECTION.FIELD[=VALUE]")]
+    sum: Vec<Sum>,
+    /// Each value of a field, such as orders.number, has to occur once
+    #[arg(long, value_name = "COLLECTION.FIELD")]
+    unique: Vec<Field>,
+    /// Two collections, such as orders outbox, have to have as many documents each
+    #[arg(long, value_names = ["COLLECTION", "COLLECTION"], num_args = 2)]
+    count_equals: Vec<String>,
+}
+
+/// A field of a collection: `accounts.balance`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    collection: String,
+    path: String,
+}
+
+impl FromStr for Field {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('.') {
+            Some((collection, path)) if !collection.is_empty() && !path.is_empty() && !path.contains('$') => {
+                Ok(Field { collection: collection.to_owned(), path: path.to_owned() })
+            }
+            _ => Err(format!("'{text}' is no field: write a collection and a field, such as accounts.balance")),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.collection, self.path)
+    }
+}
+
+/// A sum, and its value if it is given.
+#[derive(Clone, Debug, PartialEq)]
+struct Sum {
+    field: Field,
+    expected: Option<RawBson>,
+}
+
+impl FromStr for Sum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((field, value)) = text.split_once('=') else {
+            return Ok(Sum { field: text.parse()?, expected: None });
+        };
+        let integer = value.parse().map(RawBson::Int64).ok();
+        let number =
+            integer.or_else(|| value.parse().ok().filter(|value: &f64| value.is_finite()).map(RawBson::Double));
+        let wrong = || format!("'{value}' is no sum: write a number, such as {field}=100");
+        Ok(Sum { field: field.parse()?, expected: Some(number.ok_or_else(wrong)?) })
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.field.fmt(f)?;
+        match &self.expected {
+            Some(expected) => write!(f, "={}", shown(expected.as_raw_bson_ref())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the checks read, each in the order of its flags.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Observation {
+    sums: Vec<RawBson>,
+    /// A value that occurs several times, with their number.
+    repeated: Vec<Option<(RawBson, i64)>>,
+    counts: Vec<u64>,
+}
+
+impl DataChecks {
+    /// Returns whether the run without faults says what is right.
+    pub(super) fn need_run_without_faults(&self) -> bool {
+        self.sum.iter().any(|sum| sum.expected.is_none())
+    }
+
+    /// Reads what the checks compare.
+    ///
+    /// # Errors
+    /// The store fails; a collection is in several databases.
+    pub(super) async fn observe(&self, store: &impl DocumentStore) -> Result<Observation> {
+        let mut observation = Observation { sums: Vec::new(), repeated: Vec::new(), counts: Vec::new() };
+        for Sum { field, .. } in &self.sum {
+            let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${}", field.path) } } };
+            let found = aggregated(store, &field.collection, vec![sum]).await?;
+            let value = found.as_ref().and_then(|group| group.get("value").ok().flatten());
+            observation.sums.push(value.map_or(RawBson::Int32(0), RawBson::from));
+        }
+        for field in &self.unique {
+            let path = field.path.as_str();
+            let pipeline = vec![
+                RawDocumentBuf::try_from(&doc! { "$match": { path: { "$exists": true } } })?,
+                rawdoc! { "$group": { "_id": format!("${path}"), "count": { "$sum": 1_i64 } } },
+                rawdoc! { "$match": { "count": { "$gt": 1 } } },
+                rawdoc! { "$sort": { "_id": 1 } },
+                rawdoc! { "$limit": 1 },
+            ];
+            let found = aggregated(store, &field.collection, pipeline).await?;
+            observation.repeated.push(found.as_ref().and_then(|group| {
+                let count = group.get("count").ok().flatten().and_then(RawBsonRef::as_i64)?;
+                Some((group.get("_id").ok().flatten()?.into(), count))
+            }));
+        }
+        for collection in &self.count_equals {
+            let count = match namespace_of(store, collection).await? {
+                Some(namespace) => store.count_matching(&namespace, rawdoc! {}).await?,
+                None => 0,
+            };
+            observation.counts.push(count);
+        }
+        Ok(observation)
+    }
+
+    /// Returns what is wrong, a sentence each. `right` is the observation of the run without faults.
+    pub(super) fn violations(&self, found: &Observation, right: Option<&Observation>) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (index, (Sum { field, expected }, sum)) in self.sum.iter().zip(&found.sums).enumerate() {
+            let expected = expected.as_ref().or_else(|| right?.sums.get(index)).unwrap_or(sum).as_raw_bson_ref();
+            let sum = sum.as_raw_bson_ref();
+            if order::compare(sum, expected).is_ne() {
+                wrong.push(format!("the sum of {field} is {}, not {}", shown(sum), shown(expected)));
+            }
+        }
+        for (field, repeated) in self.unique.iter().zip(&found.repeated) {
+            if let Some((value, count)) = repeated {
+                wrong.push(format!("{field} has {} in {count} documents", shown(value.as_raw_bson_ref())));
+            }
+        }
+        for (names, counts) in self.count_equals.chunks(2).zip(found.counts.chunks(2)) {
+            if let ([first, second], [one, other]) = (names, counts)
+                && one != other
+            {
+                wrong.push(format!("{first} has {one} documents, and {second} has {other}"));
+            }
+        }
+        wrong
+    }
+
+    /// Returns the flags as words of a command line.
+    pub(super) fn words(&self, quoted: impl Fn(&str) -> String) -> Vec<String> {
+        let sums = self.sum.iter().map(|sum| format!("--sum {}", quoted(&sum.to_string())));
+        let unique = self.unique.iter().map(|field| format!("--unique {}", quoted(&field.to_string())));
+        let pairs = self.count_equals.chunks(2);
+        let counts = pairs.map(|pair| {
+            format!("--count-equals {}", pair.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(" "))
+        });
+        sums.chain(unique).chain(counts).collect()
+    }
+}
+
+/// Returns the first result of a pipeline over a collection, if there is one.
+async fn aggregated(
+    store: &impl DocumentStore,
+    collection: &str,
+    pipeline: Vec<RawDocumentBuf>,
+) -> Result<Option<RawDocumentBuf>> {
+    let Some(namespace) = namespace_of(store, collection).await? else { return Ok(None) };
+    Ok(store.aggregate_all(Aggregate::new(namespace, pipeline)).await?.into_iter().next())
+}
+
+/// Returns the collection with its database; `None` if there is no such collection.
+async fn namespace_of(store: &impl DocumentStore, collection: &str) -> Result<Option<Namespace>> {
+    let mut found = Vec::new();
+    for database in store.list_databases().await? {
+        if SYSTEM_DATABASES.contains(&database.as_str()) {
+            continue;
+        }
+        if store.list_collections(&database).await?.iter().any(|listed| listed.name == collection) {
+            found.push(database);
+        }
+    }
+    match found.as_slice() {
+        [] => Ok(None),
+        [database] => Ok(Some(Namespace::new(database, collection)?)),
+        several => anyhow::bail!(
+            "the databases {} each have a collection '{collection}', and the checks of data need one: use --check",
+            several.join(", ")
+        ),
+    }
+}
+
+fn shown(value: RawBsonRef<'_>) -> String {
+    Bson::try_from(RawBson::from(value)).map_or_else(|error| error.to_string(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests;
