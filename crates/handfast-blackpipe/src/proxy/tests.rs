@@ -16,8 +16,8 @@ use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It closes the connection
-/// after `quit`.
+/// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It takes its
+/// time for `slow`, and closes the connection after `quit`.
 async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
@@ -27,7 +27,6 @@ async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
             let counted = Arc::clone(&counted);
             tokio::spawn(async move {
                 while let Ok(Some(frame)) = read(&mut stream, &Limits::default()).await {
-                    counted.fetch_add(1, Ordering::SeqCst);
                     let plain = match frame.header.op_code {
                         OpCode::Compressed => {
                             Compressed::decode(&frame.bytes, &Limits::default()).unwrap().inflate().unwrap()
@@ -37,6 +36,10 @@ async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
                     let (header, message) = Message::decode(&plain, &Limits::default()).unwrap();
                     let Message::Msg(request) = message else { return };
                     let command = request.body.iter_elements().next().unwrap().unwrap().key().as_str().to_owned();
+                    if command == "slow" {
+                        tokio::time::sleep(MOMENT).await;
+                    }
+                    counted.fetch_add(1, Ordering::SeqCst);
                     let mut reply = rawdoc! { "answered": command.as_str() };
                     if command == "hello" {
                         reply = rawdoc! { "hosts": ["a:1"], "me": "a:1", "setName": "rs", "maxWireVersion": 21 };
@@ -208,14 +211,20 @@ async fn a_delayed_request_is_executed_later() {
 
 #[tokio::test]
 async fn a_delayed_request_is_executed_although_its_client_has_gone() {
-    for flags in [Flags::default(), Flags { more_to_come: true, ..Flags::default() }] {
+    let unacknowledged = Flags { more_to_come: true, ..Flags::default() };
+    for (flags, is_reset) in
+        [(Flags::default(), false), (Flags::default(), true), (unacknowledged, false), (unacknowledged, true)]
+    {
         let setup = start_injecting(Injection::Delay(HOUR)).await;
         let mut stream = setup.connect().await;
         let mut request = Vec::new();
-        OpMsg::new(flags, &find()).encode(42, 0, &mut request);
+        OpMsg::new(flags, &rawdoc! { "slow": 1, "$db": "shop" }).encode(42, 0, &mut request);
         stream.write_all(&request).await.unwrap();
         while setup.handle.operations().is_empty() {
             tokio::task::yield_now().await;
+        }
+        if is_reset {
+            stream.set_zero_linger().unwrap();
         }
         drop(stream);
         setup.handle.deliver_late().await;

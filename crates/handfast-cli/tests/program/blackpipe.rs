@@ -108,6 +108,32 @@ fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
     Ok(())
 }
 
+/// The same seed gives the same decisions, and another one gives others.
+#[test]
+fn a_proxy_repeats_its_decisions_with_the_same_seed() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-seed")?;
+    std::fs::write(scratch.path("rules.toml"), "[[rule]]\nfault = 'error'\ncode = 112\nprobability = 0.5\n")?;
+    let server = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let upstream = format!("mongodb://{}", server.address()?);
+    let run = |seed: &str| -> Result<String> {
+        let flags = ["--rules", "rules.toml", "--log", "log.jsonl", "--seed", seed, "--json"];
+        let mut proxy = handfast(&scratch, &["blackpipe", "proxy", "--upstream", &upstream]);
+        let proxy = Serve::spawn(proxy.args(flags))?;
+        let start: Value = serde_json::from_str(&proxy.start)?;
+        let uri = start["uri"].as_str().context("a connection string")?;
+        let stream = connect(uri.trim_start_matches("mongodb://").trim_end_matches('/'))?;
+        for _ in 0..64 {
+            exchange(&stream, &doc! { "ping": 1, "$db": "db" })?;
+        }
+        Ok(std::fs::read_to_string(scratch.path("log.jsonl"))?)
+    };
+    let first = run("7")?;
+    ensure!(first.lines().count() == 64 && first.contains("forward") && first.contains("error"), "{first}");
+    ensure!(first == run("7")?);
+    ensure!(first != run("8")?);
+    Ok(())
+}
+
 #[test]
 fn a_proxy_says_what_is_wrong() -> Result<()> {
     let scratch = Scratch::new("blackpipe-proxy-wrong")?;

@@ -16,17 +16,20 @@ use crate::flags::OutputFlags;
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlackpipeArguments {
     /// Run a program once for each of its operations and each fault, and check the data after each run
+    ///
+    /// Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the operations: find:3 is
+    /// the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding if a check fails
+    /// afterwards, or if the program does not end. --check is a program that ends with exit code 0 if the data are right; --sum, --unique
+    /// and --count-equals need none.
+    ///
+    /// Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request arrives
+    /// later), error (the server refuses the request), duplicate (the server gets the request once more when the program has ended),
+    /// half-open (no answer, and the connection stays open), all.
+    ///
+    /// Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.
     #[command(
-        after_help = "Each run has an empty server of its own, and MONGODB_URI names it. The first run has no faults and lists the \
-        operations: find:3 is the third find. Each further run loses one request (lose-request) or one reply (lose-reply). It is a finding \
-        if a check fails afterwards, or if the program does not end. --check is a program that ends with exit code 0 if the data are right; \
-        --sum, --unique and --count-equals need none.\n\n\
-        Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request \
-        arrives later), error (the server refuses the request), duplicate (the server gets the request once more when the \
-        program has ended), half-open (no answer, and the connection stays open), all.\n\n\
-        Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.\n\n\
-        Exit codes: 0 no finding, 1 the program or the check fails without a fault, 2 usage error, 3 a finding, or an operation \
-        that did not occur again.\n\n\
+        after_help = "Exit codes: 0 no finding, 1 the program or a check fails without a fault, 2 usage error, 3 a finding, or an \
+        operation that did not occur again.\n\n\
         Examples:\n  \
         handfast blackpipe explore --check 'python check.py' -- python app.py\n  \
         handfast blackpipe explore --setup 'python setup.py' --check 'python check.py' --times 2 \\\n    -- python app.py\n  \
@@ -41,12 +44,12 @@ pub(crate) enum BlackpipeArguments {
         describes the file. Without rules everything is forwarded, and --log shows the operations.\n\n\
         Examples:\n  \
         handfast blackpipe proxy --upstream mongodb://db:27017 --rules rules.toml --port 27018\n  \
-        handfast blackpipe proxy --upstream mongodb://localhost --rules rules.toml --seed 7 --log run.jsonl"
+        handfast blackpipe proxy --upstream mongodb://db --rules rules.toml --seed 7 --log run.jsonl"
     )]
     Proxy(Box<ProxyArguments>),
 
     /// Check a rules file
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  handfast blackpipe rules check rules.toml")]
     Rules(RulesArguments),
 }
 
@@ -60,8 +63,8 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
     /// Port on 127.0.0.1 [default: a free one]
-    #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
-    pub(super) port: u16,
+    #[arg(long, value_name = "PORT")]
+    pub(super) port: Option<u16>,
     /// Seed of the decisions by chance: the same operations in the same order meet the same faults
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) seed: u64,
@@ -97,10 +100,10 @@ pub(crate) struct RulesCheckArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ErrorFlags {
     /// Code of the fault error; the default is that of a server that is no longer the primary
-    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code)]
+    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code, hide_short_help = true)]
     error_code: i32,
     /// Labels of the fault error; none if it is empty
-    #[arg(long, value_name = "LABEL", value_delimiter = ',', default_values_t = ErrorReply::default().labels)]
+    #[arg(long, value_name = "LABEL", value_delimiter = ',', default_values_t = ErrorReply::default().labels, hide_short_help = true)]
     error_label: Vec<String>,
 }
 
@@ -149,13 +152,13 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) setup: Option<String>,
     /// Number of operations of a command in a row that meet the fault, from the one of the pair on
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", hide_short_help = true)]
     pub(crate) times: NonZeroU32,
     /// Explore only these operations, such as update or update:2, and these faults, such as cut or all
     #[arg(long, value_name = "OPERATION|FAULT", value_delimiter = ',', conflicts_with = "replay")]
     pub(super) only: Vec<Selection>,
     /// Time by which the fault delay holds a request back
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", hide_short_help = true)]
     pub(crate) delay: Span,
     #[command(flatten)]
     pub(crate) error: ErrorFlags,
@@ -169,7 +172,7 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "PAIR")]
     pub(crate) replay: Option<Pair>,
     /// File to which the report is written as JUnit XML, too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(super) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,

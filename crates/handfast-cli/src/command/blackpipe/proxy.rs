@@ -32,7 +32,7 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     };
     let log = arguments.log.as_deref().map(|path| DecisionLog::create(path, &written)).transpose()?;
     let rules = Rules::new(written.into_iter().map(|written| written.rule).collect()).with_seed(arguments.seed);
-    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
     let mut proxy = Proxy::bind(listen, upstream.server(), rules).await?;
     if let Some(mut log) = log {
         proxy = proxy.with_log(move |operation| log.write(operation));
