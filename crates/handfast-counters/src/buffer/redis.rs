@@ -312,7 +312,7 @@ impl RedisBuffer {
             let what = format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}");
             return Err(Error::damaged(what).into());
         }
-        self.learn_store().await;
+        self.check_before_beginning().await?;
         // Before the first event, so that each pass finds the kind.
         self.name(kind, known).await?;
         let epoch = (self.sources.random.next_u64() >> 2).max(1);
@@ -353,7 +353,7 @@ impl RedisBuffer {
 
     /// Counts a view. With `stored`, which is a stored total and the epoch before it, the item gets an entry if it has none.
     async fn count(&self, view: &View, stored: Option<[&str; 2]>) -> Result<Count> {
-        self.identity.ensure_not_refused()?;
+        self.ensure_own_queue().await?;
         let keys = Keys::new(&view.item.kind);
         let (present, item) = (keys.key("generation"), keys.item(&view.item.id));
         let (pending, state) = (keys.key("pending"), keys.key("state"));
@@ -400,7 +400,6 @@ impl RedisBuffer {
     /// That of a request that was not applied.
     async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
         let keys = Keys::new(kind);
-        self.learn_store().await;
         match self.try_read(kind, &keys, &[], live).await {
             Ok(_) if live.generation(kind).is_some() => self.name_once(kind).await,
             Ok(_) => self.begin(kind, live, attempts).await,
@@ -428,7 +427,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn check(&self) -> Result<()> {
-        self.identity.ensure_not_refused()?;
+        self.ensure_own_queue().await?;
         self.servers.check().await?;
         // A server may answer and write nothing: its memory is full, it is a replica, or too few replicas follow it.
         let mut probe = redis::cmd("SET");
@@ -474,7 +473,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn read(&self, kind: &Kind, ids: &[ItemId]) -> Result<Reading> {
-        self.identity.ensure_not_refused()?;
+        self.ensure_own_queue().await?;
         let keys = Keys::new(kind);
         let mut attempts = Attempts::default();
         loop {
@@ -516,7 +515,7 @@ impl Buffer for RedisBuffer {
     }
 
     async fn delete(&self, item: &Item, key: Option<&IdempotencyKey>) -> Result<()> {
-        self.identity.ensure_not_refused()?;
+        self.ensure_own_queue().await?;
         self.name_once(&item.kind).await?;
         let (events_max, key_time) = (self.options.queue_events_max.to_string(), millis(self.options.key_time));
         let mut arguments = vec![item.id.as_str(), &events_max];

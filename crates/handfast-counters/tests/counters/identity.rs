@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
-use handfast_counters::{Buffer as _, Counters, Error, RedisBuffer, RedisBufferOptions, Result, StorageForm, Total};
+use handfast_counters::{
+    Buffer as _, Counters, Error, Item, RedisBuffer, RedisBufferOptions, Result, StorageForm, Total, View,
+};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Namespace, StoreExt as _};
 
 use crate::server::RedisServer;
-use crate::world::{World, ad, ads, save_all, total, whole};
+use crate::world::{World, ad, ads, first_day, save_all, total, whole};
 
 const MARK: &str = "hf:store";
 /// The time within which instances over another Redis object.
@@ -134,9 +136,9 @@ async fn ext_redis_an_empty_redis_replaces_one_that_nobody_uses() {
     }
 }
 
-/// Two services that have compared nothing, as Redis was away when they started.
+/// Two services that have compared nothing at their start, as Redis was away.
 #[tokio::test]
-async fn ext_redis_views_of_two_stores_never_mix_although_nothing_was_compared() {
+async fn ext_redis_views_of_two_stores_never_mix() {
     on_each_form(async |world: World| {
         let server = world.redis.clone().expect("a server");
         let other = World { form: world.form, ..World::on(&server) };
@@ -147,14 +149,17 @@ async fn ext_redis_views_of_two_stores_never_mix_although_nothing_was_compared()
         refused(of_other.delete(&ad("7"), None).await, why);
         assert_eq!(total(&of_other, "7").await, Total { views: 0, partial: true }, "that of its own store");
         refused(of_other.flush().await, why);
-        assert_eq!(mark(&world).await, None, "the first one has not compared yet");
         save_all(&counters).await;
         assert_eq!(total(&counters, "7").await, whole(1));
-        // Redis loses everything while both run: who is first has it.
+        // Another kind is no other queue.
+        let news = Item::new("news", "1").expect("an item");
+        refused(of_other.view(news.clone(), 1, None).await, why);
+        // Redis loses everything while both run: who is first has it, and a service that had it sees that before it counts.
         for (first, second) in [(&counters, &of_other), (&of_other, &counters)] {
             server.command(&["FLUSHALL"]).await;
             first.flush().await.expect("it has the queue");
             first.view(ad("8"), 1, None).await.expect("counted");
+            refused(second.view(news.clone(), 100, None).await, why);
             refused(second.view(ad("8"), 100, None).await, why);
             refused(second.flush().await, why);
             save_all(first).await;
@@ -168,29 +173,73 @@ async fn ext_redis_views_of_two_stores_never_mix_although_nothing_was_compared()
     .await;
 }
 
-/// An empty Redis that is not the queue yet counts views, and caches totals, while the other one goes on saving.
+/// A Redis comes back with its views and cached totals, but without its mark, after another one had the queue.
 #[tokio::test]
-async fn ext_redis_totals_of_a_redis_are_right_after_it_has_replaced_another() {
+async fn ext_redis_what_a_redis_has_is_right_after_it_has_replaced_another() {
     for form in [StorageForm::Transactions, StorageForm::SingleDocuments] {
         let Some((world, second)) = two_worlds().await else { return };
         let (world, second) = (World { form, ..world }, World { form, ..second });
-        let counters = counted(&world).await;
-        let early = second.healthy(2).await;
-        assert_eq!(early.view(ad("7"), 1, None).await.expect("counted"), whole(2));
-        counters.view(ad("7"), 5, None).await.expect("counted");
+        let before = counted(&second).await;
+        assert_eq!(before.view(ad("7"), 1, None).await.expect("counted"), whole(2), "it waits there");
+        second.server().command(&["DEL", MARK]).await;
+        drop(before);
+        let replaces = async |world: &World, process| {
+            let buffer = patient_buffer(world, process).await;
+            assert!(matches!(buffer.check_before_saving().await, Err(Error::Buffer { .. })), "it waits");
+            let view = View::new(ad("7"), 1, first_day()).expect("a view");
+            assert!(matches!(buffer.upsert(&view, None).await, Err(Error::Buffer { .. })), "not counted, either");
+            assert!(buffer.read(&ads(), &[]).await.is_err() && buffer.check().await.is_err());
+            world.clock.advance(WAIT);
+            buffer.take_queue().await.expect("nobody has objected");
+            assert_eq!(record(world).await.get("candidate").expect("readable"), None, "all is begun anew");
+        };
+        replaces(&world, 3).await;
+        let counters = world.healthy(4).await;
+        assert_eq!(counters.view(ad("7"), 5, None).await.expect("counted"), whole(6), "1 waits elsewhere");
         save_all(&counters).await;
-        let buffer = patient_buffer(&second, 3).await;
-        assert!(matches!(buffer.check_before_saving().await, Err(Error::Buffer { .. })), "it waits");
-        world.clock.advance(WAIT);
-        buffer.take_queue().await.expect("nobody has objected");
-        assert_eq!(record(&second).await.get("candidate").expect("readable"), None, "all is begun anew");
+        world.server().command(&["FLUSHALL"]).await;
+        drop(counters);
+        replaces(&second, 5).await;
+        let counters = second.healthy(6).await;
         // A total that may lack something says so.
-        let seen = early.view(ad("7"), 1, None).await.expect("counted");
+        let seen = counters.view(ad("7"), 1, None).await.expect("counted");
         assert!(seen.partial || seen.views == 8, "{seen:?}");
-        save_all(&early).await;
-        assert_eq!(total(&early, "7").await, whole(8));
-        assert_eq!(early.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [8]);
+        save_all(&counters).await;
+        assert_eq!(total(&counters, "7").await, whole(8));
+        assert_eq!(counters.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [8]);
     }
+}
+
+/// Views of another store that wait in a Redis are not saved by one that gets it.
+#[tokio::test]
+async fn ext_redis_a_kind_of_another_store_is_not_taken_over() {
+    let Some((world, second)) = two_worlds().await else { return };
+    let other = World::on(second.redis.as_ref().expect("a server"));
+    let of_other = other.healthy(9).await;
+    of_other.view(ad("7"), 100, None).await.expect("counted");
+    drop(counted(&world).await);
+    // The other one has set its mark at the same moment.
+    let ids = mark(&other).await.expect("a mark");
+    let own = record(&world).await;
+    let [store, queue] = ["store", "queue"].map(|id| own.get_str(id).expect("an id").to_owned());
+    let candidate = ids.split('|').nth(1).expect("a queue").to_owned();
+    let taken = format!("{store}|{candidate}|{queue}");
+    other.server().command(&["SET", MARK, &taken]).await;
+    let buffer = patient_buffer(&second, 2).await;
+    let waits = buffer.check_before_saving().await;
+    assert!(matches!(waits, Err(Error::Buffer { .. })), "it waits: {waits:?}");
+    world.clock.advance(WAIT);
+    buffer.take_queue().await.expect("the queue");
+    let counters = second.healthy(3).await;
+    let why = "the queue of another store";
+    refused(counters.view(ad("7"), 1, None).await, why);
+    refused(counters.flush().await, why);
+    let news = Item::new("news", "1").expect("an item");
+    counters.view(news.clone(), 1, None).await.expect("counted");
+    refused(counters.flush().await, why);
+    let totals = counters.storage().totals(&news.kind, &[news.id]).await.expect("a total");
+    assert_eq!(totals, [1], "other kinds are saved");
+    assert_eq!(counters.storage().totals(&ads(), &[ad("7").id]).await.expect("a total"), [1]);
 }
 
 #[tokio::test]

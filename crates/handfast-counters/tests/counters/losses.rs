@@ -49,15 +49,17 @@ async fn lose_all_without_the_store(world: World, restarts: usize) {
     }
     save_all(&counters).await;
     let last = counters.storage().last_number(&ads()).await.expect("a number");
-    world.server().command(&["FLUSHALL"]).await;
-    let (operations, faulty) = {
-        let counting = Arc::new(Faulty::new(world.store.clone(), Plan::none()));
-        drop(world.start(2, counting.clone()).await.expect("a process"));
-        let at = Plan::at(counting.operations(), Fault::CrashBefore);
-        (counting.operations(), Arc::new(Faulty::new(world.store.clone(), at)))
+    // A process that knows that Redis has the queue of the store, and no number.
+    let start = async |process, plan| {
+        let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
+        let counters = world.start(process, faulty.clone()).await.expect("a process");
+        counters.buffer().check_before_saving().await.expect("compared");
+        (counters, faulty)
     };
+    let operations = start(2, Plan::none()).await.1.operations();
     assert!(operations > 0);
-    let other = world.start(3, faulty.clone()).await.expect("a process");
+    let (other, faulty) = start(3, Plan::at(operations, Fault::CrashBefore)).await;
+    world.server().command(&["FLUSHALL"]).await;
     let counted = other.view(ad("7"), 1, None).await.expect("counted without the store");
     assert!(counted.partial && counted.views == 1, "{counted:?}");
     assert!(other.buffer().depth(&ads()).await.expect("a depth").oldest > last);

@@ -26,8 +26,8 @@
 //!   queue B if it is A          ->         queue B
 //! ```
 //!
-//! Views are counted by instances that cannot compare, as Redis or the store was away when they started, or Redis has just lost everything. So each kind has the
-//! id of the store, too: an instance over another one is refused by the first request, whichever of the two was first.
+//! No view is counted before the first comparison, and none in a kind that was lost before the mark is looked at again. Each kind has the id of the store, too: should two
+//! stores have got one Redis in spite of all, no view of one is saved in the other.
 //!
 //! A Redis that has taken the place of another one is still named as the candidate until its kinds are begun anew ([`RedisBuffer::begin_all_anew`]).
 //!
@@ -52,7 +52,11 @@ const STEPS_MAX: usize = 10;
 
 /// What this process knows of Redis and its store.
 #[derive(Debug, Default)]
-pub(super) struct Identity(Mutex<Known>);
+pub(super) struct Identity {
+    known: Mutex<Known>,
+    /// Held while requests wait for the first comparison.
+    comparing: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -61,6 +65,8 @@ struct Known {
     store: Option<String>,
     /// Why views are neither counted nor saved, since a comparison has found that the two do not belong to each other.
     refusal: Option<String>,
+    /// Whether the process only looks: it compares, and takes no queue.
+    is_observer: bool,
 }
 
 /// The result of the comparison.
@@ -86,7 +92,7 @@ enum Step {
 
 impl Identity {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self) -> State {
@@ -109,11 +115,22 @@ impl Identity {
         }
     }
 
-    /// Fails if Redis and store were found not to belong to each other.
-    pub(super) fn ensure_not_refused(&self) -> Result<()> {
-        match &self.known().refusal {
-            None => Ok(()),
+    /// Returns whether the comparison is over, and Redis and store belong to each other.
+    ///
+    /// # Errors
+    /// They were found not to.
+    fn is_compared(&self) -> Result<bool> {
+        let known = self.known();
+        match &known.refusal {
+            None => Ok(known.is_observer || matches!(known.state, State::Own(_))),
             Some(what) => Err(Error::WrongQueue { what: what.clone() }),
+        }
+    }
+
+    fn own_mark(&self) -> Option<Mark> {
+        match &self.known().state {
+            State::Own(mark) => Some(mark.clone()),
+            _ => None,
         }
     }
 }
@@ -137,6 +154,7 @@ impl RedisBuffer {
     /// # Errors
     /// Those of [`RedisBuffer::take_queue`].
     pub async fn check_queue(&self) -> Result<()> {
+        self.identity.known().is_observer = true;
         let (record, mark) = (self.storage.find_queue_record().await?, self.find_mark().await?);
         if let Some(record) = &record {
             self.identity.keep_store(&record.store);
@@ -153,6 +171,51 @@ impl RedisBuffer {
             (Some(QueueRecord { queue: Some(queue), .. }), None) => Err(self.without_mark(&queue)),
             (Some(_), _) => Ok(()),
         }
+    }
+
+    /// Makes sure of the same before a view is counted or a cached total is shown. Once that is known, nothing is asked, until a pass or the beginning of a kind
+    /// finds something else.
+    ///
+    /// # Errors
+    /// [`Error::WrongQueue`]; [`Error::Buffer`], not applied, if it cannot be found out now.
+    pub(super) async fn ensure_own_queue(&self) -> Result<()> {
+        if self.identity.is_compared()? {
+            return Ok(());
+        }
+        let _one_at_a_time = self.identity.comparing.lock().await;
+        if self.identity.is_compared()? {
+            return Ok(());
+        }
+        let unknown = |why: String| {
+            unavailable(format!("whether {} has the queue of the store is not known: {why}", self.url), Applied::No)
+        };
+        match tokio::time::timeout(self.options.response_timeout, self.check_before_saving()).await {
+            Ok(Err(Error::Store(error))) => Err(unknown(error.to_string())),
+            Ok(compared) => compared,
+            Err(_) => Err(unknown("there was no answer in time".to_owned())),
+        }
+    }
+
+    /// Makes sure, before a kind is begun, that no other store has got this Redis: it may have lost everything.
+    pub(super) async fn check_before_beginning(&self) -> Result<()> {
+        let Some(own) = self.identity.own_mark() else { return Ok(()) };
+        let found = match self.set_mark(&own).await {
+            // In a cluster, its server may be away while that of the kind is there.
+            Err(error @ Error::Buffer { .. }) => {
+                tracing::debug!(%error, "the mark that was there before counts");
+                return Ok(());
+            }
+            found => found?,
+        };
+        if found.store == own.store && found.queue == own.queue {
+            return Ok(());
+        }
+        let refused = match found.store == own.store {
+            false => self.of_another_store(&found.store, &is(&own.store)),
+            true => self.in_another_redis(&own.queue, &found),
+        };
+        self.identity.known().refusal = Some(refused.to_string());
+        Err(refused)
     }
 
     /// Makes sure of the same before a pass. What was right goes on to be so if one side cannot be asked: then nothing is saved, or the other side tells.
@@ -270,25 +333,17 @@ impl RedisBuffer {
     async fn begin_all_anew(&self) -> Result<()> {
         for kind in self.kinds().await? {
             let state = Keys::new(&kind).key("state");
-            self.servers.send(&state, redis::cmd("DEL").arg(&state)).await?;
+            // The id of the store stays: the views of another one are not taken over.
+            let fields = ["run", "tail", "older", "segments"];
+            self.servers.send(&state, redis::cmd("HDEL").arg(&state).arg(&fields)).await?;
             match self.step(&kind, "depth", &[], Applied::No).await {
-                Err(error @ Error::Damaged { .. }) => {
-                    tracing::error!(%kind, %error, "the kind is begun with its next view");
+                Err(error @ (Error::Damaged { .. } | Error::WrongQueue { .. })) => {
+                    tracing::error!(%kind, %error, "the views of the kind that wait are not saved");
                 }
                 begun => drop(begun?),
             }
         }
         Ok(())
-    }
-
-    /// Asks the store for its id, unless it is known. If the store is away, the comparison before the next pass finds out what belongs together.
-    pub(super) async fn learn_store(&self) {
-        if self.identity.store().is_none()
-            && let Ok(Ok(record)) =
-                tokio::time::timeout(self.options.response_timeout, self.storage.queue_record()).await
-        {
-            self.identity.keep_store(&record.store);
-        }
     }
 
     /// Fails if a kind in Redis has the queue of another store than the one of this process.

@@ -64,7 +64,11 @@ impl RedisBuffer {
                 }
             }
         };
-        // Of two instances at once, the first one's mark is for both.
+        self.set_mark(&mark).await
+    }
+
+    /// Sets the mark if there is none, and returns the one that is there: of two instances at once, the first one's mark is for both.
+    pub(super) async fn set_mark(&self, mark: &Mark) -> Result<Mark> {
         self.servers.send(STORE, redis::cmd("EVAL").arg(SET_MARK).arg(1).arg(STORE).arg(mark.written())).await?;
         self.find_mark().await?.ok_or_else(|| unavailable(format!("{STORE:?} gets lost again and again"), Applied::No))
     }
