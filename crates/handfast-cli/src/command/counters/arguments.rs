@@ -168,13 +168,15 @@ pub(crate) struct ServeCountersArguments {
     /// Let web pages count views of this kind by a picture, GET /v1/KIND/ID/pixel.gif, without a token; may be repeated
     #[arg(long = "pixel", value_name = "KIND")]
     pub(crate) pixels: Vec<Parsed<Kind>>,
-    /// Whether views of known bots are counted: count (the default) or refuse, or that of a kind, such as ads=refuse; may be repeated. A bot
-    /// names itself in its User-Agent
-    #[arg(long, value_name = "[KIND=]POLICY")]
+    /// Whether views of known bots are counted: count (the default), refuse, or ads=refuse; may be repeated
+    ///
+    /// A bot names itself in its User-Agent. ads=refuse is the policy for the kind ads.
+    #[arg(long, value_name = "POLICY")]
     pub(crate) bots: Vec<OfKind<Bots>>,
-    /// Number of requests that a client may send in a time, such as 600/1m, or those for a kind, such as ads=60/1m; may be repeated. A client
-    /// is a token, or an address without one
-    #[arg(long, value_name = "[KIND=]N/TIME")]
+    /// Number of requests that a client may send in a time, such as 600/1m, or ads=60/1m; may be repeated
+    ///
+    /// A client is a token, or an address without one. ads=60/1m is the limit of requests for the kind ads, which do not count for the other one.
+    #[arg(long, value_name = "N/TIME")]
     pub(crate) limit_per_client: Vec<OfKind<Parsed<ClientLimit>>>,
     /// Header in which the proxy in front names the client's address as the last one, such as X-Forwarded-For
     #[arg(long, value_name = "NAME", hide_short_help = true)]
