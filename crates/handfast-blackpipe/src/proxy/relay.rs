@@ -74,7 +74,7 @@ struct Connection {
     copies: Mutex<JoinSet<()>>,
 }
 
-/// What becomes of a request.
+/// The next step of a request.
 enum Next {
     Forward,
     /// The request does not reach the server, and the connection goes on.

@@ -1,4 +1,4 @@
-//! What a scripted server does with a request.
+//! The answers of a scripted server to a request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a scripted server says in handshakes.
+//! The roles that a scripted server can play, as its handshakes tell them.
 
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};

@@ -155,7 +155,7 @@ async fn answer_requests(client: &mut TcpStream, shared: &Shared) -> std::result
     Ok(())
 }
 
-/// What is done to a connection.
+/// The effect of an answer on its connection.
 enum Outcome {
     Send(Vec<u8>),
     /// The connection is closed after these bytes.

@@ -21,7 +21,7 @@ def result(operation):
         print(type(error).__name__)
 ";
 
-/// What a program printed, and what its server received.
+/// The output of a program, and the requests that its server received.
 struct Played {
     printed: String,
     received: Result<Vec<ReceivedRequest>, Error>,

@@ -108,7 +108,7 @@ fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
     Ok(())
 }
 
-/// The same seed gives the same decisions, and another one gives others.
+/// Two runs with the same seed have the same decisions; a run with another seed has others.
 #[test]
 fn a_proxy_repeats_its_decisions_with_the_same_seed() -> Result<()> {
     let scratch = Scratch::new("blackpipe-seed")?;

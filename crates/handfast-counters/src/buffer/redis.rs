@@ -32,6 +32,7 @@
 //! A request that a server has refused, before it had an effect, because another one has its place or its slot, is sent again to that one.
 
 mod answer;
+mod beginning;
 mod cluster;
 mod connection;
 mod failure;
@@ -40,6 +41,7 @@ mod identity;
 mod instances;
 mod mark;
 mod reads;
+mod refusals;
 mod sentinel;
 mod servers;
 mod slots;
@@ -47,7 +49,7 @@ mod tls;
 mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -61,9 +63,10 @@ use crate::buffer::{
     BATCH_ITEMS_MAX, Buffer, Fence, IncrementOutcome, Instance, InstanceReport, Owner, QueueDepth, Reading, Stored,
     Total, UpsertOutcome,
 };
-use crate::{Batch, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, SequenceNumber, Storage, View};
+use crate::{Batch, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, Storage, View};
 
 use answer::{Answer, Count};
+use beginning::Beginning;
 use connection::{Live, Script};
 use failure::{Failure, unavailable};
 use identity::Identity;
@@ -83,9 +86,6 @@ const SALT_SECONDS: u64 = 25 * 3_600;
 const NONE: &str = "none";
 /// The fence of a kind that is not begun.
 const NOT_BEGUN: Fence = Fence(0);
-/// The largest number with which a kind begins: beyond, the numbers of Lua are not exact.
-const NUMBER_MAX: SequenceNumber = 1 << 52;
-
 /// The settings of the Redis buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisBufferOptions {
@@ -132,18 +132,6 @@ pub struct RedisBuffer {
     identity: Identity,
     /// The URL without logins and files, for messages.
     url: String,
-}
-
-/// How this process begins a kind: once for all requests that wait for it.
-#[derive(Default)]
-struct Beginning {
-    lock: tokio::sync::Mutex<()>,
-    /// How often the kind was begun.
-    count: AtomicU64,
-    /// The largest next number that is known.
-    next: AtomicU64,
-    /// Whether the set of all kinds has the kind.
-    is_named: AtomicBool,
 }
 
 /// The texts of the scripts, which tests break on purpose.
@@ -253,7 +241,6 @@ impl RedisBuffer {
         loop {
             let live = self.servers.get(&keys.0).await?;
             match self.send(&live, &keys, step, arguments, lost).await {
-                Ok(answer) if answer.outcome() == "other_store" => self.ensure_same_store(answer.text(1)?)?,
                 Ok(answer) if answer.outcome() != "begin" => return Ok(answer),
                 Ok(_) => self.begin(kind, &live, &mut attempts).await?,
                 Err(failure) => self.servers.prepare_again(&keys.0, &live, failure, &mut attempts).await?,
@@ -273,81 +260,10 @@ impl RedisBuffer {
         let mut all = vec![step, &live.run, &store];
         all.extend(arguments);
         let steps: &Script = &self.servers.scripts.steps;
-        Ok(Answer::new(live.run(steps, &[&keys.key("state"), &keys.key(NONE)], &all, lost).await?)?)
-    }
-
-    /// Begins a kind, after which its request is sent again.
-    ///
-    /// # Errors
-    /// That of a request that was not applied.
-    async fn begin(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
-        attempts.next(|| unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No))?;
-        let beginning = self.known(kind);
-        let before = beginning.count.load(Ordering::SeqCst);
-        let _lock = beginning.lock.lock().await;
-        if beginning.count.load(Ordering::SeqCst) > before {
-            return Ok(());
-        }
-        match self.try_begin(kind, live, &beginning).await {
-            Ok(()) => {
-                beginning.count.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            }
-            Err(failure) => self.servers.prepare_again(&Keys::new(kind).0, live, failure.not_applied(), attempts).await,
-        }
-    }
-
-    async fn try_begin(&self, kind: &Kind, live: &Live, known: &Beginning) -> Result<(), Failure> {
-        // Another instance may have begun the kind under the name that the run has now.
-        if !live.has_same_run().await? {
-            return Ok(());
-        }
-        let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
-            Ok(Ok(last)) => Some(last + 1),
-            Ok(Err(error @ Error::Damaged { .. })) => return Err(error.into()),
-            // What Redis has, its clock, and what this process has seen decide.
-            Ok(Err(_)) | Err(_) => None,
-        };
-        if let Some(least) = least.filter(|least| *least > NUMBER_MAX) {
-            let what = format!("the last number of {kind} in the store, {least}, is above {NUMBER_MAX}");
-            return Err(Error::damaged(what).into());
-        }
-        self.check_before_beginning().await?;
-        // Before the first event, so that each pass finds the kind.
-        self.name(kind, known).await?;
-        let epoch = (self.sources.random.next_u64() >> 2).max(1);
-        tracing::info!(%kind, "the queue begins with a new epoch");
-        let least = least.map_or_else(String::new, |least| least.to_string());
-        let arguments = [&*least, &known.next.load(Ordering::SeqCst).to_string(), &epoch.to_string()];
-        let answer = self.send(live, &Keys::new(kind), "begin", &arguments, Applied::No).await?;
-        if answer.outcome() == "other_store" {
-            self.ensure_same_store(answer.text(1)?)?;
-        }
-        live.keep_generation(kind, Some(answer.text(1)?));
-        Ok(())
-    }
-
-    /// Returns what this process knows of a kind.
-    fn known(&self, kind: &Kind) -> Arc<Beginning> {
-        let known = self.kinds.read().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
-        known.unwrap_or_else(|| {
-            Arc::clone(self.kinds.write().unwrap_or_else(PoisonError::into_inner).entry(kind.clone()).or_default())
-        })
-    }
-
-    /// Adds a kind to the set of all kinds, which may have lost it: in a cluster, the set is on a server of its own.
-    async fn name(&self, kind: &Kind, known: &Beginning) -> Result<()> {
-        self.servers.send(KINDS, redis::cmd("SADD").arg(KINDS).arg(kind.as_str())).await?;
-        known.is_named.store(true, Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// Adds a kind to the set of all kinds, once in each process that writes to it.
-    async fn name_once(&self, kind: &Kind) -> Result<()> {
-        let known = self.known(kind);
-        match known.is_named.load(Ordering::SeqCst) {
-            true => Ok(()),
-            false => self.name(kind, &known).await.map_err(|error| Failure::from(error).not_applied().error),
+        let answer = Answer::new(live.run(steps, &[&keys.key("state"), &keys.key(NONE)], &all, lost).await?)?;
+        match answer.outcome() {
+            "other_store" => Err(self.of_another_store(answer.text(1)?, Some(&store)).into()),
+            _ => Ok(answer),
         }
     }
 
@@ -391,19 +307,6 @@ impl RedisBuffer {
                 Some(count) => return Ok(count),
                 None => live.keep_generation(&view.item.kind, None),
             }
-        }
-    }
-
-    /// Looks for the generation of a kind, which most often was begun by another instance, and begins it otherwise; its request is sent again then.
-    ///
-    /// # Errors
-    /// That of a request that was not applied.
-    async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
-        let keys = Keys::new(kind);
-        match self.try_read(kind, &keys, &[], live).await {
-            Ok(_) if live.generation(kind).is_some() => self.name_once(kind).await,
-            Ok(_) => self.begin(kind, live, attempts).await,
-            Err(failure) => self.servers.prepare_again(&keys.0, live, failure.not_applied(), attempts).await,
         }
     }
 

@@ -86,7 +86,7 @@ impl fmt::Display for Sum {
     }
 }
 
-/// What the checks read, each in the order of its flags.
+/// The values that the checks read, each in the order of its flags.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observation {
     sums: Vec<RawBson>,

@@ -25,7 +25,7 @@ pub(super) struct PairRun {
 pub(super) struct Checked {
     /// That of --check, if it is given.
     pub(super) program: Option<Finished>,
-    /// What the other checks find wrong, a sentence each.
+    /// A sentence for each check without a program that fails.
     pub(super) violations: Vec<String>,
 }
 

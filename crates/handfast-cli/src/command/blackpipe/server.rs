@@ -15,7 +15,7 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 
 /// A server whose documents are in memory, and a proxy; both end when this is dropped.
 pub(super) struct ServerBehindProxy {
-    /// What the server serves.
+    /// The data of the server.
     pub(super) database: Database,
     address: SocketAddr,
     proxy: SocketAddr,

@@ -50,7 +50,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// How often the steps of one check are taken. Each goes on with what another process has done, which happens a few times at most.
 const STEPS_MAX: usize = 10;
 
-/// What this process knows of Redis and its store.
+/// The knowledge of this process about Redis and its store.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
     known: Mutex<Known>,
@@ -161,9 +161,9 @@ impl RedisBuffer {
         }
         match (record, mark) {
             (None, None) => Ok(()),
-            (None, Some(mark)) => Err(self.of_another_store(&mark.store, "has no id")),
+            (None, Some(mark)) => Err(self.of_another_store(&mark.store, None)),
             (Some(record), Some(mark)) if record.store != mark.store => {
-                Err(self.of_another_store(&mark.store, &is(&record.store)))
+                Err(self.of_another_store(&mark.store, Some(&record.store)))
             }
             (Some(QueueRecord { queue: Some(queue), .. }), Some(mark)) if queue != mark.queue => {
                 Err(self.in_another_redis(&queue, &mark))
@@ -211,7 +211,7 @@ impl RedisBuffer {
             return Ok(());
         }
         let refused = match found.store == own.store {
-            false => self.of_another_store(&found.store, &is(&own.store)),
+            false => self.of_another_store(&found.store, Some(&own.store)),
             true => self.in_another_redis(&own.queue, &found),
         };
         self.identity.known().refusal = Some(refused.to_string());
@@ -269,7 +269,7 @@ impl RedisBuffer {
             (mark, _) => mark?,
         };
         if mark.store != record.store {
-            return Err(self.of_another_store(&mark.store, &is(&record.store)));
+            return Err(self.of_another_store(&mark.store, Some(&record.store)));
         }
         match &record.queue {
             Some(queue) if *queue == mark.queue => {
@@ -349,66 +349,8 @@ impl RedisBuffer {
     /// Fails if a kind in Redis has the queue of another store than the one of this process.
     pub(super) fn ensure_same_store(&self, store: &str) -> Result<()> {
         match self.identity.store() {
-            Some(own) if own != store => Err(self.of_another_store(store, &is(&own))),
+            Some(own) if own != store => Err(self.of_another_store(store, Some(&own))),
             _ => Ok(()),
         }
     }
-
-    fn of_another_store(&self, other: &str, own: &str) -> Error {
-        let (url, database) = (&self.url, self.storage.database_name());
-        Error::WrongQueue {
-            what: format!(
-                "{url} has the queue of another store: its keys name the store {other}, and the database {database} of this store {own}. Give this \
-                 store another Redis, or another database of it. If this Redis is to have the queue of this store instead, stop all services that use \
-                 it, which saves their queues, and delete all of its keys that begin with hf:, with which views that still wait there are lost"
-            ),
-        }
-    }
-
-    fn second_candidate(&self, other: &str) -> Error {
-        let (url, database) = (&self.url, self.storage.database_name());
-        Error::WrongQueue {
-            what: format!(
-                "two of Redis are empty, and both would get the queue of the database {database} of the store: {url}, and one that names itself {other}. \
-                 Give all services the same one"
-            ),
-        }
-    }
-
-    fn in_another_redis(&self, queue: &str, mark: &Mark) -> Error {
-        let (url, database) = (&self.url, self.storage.database_name());
-        Error::WrongQueue {
-            what: format!(
-                "the database {database} of the store has its queue in another Redis: it names the queue {queue}, and the key {STORE} of {url} names {}. \
-                 Give the Redis that has the queue. If this one is to have it instead, stop all services that use the store, which saves their queues, \
-                 and delete all keys of this one that begin with hf:, with which views that still wait there are lost",
-                mark.queue
-            ),
-        }
-    }
-
-    fn used_elsewhere(&self, queue: &str) -> Error {
-        let (url, database) = (&self.url, self.storage.database_name());
-        Error::WrongQueue {
-            what: format!(
-                "instances that run have the queue of the database {database} of the store in another Redis: it names the queue {queue}, and {url} has \
-                 no queue of it. Give the Redis that the instances have. If this one is to have the queue instead, stop all of them, which saves it"
-            ),
-        }
-    }
-
-    fn without_mark(&self, queue: &str) -> Error {
-        let (url, database) = (&self.url, self.storage.database_name());
-        Error::WrongQueue {
-            what: format!(
-                "{url} does not have the queue of the database {database} of the store, which names the queue {queue}: it is another Redis, or has lost \
-                 everything. Give the Redis of the instances, or start an instance with this one first, which gets the queue if no other one uses \
-                 another Redis"
-            ),
-        }
-    }
-}
-
-fn is(store: &str) -> String {
-    format!("is {store}")
 }
