@@ -6,7 +6,8 @@ mod namespace;
 pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 
-use bson::{RawBson, RawDocumentBuf, rawdoc};
+use bson::raw::CStr;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 
 use crate::Ticket;
 
@@ -339,6 +340,12 @@ impl Aggregate {
             variables: rawdoc! {},
             durability: Durability::default(),
         }
+    }
+
+    /// Returns whether a stage writes: `$out` or `$merge`.
+    pub fn writes(&self) -> bool {
+        let writes = |(name, _): (&CStr, RawBsonRef<'_>)| matches!(name.as_str(), "$out" | "$merge");
+        self.pipeline.iter().any(|stage| stage.iter().flatten().any(writes))
     }
 }
 

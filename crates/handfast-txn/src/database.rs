@@ -5,6 +5,7 @@
 
 mod backoff;
 mod requests;
+mod restarting_cursor;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,12 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicStore, CommitTimestamp, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources,
+    Aggregate, AtomicStore, CommitTimestamp, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult,
+    Sources, aggregation,
 };
 
-use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
+use self::restarting_cursor::Read;
+use crate::options::LIFETIME_MAX;
 use crate::transaction::write_budget::WriteBudget;
 use crate::{
     Catalog, DocumentKey, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Result, Transaction,
@@ -356,25 +359,25 @@ impl Database {
         self.shared.engine.plain().map(|store| &**store)
     }
 
-    /// Opens a cursor over the newest versions, or else over a new snapshot. If the snapshot is too old for a document, it takes a newer one.
+    /// Opens a cursor over the newest version of one document, or else over a new snapshot.
     async fn find_outside_transaction(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
-        if let Some(cursor) = self.shared.engine.find_newest(&request).await? {
-            return Ok(cursor);
+        match self.shared.engine.find_newest(&request).await? {
+            Some(cursor) => Ok(cursor),
+            None => restarting_cursor::open(self.clone(), Read::Find(request)).await,
         }
-        let clock = &self.shared.sources.clock;
-        let give_up = clock.elapsed().saturating_add(RETRY_TIME_MAX);
-        let mut attempt = 0;
-        loop {
-            let deadline = clock.elapsed().saturating_add(LIFETIME_MAX);
-            let snapshot = self.shared.engine.begin(deadline).await?.snapshot;
-            match snapshot.find(request.clone()).await {
-                Err(error) if error.code() == Code::SnapshotTooOld && clock.elapsed() < give_up => {
-                    tokio::time::sleep(self.backoff(attempt)).await;
-                    attempt += 1;
-                }
-                result => return result,
-            }
+    }
+
+    async fn find_at_new_snapshot(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        let deadline = self.shared.sources.clock.elapsed().saturating_add(LIFETIME_MAX);
+        self.shared.engine.begin(deadline).await?.snapshot.find(request).await
+    }
+
+    /// Runs an aggregation. One that writes is not begun again.
+    async fn aggregate_outside_transaction(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
+        if request.writes() {
+            return aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await;
         }
+        restarting_cursor::open(self.clone(), Read::Aggregate(request)).await
     }
 
     /// Runs a request as a transaction of its own.

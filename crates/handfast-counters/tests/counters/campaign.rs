@@ -44,6 +44,10 @@ const OPERATIONS_BETWEEN_LOSSES: u64 = 701;
 const OPERATIONS_BETWEEN_OUTAGES: u64 = 600;
 /// The faults of a plan: more than a run meets.
 const FAULTS_MAX: u64 = 100_000;
+/// The looks without a finished request after which the store comes back: a second.
+const STANDSTILL_POLLS: u32 = 200;
+/// The looks without a finished request after which the run has failed: three minutes.
+const STANDSTILL_POLLS_MAX: u32 = 36_000;
 /// The passes within which the queue must be empty in the end.
 const LAST_PASSES_MAX: usize = 1_000;
 
@@ -88,8 +92,6 @@ struct Requests {
     /// The requests that were taken and are not finished.
     open: BTreeMap<u64, Incarnation>,
     alive: BTreeSet<Incarnation>,
-    /// Those of them that have found the store. An instance starts when it is there.
-    serving: BTreeSet<Incarnation>,
     /// The number of requests that were answered, or are given up in doubt.
     finished: u64,
     in_doubt: u64,
@@ -120,7 +122,6 @@ impl Ledger {
             again: Vec::new(),
             open: BTreeMap::new(),
             alive: BTreeSet::new(),
-            serving: BTreeSet::new(),
             finished: 0,
             in_doubt: 0,
             bounds,
@@ -149,14 +150,6 @@ impl Ledger {
         Some(number)
     }
 
-    /// Notes that an instance has found the store, unless it is dead.
-    fn serves(&self, incarnation: Incarnation) {
-        let mut requests = self.lock();
-        if requests.alive.contains(&incarnation) {
-            requests.serving.insert(incarnation);
-        }
-    }
-
     fn finish(&self, number: u64, incarnation: Incarnation, is_answered: bool) {
         let mut requests = self.lock();
         // What a dead instance had is another one's now.
@@ -169,7 +162,6 @@ impl Ledger {
     fn died(&self, incarnation: Incarnation) {
         let mut requests = self.lock();
         requests.alive.remove(&incarnation);
-        requests.serving.remove(&incarnation);
         let open: Vec<u64> =
             requests.open.iter().filter(|(_, of)| **of == incarnation).map(|(number, _)| *number).collect();
         for number in open {
@@ -242,12 +234,11 @@ impl Site {
             let counters = loop {
                 match site.counters(site.store.clone(), IDLE).await {
                     Ok(counters) => break counters,
-                    // If all instances wait, nothing is finished, and nothing is due that would bring the store back.
-                    Err(_) if site.ledger.lock().serving.is_empty() => site.store.restart(),
+                    // The other instances have finished all requests, and the store has gone away once more.
+                    Err(_) if site.ledger.is_finished() => return,
                     Err(_) => tokio::time::sleep(POLL).await,
                 }
             };
-            site.ledger.serves(incarnation);
             // Dropped with this task, which ends all of them.
             let mut tasks = JoinSet::new();
             for _ in 0..WRITERS {
@@ -306,6 +297,29 @@ async fn read(counters: Counters, ledger: Arc<Ledger>) -> u64 {
     reads
 }
 
+/// Waits until so many requests are finished. If the store is away, and no instance has seen it yet, nothing is finished: then it comes back.
+async fn wait_for(site: &Site, due: u64, instances: &[(Incarnation, JoinHandle<()>)]) {
+    let (mut last, mut polls) = (0, 0);
+    loop {
+        let finished = site.ledger.lock().finished;
+        if finished >= due {
+            return;
+        }
+        if let Some((_, ended)) =
+            instances.iter().find(|(_, task)| task.is_finished()).filter(|_| !site.ledger.is_finished())
+        {
+            panic!("an instance has failed: {ended:?}");
+        }
+        polls = if finished == last { polls + 1 } else { 0 };
+        last = finished;
+        assert!(polls < STANDSTILL_POLLS_MAX, "{finished} requests are finished, and for minutes no other one");
+        if polls > STANDSTILL_POLLS {
+            site.store.restart();
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 /// Lets happen what is due when so many requests are finished, until all are.
 async fn disturb(site: &Site, mut instances: Vec<(Incarnation, JoinHandle<()>)>) {
     let all = site.ledger.lock().all;
@@ -313,14 +327,7 @@ async fn disturb(site: &Site, mut instances: Vec<(Incarnation, JoinHandle<()>)>)
     let mut incarnation = INSTANCES as u64;
     for tenth in 1.. {
         let due = tenth * round / 10;
-        while site.ledger.lock().finished < due.min(all) {
-            if let Some((_, ended)) =
-                instances.iter().find(|(_, task)| task.is_finished()).filter(|_| !site.ledger.is_finished())
-            {
-                panic!("an instance has failed: {ended:?}");
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        wait_for(site, due.min(all), &instances).await;
         if due >= all {
             break;
         }

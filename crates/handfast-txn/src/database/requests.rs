@@ -3,15 +3,13 @@
 //! A request that the engine's store cannot do alone is a transaction of its own: all its documents are changed or none, and the results
 //! for its tickets are stored in the same step.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
     Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome,
     IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Update,
-    UpdateOutcome, aggregation, check_by_reading,
+    UpdateOutcome, check_by_reading,
 };
 
 use super::Database;
@@ -60,7 +58,7 @@ impl DocumentStore for Database {
     async fn aggregate(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
         match self.plain() {
             Some(store) => store.aggregate(request).await,
-            None => aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await,
+            None => self.aggregate_outside_transaction(request).await,
         }
     }
 

@@ -12,8 +12,8 @@ use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{
-    BatchLimit, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Random, Result as StoreResult,
-    SeededRandom, Snapshot, StoreExt, Update, UpdateSpec, UpdateStatement,
+    Aggregate, BatchLimit, CreateIndexes, Cursor, DocumentStore, Find, Hint, IndexSpec, Insert, MemoryStore, Random,
+    Result as StoreResult, SeededRandom, Snapshot, StoreExt, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
@@ -271,4 +271,84 @@ async fn a_cursor_fails_after_a_page_that_was_given_up() {
     }
     let error = cursor.next_page(BatchLimit::REPLY).await.unwrap_err();
     assert_eq!(error.code(), Code::CursorKilled, "{error}");
+}
+
+/// More changes of a document than old versions are kept.
+const MANY_CHANGES: i32 = 20;
+
+/// Changes a document so often that no version of before is kept.
+async fn change_often(bank: &Bank, id: i32) {
+    let database = bank.process();
+    for _ in 0..MANY_CHANGES {
+        database.update_one(&accounts(), rawdoc! { "_id": id }, rawdoc! { "$inc": { "balance": 1000 } }).await.unwrap();
+    }
+}
+
+/// Reads a page of ten accounts, and changes the last one after the snapshot was taken.
+async fn read_beside_changes(
+    open: impl AsyncFnOnce(Database) -> StoreResult<Box<dyn Cursor>>,
+) -> StoreResult<Vec<RawDocumentBuf>> {
+    let bank = with_accounts(10).await;
+    // The first find is for locked rows.
+    let matching = Address::second(Operation::Find).of("accounts");
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(matching, Fault::FreezeBefore)));
+    let database = bank.process_over(faulty.clone());
+    let reading = async {
+        let mut cursor = open(database).await?;
+        Ok(cursor.next_page(BatchLimit::REPLY).await?.documents)
+    };
+    let mut reading = pin!(reading);
+    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(faulty.frozen(), 1);
+    change_often(&bank, 9).await;
+    faulty.release();
+    reading.await
+}
+
+/// Outside of transactions a read that has returned nothing takes a newer snapshot when its own cannot be read to its end.
+#[tokio::test]
+async fn a_find_that_has_returned_nothing_begins_again() {
+    let found = read_beside_changes(async |database| database.find(Find::new(accounts(), rawdoc! {})).await).await;
+    let last = found.unwrap().into_iter().find(|account| account.get_i32("_id") == Ok(9)).unwrap();
+    assert_eq!(last.get_i32("balance").unwrap(), 9 + 1000 * MANY_CHANGES);
+}
+
+#[tokio::test]
+async fn an_aggregation_that_has_returned_nothing_begins_again() {
+    let sum = rawdoc! { "$group": { "_id": null, "balance": { "$sum": "$balance" }, "accounts": { "$sum": 1 } } };
+    let aggregate = Aggregate::new(accounts(), vec![sum]);
+    let found = read_beside_changes(async |database| database.aggregate(aggregate).await).await.unwrap();
+    // Bob and Joe have 12, the others 0 to 9.
+    assert_eq!(found, [rawdoc! { "_id": null, "balance": 12 + 45 + 1000 * MANY_CHANGES, "accounts": 12 }]);
+}
+
+/// What has been written cannot be taken back.
+#[tokio::test]
+async fn an_aggregation_that_writes_does_not_begin_again() {
+    let aggregate = Aggregate::new(accounts(), vec![rawdoc! { "$merge": "copies" }]);
+    let error = read_beside_changes(async |database| database.aggregate(aggregate).await).await.unwrap_err();
+    assert_eq!(error.code(), Code::SnapshotTooOld, "{error}");
+}
+
+/// Documents of two snapshots do not belong together.
+#[tokio::test]
+async fn a_find_that_has_returned_documents_does_not_begin_again() {
+    let bank = with_accounts(10).await;
+    // After few documents, the rest is read from the store by ranges.
+    let options = PercolatorOptions { seen_bytes_max: 100, ..options() };
+    let database = Database::percolator(bank.store.clone(), bank.sources.clone(), options).unwrap();
+    let mut cursor = database.find(Find::new(accounts(), rawdoc! {})).await.unwrap();
+    let first = cursor.next_page(BatchLimit { documents: 1, bytes: usize::MAX }).await.unwrap();
+    assert_eq!(first.documents.len(), 1);
+    change_often(&bank, 9).await;
+    let rest: StoreResult<()> = async {
+        loop {
+            let page = cursor.next_page(BatchLimit::REPLY).await?;
+            if page.exhausted {
+                return Ok(());
+            }
+        }
+    }
+    .await;
+    assert_eq!(rest.unwrap_err().code(), Code::SnapshotTooOld);
 }

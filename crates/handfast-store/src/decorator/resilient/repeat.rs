@@ -1,6 +1,5 @@
 //! Decides whether a request may be repeated when the outcome of the first attempt is unknown (spec: resilience; seed 4).
 
-use bson::raw::CStr;
 use bson::{RawBsonRef, RawDocument};
 
 use crate::{
@@ -89,9 +88,7 @@ pub(super) fn of_find_and_modify(request: &FindAndModify, is_unique: &dyn Fn(&st
 
 /// Returns the effect of repeating an aggregation: only one that writes is unsafe.
 pub(super) fn of_aggregate(request: &Aggregate) -> Repeat {
-    let writes = |(name, _): (&CStr, RawBsonRef<'_>)| matches!(name.as_str(), "$out" | "$merge");
-    let writes = request.pipeline.iter().any(|stage| stage.iter().flatten().any(writes));
-    if writes { Repeat::Never } else { Repeat::Always }
+    if request.writes() { Repeat::Never } else { Repeat::Always }
 }
 
 fn all_or_never(mut each: impl Iterator<Item = Repeat>) -> Repeat {
