@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bson::{Document, doc};
 use serde_json::Value;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, finish, handfast, until};
 
 /// Runs until something has happened that one run may miss.
 const RUNS_MAX: usize = 20;
@@ -107,14 +107,15 @@ fn interfered(name: &str, flags: &[&str], change: &Document) -> Result<Output> {
     let mut bank = handfast(&scratch, &[&arguments, flags].concat());
     let mut bank = bank.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut changed = 0;
-    while bank.try_wait()?.is_none() {
+    until("the end of the bank", || {
         // Nothing, until the money is in.
         let update = doc! { "q": {}, "u": change.clone(), "multi": true };
         let reply = serve.command(doc! { "update": "accounts", "updates": [update], "$db": "handfast_bank" })?;
         changed += reply.get_i32("nModified")?;
-    }
+        Ok(bank.try_wait()?.is_some())
+    })?;
     assert!(changed > 0, "nobody interfered");
-    Ok(bank.wait_with_output()?)
+    finish(bank)
 }
 
 #[test]

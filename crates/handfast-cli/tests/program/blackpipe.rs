@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use bson::doc;
 use serde_json::{Value, json};
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, output};
 
 /// Explores a program that speaks to no server, with these flags.
 fn check(flags: &[&str], code: i32, expected: &str) -> Result<()> {
@@ -138,7 +138,7 @@ fn a_proxy_repeats_its_decisions_with_the_same_seed() -> Result<()> {
 fn a_proxy_says_what_is_wrong() -> Result<()> {
     let scratch = Scratch::new("blackpipe-proxy-wrong")?;
     let check = |flags: &[&str], code: i32, expected: &str| -> Result<()> {
-        let output = handfast(&scratch, &[&["blackpipe", "proxy"], flags].concat()).output()?;
+        let output = output(&mut handfast(&scratch, &[&["blackpipe", "proxy"], flags].concat()))?;
         assert_one_line(&output, code, expected);
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! The real program: sources of the configuration in their order, and exit codes of what needs no data.
 
-use crate::support::{Scratch, assert_one_line, handfast, now};
+use crate::support::{Scratch, assert_one_line, handfast, now, output};
 
 #[test]
 fn flags_are_over_environment_over_file_over_defaults() -> anyhow::Result<()> {
@@ -86,11 +86,11 @@ fn an_address_that_is_none_is_told_with_its_source() -> anyhow::Result<()> {
     ] {
         let variable = format!("HANDFAST_{}", key.replace('-', "_").to_uppercase());
         let flag = format!("--{key}");
-        let of_file = handfast(&scratch, &serve).args(["--config", configured]).output()?;
+        let of_file = output(handfast(&scratch, &serve).args(["--config", configured]))?;
         assert_one_line(&of_file, 2, &format!("{key} (from file {configured}, line 1): {reason}"));
-        let of_environment = handfast(&scratch, &serve).env(&variable, value).output()?;
+        let of_environment = output(handfast(&scratch, &serve).env(&variable, value))?;
         assert_one_line(&of_environment, 2, &format!("{key} (from environment {variable}): {reason}"));
-        let of_flag = handfast(&scratch, &serve).args([&flag, value]).output()?;
+        let of_flag = output(handfast(&scratch, &serve).args([&flag, value]))?;
         assert_one_line(&of_flag, 2, &format!("{key} (from flag {flag}): {reason}"));
     }
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
+mod clients;
 mod redis_server;
 mod scaled;
 
@@ -11,6 +12,7 @@ use std::net::TcpStream;
 use std::process::Output;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, ensure};
 use bson::rawdoc;
@@ -18,7 +20,7 @@ use handfast_embedded::EmbeddedStore;
 use handfast_store::{Namespace, Sources, StoreExt as _};
 use serde_json::{Value, json};
 
-use crate::support::{Scratch, Serve, assert_one_line, connect, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, connect, handfast, output, until};
 
 pub(crate) const SERVE: [&str; 8] =
     ["counters", "serve", "--data", "data", "--listen", "127.0.0.1:0", "--flush-interval", "20ms"];
@@ -69,7 +71,7 @@ pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
 
 /// Runs a command on the counters in a place.
 fn run_with(scratch: &Scratch, arguments: &[&str], place: &[&str]) -> Result<Output> {
-    Ok(handfast(scratch, &["counters"]).args(arguments).args(place).output()?)
+    output(handfast(scratch, &["counters"]).args(arguments).args(place))
 }
 
 pub(crate) fn stdout(output: &Output) -> Result<String> {
@@ -142,7 +144,7 @@ fn a_total_that_differs_from_its_days_is_found() -> Result<()> {
 #[test]
 fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     let scratch = Scratch::new("counters-usage")?;
-    let serve = |flags: &[&str]| anyhow::Ok(handfast(&scratch, &["counters", "serve"]).args(flags).output()?);
+    let serve = |flags: &[&str]| output(handfast(&scratch, &["counters", "serve"]).args(flags));
     assert_one_line(&serve(&["--listen", "0.0.0.0:0"])?, 2, "--tokens requires a token");
     assert_one_line(&serve(&["--listen", "nowhere"])?, 2, "--listen: 'nowhere' is not an address");
     assert_one_line(&serve(&["--listen", "18090"])?, 2, "HOST:PORT is expected: 127.0.0.1:18090");
@@ -326,9 +328,10 @@ fn a_kill_loses_no_answered_view_and_doubles_none_with_a_key() -> Result<()> {
                 ]
             })
             .collect();
-        while sent.answers.load(Ordering::SeqCst) < KILL_AT * (kill + 1) {
-            std::thread::yield_now();
-        }
+        until("answers", || {
+            ensure!(!clients.iter().all(JoinHandle::is_finished), "no client goes on");
+            Ok(sent.answers.load(Ordering::SeqCst) >= KILL_AT * (kill + 1))
+        })?;
         serve.signal("KILL")?;
         let (code, _) = serve.wait()?;
         assert_eq!(code, None, "killed");

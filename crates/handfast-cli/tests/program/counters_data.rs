@@ -10,7 +10,7 @@ use handfast_store::{Namespace, Sources, StoreExt as _};
 use serde_json::{Value, json};
 
 use crate::counters::{SERVE, ask, run, stdout, stopped};
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, finish, handfast, until};
 
 /// Totals and days in the order of an export.
 const JSONL: &str = "{\"kind\":\"ads\",\"id\":\"7\",\"total\":1200}\n\
@@ -212,7 +212,7 @@ fn an_import_that_is_killed_goes_on_and_adds_each_line_once() -> Result<()> {
         let mut pipe = child.stdin.take().context("a pipe")?;
         pipe.write_all(text(lines).as_bytes())?;
         drop(pipe);
-        Ok(child.wait_with_output()?)
+        finish(child)
     };
     for lines in [15_000, 18_000, 21_000] {
         let mut child = import().spawn()?;
@@ -332,9 +332,7 @@ fn a_service_removes_old_days() -> Result<()> {
     imported(&scratch, &["views.csv"])?;
     let serve = Serve::start(handfast(&scratch, &SERVE).args(["--keep-days", "365"]))?;
     let days = "GET /v1/ads/7/daily?from=2020-01-01&to=2020-01-01";
-    while ask(&serve, days, "")?["views"] != 0 {
-        std::thread::yield_now();
-    }
+    until("the months that are removed", || Ok(ask(&serve, days, "")?["views"] == 0))?;
     assert_eq!(ask(&serve, "GET /v1/ads/7", "")?["total"], 100);
     stopped(serve)?;
     ensure!(stdout(&run(&scratch, &["verify"])?)?.starts_with("1 item with 100 views checked: each"));

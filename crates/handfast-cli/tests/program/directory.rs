@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use bson::{Bson, doc};
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, handfast, output};
 
 /// A directory `data` with two collections, three documents and an index.
 fn with_data(name: &str) -> Result<Scratch> {
@@ -234,7 +234,7 @@ fn a_directory_in_use_is_one_line() -> Result<()> {
 fn a_file_is_no_data_directory_and_a_full_directory_no_place_for_a_copy() -> Result<()> {
     let scratch = Scratch::new("no-directory")?;
     std::fs::write(scratch.path("file"), "")?;
-    let output = handfast(&scratch, &["serve", "--port", "0", "--data", "file"]).output()?;
+    let output = output(&mut handfast(&scratch, &["serve", "--port", "0", "--data", "file"]))?;
     assert_one_line(&output, 1, "file is not a directory; choose another directory with --data");
     drop(serve(&scratch, "data")?);
     std::fs::create_dir(scratch.path("full"))?;

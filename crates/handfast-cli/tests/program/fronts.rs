@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, now, pause};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, finish, handfast, now, pause};
 
 /// The sum of all balances.
 const SUM: i64 = 5000;
@@ -121,7 +121,7 @@ fn a_transaction_of_a_front_and_the_patterns_through_it_leave_the_sum_as_it_was(
     let cancel = front.spawn(&["jobs", "cancel", "j"], &front.front)?;
     payment.commit()?;
     for command in [transfer, cancel] {
-        let output = command.wait_with_output()?;
+        let output = finish(command)?;
         ensure!(output.status.success(), "{output:?}");
     }
     assert_eq!(front.sum()?, SUM);

@@ -9,7 +9,7 @@ use bson::{Document, doc};
 use handfast_store::{Random, SeededRandom};
 
 use crate::counters::request;
-use crate::support::{Scratch, Serve, assert_one_line, connect, mounts_or_says_why_not};
+use crate::support::{Scratch, Serve, assert_one_line, connect, mounts_or_says_why_not, output};
 
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 const MIB: usize = 1024 * 1024;
@@ -123,7 +123,7 @@ fn fill(serve: &Serve, bytes: usize) -> Result<(i32, Document)> {
 fn a_disk_that_is_full_at_the_start_is_one_line() -> Result<()> {
     let scratch = Scratch::new("full")?;
     let disk = Disk::new(&scratch, 16 * 1024, 256)?;
-    assert_one_line(&disk.serve(&scratch, &[]).output()?, 1, "no space left on the disk");
+    assert_one_line(&output(&mut disk.serve(&scratch, &[]))?, 1, "no space left on the disk");
     Ok(())
 }
 

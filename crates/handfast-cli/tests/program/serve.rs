@@ -8,7 +8,7 @@ use bson::doc;
 use handfast_embedded::EmbeddedStore;
 use handfast_store::Sources;
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, output};
 
 #[test]
 fn it_says_where_it_listens_where_the_data_is_and_what_durability_is() -> Result<()> {
@@ -89,7 +89,7 @@ fn a_busy_port_is_one_line() -> Result<()> {
     let scratch = Scratch::new("busy")?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
-    let output = handfast(&scratch, &["serve", "--log-level", "warn", "--listen", &address]).output()?;
+    let output = output(&mut handfast(&scratch, &["serve", "--log-level", "warn", "--listen", &address]))?;
     assert_one_line(&output, 1, &format!("cannot listen on {address}"));
     assert_one_line(&output, 1, "; stop the program that listens there, or choose another port with --port");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
@@ -108,7 +108,7 @@ fn a_port_alone_is_enough() -> Result<()> {
 #[test]
 fn an_address_that_others_reach_needs_a_word() -> Result<()> {
     let scratch = Scratch::new("insecure")?;
-    let output = handfast(&scratch, &["serve", "--listen", "0.0.0.0:0"]).output()?;
+    let output = output(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0"]))?;
     assert_one_line(&output, 2, "--insecure allows this");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     let mut serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0", "--insecure"]))?;
@@ -119,7 +119,7 @@ fn an_address_that_others_reach_needs_a_word() -> Result<()> {
 #[test]
 fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
     let scratch = Scratch::new("address")?;
-    let output = handfast(&scratch, &["serve", "--listen", "nonsense"]).output()?;
+    let output = output(&mut handfast(&scratch, &["serve", "--listen", "nonsense"]))?;
     assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is not an address");
     Ok(())
 }
@@ -128,7 +128,7 @@ fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
 fn a_second_process_is_one_line() -> Result<()> {
     let scratch = Scratch::new("second")?;
     let _first = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
-    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn"]).output()?;
+    let output = output(handfast(&scratch, &FREE_PORT).args(["--log-level", "warn"]))?;
     assert_one_line(&output, 1, "is in use by");
     assert_one_line(&output, 1, "; stop that process, or choose another directory with --data");
     Ok(())
@@ -139,7 +139,7 @@ fn a_directory_of_something_else_is_one_line_and_left_alone() -> Result<()> {
     let scratch = Scratch::new("wrong")?;
     std::fs::create_dir(scratch.path("photos"))?;
     std::fs::write(scratch.path("photos/1.jpg"), "not a database")?;
-    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "photos"]).output()?;
+    let output = output(handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "photos"]))?;
     assert_one_line(&output, 1, "holds no handfast store");
     assert_eq!(std::fs::read_dir(scratch.path("photos"))?.count(), 1);
     Ok(())
@@ -149,7 +149,7 @@ fn a_directory_of_something_else_is_one_line_and_left_alone() -> Result<()> {
 fn a_file_instead_of_a_directory_is_one_line() -> Result<()> {
     let scratch = Scratch::new("file")?;
     std::fs::write(scratch.path("data"), "")?;
-    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "data"]).output()?;
+    let output = output(handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "data"]))?;
     assert_one_line(&output, 1, "data");
     Ok(())
 }
@@ -169,12 +169,13 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
         std::fs::remove_file(scratch.path("data/probe"))?;
         command.uid(65534).gid(65534);
     }
-    match command.output() {
+    match output(&mut command) {
         Ok(output) => {
             assert_one_line(&output, 1, "ermission denied");
             assert_one_line(&output, 1, "; choose a directory that this user may write to");
         }
         Err(error) => {
+            let error: std::io::Error = error.downcast()?;
             let missing = format!("the program cannot be run as another user here: {error}");
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
             writeln!(std::io::stderr(), "skipped: {missing}")?;

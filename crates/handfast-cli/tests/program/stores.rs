@@ -9,7 +9,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use serde_json::Value;
 
-use crate::support::{Scratch, Serve, assert_one_line, connect, exchange, handfast, now, pause};
+use crate::support::{Scratch, Serve, assert_one_line, connect, exchange, handfast, now, output, pause};
 
 /// MongoDB's code for a server that nobody reaches: drivers try again.
 const HOST_UNREACHABLE: i32 = 6;
@@ -348,7 +348,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
     let (mut main, mut side) = (Mortal::store(&scratch, "main")?, Mortal::store(&scratch, "side")?);
     let (a, b) = (format!("main={}", main.uri()), format!("side={}", side.uri()));
     let check = |arguments: &[&str], code: i32, why: &str| -> Result<()> {
-        let output = handfast(&scratch, &[&["serve", "--listen", "127.0.0.1:0"], arguments].concat()).output()?;
+        let output = output(&mut handfast(&scratch, &[&["serve", "--listen", "127.0.0.1:0"], arguments].concat()))?;
         assert_one_line(&output, code, why);
         Ok(())
     };

@@ -1,14 +1,20 @@
 //! Functions that the tests of the real program share.
 
+mod waiting;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::thread::JoinHandle;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
+
+use waiting::{END_MAX, REST_MAX, end, read_to_end};
+pub(crate) use waiting::{finish, now, output, pause, until};
 
 /// The time that an answer may take on a busy machine; a test that waits longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,9 +89,10 @@ pub(crate) const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 /// A running `handfast serve`; killed when dropped.
 pub(crate) struct Serve {
     child: Child,
-    stdout: BufReader<ChildStdout>,
-    /// Reads what it says on standard error, which would stop once nobody does.
-    stderr: Option<JoinHandle<String>>,
+    /// The lines that it says on standard output.
+    stdout: Mutex<Receiver<std::io::Result<String>>>,
+    /// All that it says on standard error.
+    stderr: Mutex<Receiver<Vec<u8>>>,
     /// The start line.
     pub(crate) start: String,
 }
@@ -105,24 +112,24 @@ impl Serve {
     /// Starts it and waits until it has said where it listens.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let stdout = child.stdout.take().context("stdout")?;
-        let mut said = child.stderr.take().context("stderr")?;
-        let stderr = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = said.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        let stderr = Some(stderr);
-        let mut serve = Serve { child, stdout: BufReader::new(stdout), stderr, start: String::new() };
+        let stdout = BufReader::new(child.stdout.take().context("stdout")?);
+        let stderr = read_to_end(child.stderr.take().context("stderr")?);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || stdout.lines().try_for_each(|line| sender.send(line)));
+        let mut serve = Serve { child, stdout: Mutex::new(lines), stderr: Mutex::new(stderr), start: String::new() };
         serve.start = serve.line()?;
         Ok(serve)
     }
 
     /// The next line of standard output; empty at the end.
     pub(crate) fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
+        match self.stdout.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(END_MAX) {
+            Ok(line) => Ok(line?.trim_end().to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Ok(String::new()),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the server has said no line for {END_MAX:?} since '{}'", self.start)
+            }
+        }
     }
 
     /// Returns the address in the start line.
@@ -177,8 +184,10 @@ impl Serve {
 
     /// Waits for its end: the exit code (none if it was killed), and what it said on standard error.
     pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
-        let code = self.child.wait()?.code();
-        Ok((code, self.said()))
+        let status = end(&mut self.child);
+        let said = self.said();
+        let code = status.with_context(|| said.clone())?.code();
+        Ok((code, said))
     }
 
     fn stderr_if_dead(&mut self) -> String {
@@ -190,7 +199,9 @@ impl Serve {
 
     /// All that it said on standard error until its end.
     fn said(&mut self) -> String {
-        self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+        let stderr = self.stderr.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let said = stderr.recv_timeout(REST_MAX).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
     }
 }
 
@@ -231,14 +242,4 @@ fn send(mut stream: impl Write, command: &Document) -> Result<()> {
     message.push(0);
     message.extend_from_slice(document.as_bytes());
     Ok(stream.write_all(&message)?)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a person waits is measured from outside")]
-pub(crate) fn now() -> std::time::Instant {
-    std::time::Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "other processes go on meanwhile, which no injected clock moves")]
-pub(crate) fn pause(time: std::time::Duration) {
-    std::thread::sleep(time);
 }

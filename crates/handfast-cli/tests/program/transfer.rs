@@ -13,7 +13,7 @@ use handfast_patterns::ledger::{Ledger, NewAccount, NewEntry};
 use handfast_store::{Find, Namespace, Sources, StoreExt};
 use serde_json::Value;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast, signal};
+use crate::support::{Scratch, Serve, assert_one_line, handfast, signal, until};
 
 /// The number of killed runs after which the test fails, because the file makes no progress.
 const KILLS_MAX: u32 = 150;
@@ -377,9 +377,10 @@ async fn killed_once_a_file_goes_into_a_ledger_through_a_server() -> Result<()> 
         let counted = serve.command(bson::doc! { "count": "tx", "$db": "bank" })?;
         Ok(counted.get_i32("n").ok())
     };
-    while entries()? < Some(30) {
+    until("thirty entries", || {
         ensure!(child.try_wait()?.is_none(), "it came to its end before it was killed");
-    }
+        Ok(entries()? >= Some(30))
+    })?;
     child.kill()?;
     child.wait()?;
     let summary = summary(&handfast(&scratch, &arguments).output()?)?;

@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use anyhow::{Context, Result};
 use bson::doc;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, finish, handfast, output};
 
 /// Runs the program with this on standard input.
 fn with_input(scratch: &Scratch, arguments: &[&str], input: &str) -> Result<Output> {
@@ -14,7 +14,7 @@ fn with_input(scratch: &Scratch, arguments: &[&str], input: &str) -> Result<Outp
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     // It may have refused its arguments already, and not read anything.
     let _ = child.stdin.take().context("stdin")?.write_all(input.as_bytes());
-    Ok(child.wait_with_output()?)
+    finish(child)
 }
 
 fn add(scratch: &Scratch, name: &str, role: &str) -> Result<Output> {
@@ -67,8 +67,8 @@ fn mistakes_are_one_line() -> Result<()> {
 fn a_server_with_auth_asks_for_a_login() -> Result<()> {
     let scratch = Scratch::new("auth")?;
     let open = ["serve", "--listen", "0.0.0.0:0", "--log-level", "error"];
-    assert_one_line(&handfast(&scratch, &open).output()?, 2, "--auth requires a login, --insecure allows this");
-    let output = handfast(&scratch, &open).arg("--auth").output()?;
+    assert_one_line(&output(&mut handfast(&scratch, &open))?, 2, "--auth requires a login, --insecure allows this");
+    let output = output(handfast(&scratch, &open).arg("--auth"))?;
     assert_one_line(&output, 2, "auth (from flag --auth): no user exists, so nobody can log in");
     assert!(add(&scratch, "ann", "root")?.status.success());
     let mut serve = Serve::start(handfast(&scratch, &open).arg("--auth"))?;
@@ -107,7 +107,7 @@ fn a_bad_certificate_is_one_line_that_names_the_flag() -> Result<()> {
             "tls-certificate (from flag --tls-certificate): nowhere: it cannot be read: No such file",
         ),
     ] {
-        assert_one_line(&handfast(&scratch, &serve).args(arguments).output()?, code, expected);
+        assert_one_line(&output(handfast(&scratch, &serve).args(arguments))?, code, expected);
     }
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     Ok(())

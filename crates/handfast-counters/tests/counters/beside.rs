@@ -10,6 +10,7 @@ use crate::faulty_buffer::{FaultyBuffer, FaultyProcess, Of};
 use crate::imports::{Line, add};
 use crate::rebuild::rebuild;
 use crate::retention::break_total;
+use crate::waiting::until_ok;
 use crate::world::{World, ad, ads, broken_scripts, first_day, on_both_forms, save_all, total, whole};
 
 /// The items: views of `a` wait, `b` is cached, `c` is not, `d` is deleted, and nobody has seen `e`.
@@ -326,7 +327,7 @@ async fn import_after_a_loss(world: World) {
     world.server().kill();
     world.server().restore_files(&before);
     world.server().restart().await;
-    while instance.buffer().read(&ads(), &[]).await.is_err() {}
+    until_ok("a read", || async { instance.buffer().read(&ads(), &[]).await }).await;
     assert_eq!(instance.storage().save(&batch).await.expect("saved"), Saved::Now);
     let importer = world.healthy(6).await;
     add(&importer, "may", &[("a", None, 1_000)]).await.expect("added");

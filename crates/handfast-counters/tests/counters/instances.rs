@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use handfast_counters::{
-    Counters, CountersOptions, Error, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage, StorageForm,
+    Counters, CountersOptions, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage, StorageForm,
 };
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::imports::{Line, add};
 use crate::server::RedisServer;
+use crate::waiting::{until, until_ok};
 use crate::world::{World, ad, ads, broken_scripts, first_day, key, save_all, total, whole};
 
 const ITEMS: usize = 5;
@@ -28,6 +29,9 @@ const IMPORTED: usize = 120;
 const POLL: Duration = Duration::from_millis(5);
 /// The time after which a batch is taken over; no test runs that long.
 const IDLE: Duration = Duration::from_secs(3_600);
+
+/// The number of killed imports after which the test fails, because the import makes no progress.
+const KILLS_MAX: u32 = 100;
 
 /// The requests that were answered, by the names of their keys.
 type Answered = Arc<Mutex<BTreeSet<String>>>;
@@ -119,21 +123,20 @@ async fn counters(server: &RedisServer, site: &Site, idle: Duration) -> Counters
 /// Sends each request again with its key until it is answered.
 async fn send(counters: &Counters, requests: &[(String, String)], answered: &Answered) {
     for (id, name) in requests {
-        loop {
-            match counters.view(ad(id), 1, key(name)).await {
-                Ok(_) => break,
-                Err(Error::Buffer { .. }) => tokio::time::sleep(POLL).await,
-                Err(other) => panic!("{other}"),
-            }
-        }
+        until_ok("a view", || async { counters.view(ad(id), 1, key(name)).await }).await;
         answered.lock().expect("the answers").insert(name.clone());
     }
 }
 
-async fn until_answered(answered: &Answered, count: usize) {
-    while answered.lock().expect("the answers").len() < count {
-        tokio::time::sleep(POLL).await;
-    }
+/// Waits until so many requests were answered, which these instances send.
+async fn until_answered(answered: &Answered, count: usize, instances: &[&Instance]) {
+    until("answers", || {
+        let have_ended = instances.iter().flat_map(|instance| &instance.writers).all(JoinHandle::is_finished);
+        let answers = answered.lock().expect("the answers").len();
+        assert!(answers >= count || !have_ended, "all writers have ended after {answers} answers");
+        answers >= count
+    })
+    .await;
 }
 
 /// Reads totals until it is told to stop: no whole total goes back.
@@ -188,7 +191,7 @@ async fn count_while_some_are_killed(form: StorageForm) {
     let stop = Arc::new(AtomicBool::new(false));
     let reading = reader(first.counters.clone(), Arc::clone(&stop));
 
-    until_answered(&answered, REQUESTS / 4).await;
+    until_answered(&answered, REQUESTS / 4, &[&first, &second, &third]).await;
     // The second instance dies, and two of its kind that had claimed a batch, one of which had saved it.
     let buffer = Arc::clone(second.counters.buffer());
     let storage = second.counters.storage().clone();
@@ -204,7 +207,7 @@ async fn count_while_some_are_killed(form: StorageForm) {
     assert_eq!(storage.save(&claimed[0]).await.expect("saved"), Saved::Now);
     drop((buffer, storage));
 
-    until_answered(&answered, REQUESTS).await;
+    until_answered(&answered, REQUESTS, &[&first, &third]).await;
     server.kill();
     tokio::time::sleep(POLL).await;
     server.restart().await;
@@ -262,21 +265,23 @@ async fn ext_redis_an_import_that_is_killed_again_and_again_is_counted_once_besi
     }
     let stop = Arc::new(AtomicBool::new(false));
     let readers = [0, 1].map(|at| reader(instances[at].counters.clone(), Arc::clone(&stop)));
-    until_answered(&answered, REQUESTS / 4).await;
-    let mut kills = 0;
+    until_answered(&answered, REQUESTS / 4, &instances.iter().collect::<Vec<_>>()).await;
+    let step = Duration::from_millis(10);
+    let (mut kills, mut lifetime) = (0, step);
     loop {
+        assert!(kills < KILLS_MAX, "{kills} kills, and no end: what was added is not known again");
         let counters = counters(&server, &site, Duration::ZERO).await;
         let mut importing = tokio::spawn(async move {
             counters.flush_all().await?;
             add(&counters, "may", &lines()).await
         });
-        let lifetime = Duration::from_millis(10 * (kills + 1));
         if let Ok(ended) = tokio::time::timeout(lifetime, &mut importing).await {
             ended.expect("no panic").expect("added");
             break;
         }
         importing.abort();
         kills += 1;
+        lifetime += step + lifetime / 20;
         if kills == 2 {
             let left = instances.pop().expect("an instance").kill(&answered);
             send(&instances[0].counters, &left, &answered).await;

@@ -34,4 +34,5 @@ mod service;
 mod single_documents;
 mod tls;
 mod visitors;
+mod waiting;
 mod world;

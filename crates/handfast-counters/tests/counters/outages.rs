@@ -6,6 +6,7 @@ use handfast_counters::{Buffer as _, Counters, Error, Owner, RedisBuffer, RedisB
 use handfast_store::Applied;
 
 use crate::server::RedisServer;
+use crate::waiting::until_ok;
 use crate::world::{World, ad, ads, first_day, key, save_all, total, whole};
 
 fn applied(error: &Error) -> Applied {
@@ -59,18 +60,11 @@ async fn ext_redis_a_kill_loses_no_view_that_was_answered() {
     let batch = counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed");
     world.server().kill();
     world.server().restart().await;
-    refused_or_counted(&counters, "7", "b").await;
+    until_ok("a view", || async { counters.view(ad("7"), 2, key("b")).await }).await;
     assert!(total(&counters, "7").await.views >= 7, "no total goes back");
     assert_eq!(counters.buffer().claim(&ads(), &owner, 1).await.expect("claimed"), batch);
     save_all(&counters).await;
     assert_eq!((total(&counters, "7").await, total(&counters, "8").await), (whole(7), whole(1)));
-}
-
-/// Repeats a request until it is counted.
-async fn refused_or_counted(counters: &Counters, id: &str, name: &str) {
-    while let Err(error) = counters.view(ad(id), 2, key(name)).await {
-        applied(&error);
-    }
 }
 
 #[tokio::test]
@@ -120,7 +114,7 @@ async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
         RedisBuffer::connect(&world.server().url(), storage, world.sources(2), options).await.expect("a buffer");
     let view = handfast_counters::View::new(ad("7"), 1, first_day()).expect("a view");
     // On a busy machine the time may be too short.
-    while buffer.upsert(&view, None).await.is_err() {}
+    until_ok("a view", || async { buffer.upsert(&view, None).await }).await;
     world.server().signal("STOP");
     let in_doubt = buffer.upsert(&view, None).await.expect_err("no answer");
     assert_eq!(applied(&in_doubt), Applied::Maybe, "{in_doubt}");
@@ -129,7 +123,7 @@ async fn ext_redis_a_server_that_does_not_answer_leaves_a_request_in_doubt() {
     assert_eq!(applied(&refused), Applied::No, "{refused}");
     assert!(buffer.health().await.is_err());
     world.server().signal("CONT");
-    while buffer.upsert(&view, None).await.is_err() {}
+    until_ok("a view", || async { buffer.upsert(&view, None).await }).await;
 }
 
 #[tokio::test]

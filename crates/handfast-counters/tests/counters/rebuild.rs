@@ -10,6 +10,7 @@ use handfast_store::{Namespace, StoreExt as _};
 
 use crate::imports::{add, file};
 use crate::retention::break_total;
+use crate::waiting::until_frozen;
 use crate::world::{World, ad, ads, save_all};
 
 /// Rebuilds the totals of a kind, and returns the number of items and what was wrong.
@@ -109,9 +110,7 @@ async fn a_repair_beside_other_changes_overwrites_none() {
         let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
         let slow = world.start(2, faulty.clone()).await.expect("a process");
         let repairing = tokio::spawn(async move { rebuild(&slow, None).await });
-        while faulty.frozen() == 0 {
-            tokio::task::yield_now().await;
-        }
+        until_frozen(&faulty, &repairing).await;
         if trims {
             counters.storage().trim(date(2026, 12, 1), u64::MAX, |_| ()).await.expect("removed");
         } else {

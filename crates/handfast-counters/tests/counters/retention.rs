@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::imports::{add, check_file, file};
+use crate::waiting::until_frozen;
 use crate::world::{World, ad, first_day, on_both_forms, save_all, total, whole};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -121,9 +122,7 @@ async fn hanging_removal(world: &World) -> (Arc<Faulty<MemoryStore>>, JoinHandle
     let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
     let slow = world.start(2, faulty.clone()).await.expect("a process");
     let removal = tokio::spawn(async move { slow.storage().trim(date(2026, 12, 1), u64::MAX, |_| ()).await });
-    while faulty.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_frozen(&faulty, &removal).await;
     (faulty, removal)
 }
 

@@ -7,6 +7,7 @@ use handfast_counters::{Batch, Change, Event, Owner, Saved, Stored, Total};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 use crate::server::RedisServer;
+use crate::waiting::{until_frozen, until_ok};
 use crate::world::{World, ad, ads, broken_scripts, first_day, key, save_all, total, whole};
 
 /// The first request after Redis has come back: each of the ways in which a kind is begun anew.
@@ -32,7 +33,7 @@ async fn lose_the_last_seconds(world: World, first: First) {
     world.server().restore_files(&some_seconds_ago);
     world.server().restart().await;
     // Connects again, and begins nothing.
-    while counters.buffer().kinds().await.is_err() {}
+    counters.buffer().kinds().await.expect("the kinds that it knows");
     match first {
         First::Read => {}
         First::View => assert!(counters.view(ad("7"), 1, None).await.expect("counted").partial),
@@ -124,7 +125,7 @@ async fn keep_the_numbers_of_old_events(world: World) {
     for restart in 0..2_u32 {
         world.server().kill();
         world.server().restart().await;
-        while buffer.kinds().await.is_err() {}
+        buffer.kinds().await.expect("the kinds that it knows");
         for view in 0..2 {
             counters.view(ad("7"), 1 << (5 + 2 * restart + view), None).await.expect("counted");
         }
@@ -221,7 +222,7 @@ async fn get_a_hot_total_back(world: World) {
     world.server().kill();
     world.server().restore_files(&one_second_ago);
     world.server().restart().await;
-    while counters.buffer().read(&ads(), &[]).await.is_err() {}
+    until_ok("a read", || async { counters.buffer().read(&ads(), &[]).await }).await;
     counters.view(ad("7"), 1, None).await.expect("counted");
     let owner = Owner::new(&world.sources(5));
     // The event of before the loss alone: the item has views in the queue at all times.
@@ -257,7 +258,7 @@ async fn ext_redis_a_server_that_was_a_replica_meanwhile_begins_anew() {
     server.command(&["REPLICAOF", "NO", "ONE"]).await;
     // As a sentinel does when it makes a master a replica.
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    while counters.view(ad("7"), 2, key("a")).await.is_err() {}
+    until_ok("a view", || async { counters.view(ad("7"), 2, key("a")).await }).await;
     save_all(&counters).await;
     assert_eq!(total(&counters, "7").await, whole(8));
 }
@@ -277,7 +278,7 @@ async fn lose_two_claims(world: World) {
     world.server().kill();
     world.server().restore_files(&before);
     world.server().restart().await;
-    while buffer.read(&ads(), &[]).await.is_err() {}
+    until_ok("a read", || async { buffer.read(&ads(), &[]).await }).await;
     let of_both = claim(4).await;
     assert_eq!(of_both.number(), second.number());
     // The first claimer and the third are dead; the second one comes back.
@@ -367,16 +368,13 @@ async fn save_a_lost_batch(world: World) {
     counters.view(ad("7"), 3, None).await.expect("counted");
     let of_saver = saver.clone();
     let saving = tokio::spawn(async move { of_saver.flush().await });
-    while slow.frozen() == 0 {
-        assert!(!saving.is_finished(), "it was not held up");
-        tokio::task::yield_now().await;
-    }
+    until_frozen(&slow, &saving).await;
     assert_eq!(counters.buffer().depth(&ads()).await.expect("a depth").batches, 1, "it has claimed the views");
     world.server().kill();
     world.server().restore_files(&before);
     world.server().restart().await;
     for process in [&counters, &saver] {
-        while process.buffer().read(&ads(), &[]).await.is_err() {}
+        until_ok("a read", || async { process.buffer().read(&ads(), &[]).await }).await;
     }
     assert_eq!(total(&counters, "7").await, whole(5), "the store has no more");
     // A hot item: it never leaves the cache.

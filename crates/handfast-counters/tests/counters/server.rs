@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
+use crate::waiting::PATIENCE;
+
 const PROGRAM: &str = "redis-server";
 /// The first of the ports that are tried: they are below those that the system gives to clients.
-const PORT_FIRST: u16 = 21_000;
-/// How many ports there are.
-const PORTS: u16 = 10_000;
-/// How often a server is asked whether it is there: for half a minute.
+const PORT_FIRST: u16 = 20_000;
+/// How many ports there are. Those above are for the servers of other tests, which run beside these.
+const PORTS: u16 = 6_000;
+/// How often a server is asked whether it is there: for half a minute if it answers at once that it is not.
 const START_ATTEMPTS: usize = 1_500;
 const POLL: Duration = Duration::from_millis(20);
+/// The time for one of these answers.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
@@ -93,16 +97,14 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Waits until the server answers; `false` if it has ended.
+    /// Waits until the server answers; `false` if it has ended, or another one answers on its port.
     async fn answers(&self) -> bool {
         for _ in 0..START_ATTEMPTS {
             if self.has_ended() {
                 return false;
             }
-            if let Ok(mut connection) = self.try_connect().await
-                && redis::cmd("PING").exec_async(&mut connection).await.is_ok()
-            {
-                return true;
+            if let Ok(Ok(process)) = tokio::time::timeout(ANSWER_MAX, self.process_id()).await {
+                return self.child_id() == Some(process);
             }
             tokio::time::sleep(POLL).await;
         }
@@ -114,9 +116,24 @@ impl RedisServer {
         child.as_mut().is_none_or(|child| child.try_wait().expect("a state").is_some())
     }
 
+    fn child_id(&self) -> Option<u32> {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.as_ref().map(Child::id)
+    }
+
+    /// Returns the process that answers on the port: it may be a server of somebody else.
+    async fn process_id(&self) -> redis::RedisResult<u32> {
+        let mut connection = self.try_connect().await?;
+        redis::cmd("PING").exec_async(&mut connection).await?;
+        let info: String = redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
+        let process = info.lines().find_map(|line| line.strip_prefix("process_id:")?.trim_end().parse().ok());
+        Ok(process.expect("the number of the process"))
+    }
+
     async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         // On a busy machine, and to WAIT, an answer takes its time.
-        let config = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let patient = Some(PATIENCE);
+        let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patient).set_response_timeout(patient);
         let client = redis::Client::open(self.url()).expect("a URL");
         client.get_multiplexed_async_connection_with_config(&config).await
     }

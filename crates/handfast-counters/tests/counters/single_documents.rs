@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::rebuild::rebuild;
 use crate::retention::break_total;
+use crate::waiting::until_frozen;
 use crate::world::{World, ad, ads, save_all, total, whole};
 
 fn views(number: u64, id: &str, views: u32) -> Event {
@@ -46,9 +47,7 @@ async fn hanging(
     let faulty = Arc::new(Faulty::new(world.store.clone(), Plan::at_request(address, Fault::FreezeBefore)));
     let (slow, batch) = (storage(world, faulty.clone()).await.expect("a storage"), batch.clone());
     let saving = tokio::spawn(async move { slow.save(&batch).await });
-    while faulty.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_frozen(&faulty, &saving).await;
     (faulty, saving)
 }
 
@@ -218,9 +217,7 @@ async fn the_bound_is_not_raised_over_a_batch_that_is_admitted() {
     let raising = Arc::new(Faulty::new(world.store.clone(), raise));
     let forgetting = storage(&world, raising.clone()).await.expect("a storage");
     let forgetting = tokio::spawn(async move { forgetting.forget_batches(&ads(), 10).await });
-    while raising.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_frozen(&raising, &forgetting).await;
     let (faulty, saving) = hanging(&world, &batch([views(2, "a", 10)]), change_of_days()).await;
     raising.release();
     forgetting.await.expect("ended").expect("nothing to forget yet");

@@ -2,24 +2,23 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bson::doc;
 use serde_json::{Value, json};
 
+use super::clients::{Clients, read};
 use super::redis_server::{RedisServer, free_port};
 use super::{ask, request, run_with, serve_connection, stdout, stopped};
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, handfast, now, pause};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, now, output, pause};
 
 /// A Redis that loses nothing when it is killed.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-const ITEMS: usize = 5;
-/// The threads that send requests.
-const CLIENTS: usize = 6;
-/// The requests of each thread.
-const REQUESTS: usize = 250;
+pub(super) const ITEMS: usize = 5;
+/// The number of killed imports after which the test fails, because the import makes no progress.
+const KILLS_MAX: u32 = 150;
 const POLL: Duration = Duration::from_millis(20);
 /// What a test waits for happens sooner, even on a busy machine: everything is saved, the list of instances is right.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -76,33 +75,6 @@ fn until_listed(services: &[Serve]) -> Result<()> {
     Ok(())
 }
 
-/// Sends the requests of one client, each again with its key at one service after the other until it is answered.
-fn send(addresses: &[String], client: usize, answers: &AtomicU64) {
-    let mut at = client;
-    let mut stream = None;
-    for number in 0..REQUESTS {
-        let line = format!("POST /v1/ads/{}/views", number % ITEMS);
-        let key = format!("idempotency-key: {client}-{number}");
-        loop {
-            if stream.is_none() {
-                stream = connect(&addresses[at % addresses.len()]).ok();
-            }
-            match stream.as_mut().and_then(|stream| request(stream, &line, &key)) {
-                Some((200, _)) => break,
-                // Redis is away.
-                Some((503, body)) => assert!(body.contains("outcome"), "{body}"),
-                Some(other) => panic!("{other:?}"),
-                None => {
-                    stream = None;
-                    at += 1;
-                }
-            }
-            pause(POLL);
-        }
-        answers.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn ext_redis_three_processes_count_each_view_once_while_one_and_redis_are_killed() -> Result<()> {
     count_while_some_are_killed("counters-scaled", &[], "with transactions made by Handfast", json!({}))
@@ -135,32 +107,19 @@ fn count_while_some_are_killed(name: &str, flags: &[&str], how: &str, fields: Va
     };
     let addresses = processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?;
     until_listed(&processes)?;
-    let (answers, addresses) = (Arc::new(AtomicU64::new(0)), Arc::new(addresses));
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|client| {
-            let (answers, addresses) = (Arc::clone(&answers), Arc::clone(&addresses));
-            std::thread::spawn(move || send(&addresses, client, &answers))
-        })
-        .collect();
-    let all = (CLIENTS * REQUESTS) as u64;
-    let until = |count: u64| {
-        while answers.load(Ordering::SeqCst) < count {
-            pause(POLL);
-        }
-    };
-    until(all / 4);
+    let clients = Clients::start(addresses);
+    let all = Clients::REQUESTS;
+    clients.until(all / 4)?;
     let killed = processes.remove(1);
     killed.signal("KILL")?;
     assert_eq!(killed.wait()?.0, None, "killed");
     // Nobody says that it is dead.
     processes.push(start(&scratch, &redis.url(), &uri)?);
-    until(all / 2);
+    clients.until(all / 2)?;
     redis.kill()?;
     pause(POLL);
     redis.restart()?;
-    for client in clients {
-        client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
-    }
+    clients.finish()?;
 
     until_listed(&processes)?;
     // Beside the services: the batch of the one that was killed is taken over.
@@ -240,26 +199,6 @@ fn figures() -> String {
     format!("kind,id,total,day,views\n{lines}")
 }
 
-/// Reads totals of a service until it is told to stop: none goes back.
-fn read(address: &str, stop: &AtomicBool) -> u64 {
-    let (mut last, mut reads) = ([0; ITEMS], 0);
-    let mut stream = connect(address).unwrap();
-    while !stop.load(Ordering::SeqCst) {
-        for (item, last) in last.iter_mut().enumerate() {
-            let (status, body) = request(&mut stream, &format!("GET /v1/ads/{item}"), "").unwrap();
-            assert_eq!(status, 200, "{body}");
-            let total: Value = serde_json::from_str(&body).unwrap();
-            if total["partial"] == false {
-                let views = total["total"].as_u64().unwrap();
-                assert!(views >= *last, "item {item} went back from {last} to {views}");
-                *last = views;
-                reads += 1;
-            }
-        }
-    }
-    reads
-}
-
 #[test]
 fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_once() -> Result<()> {
     let scratch = Scratch::new("counters-scaled-import")?;
@@ -267,28 +206,22 @@ fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_on
     let (store, uri) = store(&scratch)?;
     std::fs::write(scratch.path("figures.csv"), figures())?;
     let processes = (0..3).map(|_| start(&scratch, &redis.url(), &uri)).collect::<Result<Vec<_>>>()?;
-    let addresses = Arc::new(processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?);
-    let (answers, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|client| {
-            let (answers, addresses) = (Arc::clone(&answers), Arc::clone(&addresses));
-            std::thread::spawn(move || send(&addresses, client, &answers))
-        })
-        .collect();
+    let addresses = processes.iter().map(Serve::address).collect::<Result<Vec<_>>>()?;
+    let stop = Arc::new(AtomicBool::new(false));
     let (reads, address) = (Arc::clone(&stop), addresses[0].clone());
+    let clients = Clients::start(addresses);
     let reader = std::thread::spawn(move || read(&address, &reads));
-    while answers.load(Ordering::SeqCst) < 100 {
-        pause(POLL);
-    }
+    clients.until(100)?;
     let servers = ["--redis", &redis.url(), "--store", &uri];
     let import = ["import", "figures.csv", "--json"];
-    let mut kills = 0;
+    let step = Duration::from_millis(150);
+    let (mut kills, mut lifetime) = (0, step);
     let report: Value = loop {
+        ensure!(kills < KILLS_MAX, "{kills} kills, and no end: what was added is not known again");
         let mut command = handfast(&scratch, &["counters"]);
         command.args(import).args(servers).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let began = now();
-        let lifetime = Duration::from_millis(150 * (kills + 1));
         while child.try_wait()?.is_none() && began.elapsed() < lifetime {
             pause(POLL);
         }
@@ -298,15 +231,14 @@ fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_on
         child.kill()?;
         child.wait()?;
         kills += 1;
+        lifetime += step + lifetime / 20;
     };
     ensure!(kills > 0 && report["lines"].as_u64().zip(report["before"].as_u64()).is_some(), "{kills} {report}");
-    for client in clients {
-        client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
-    }
+    clients.finish()?;
     stop.store(true, Ordering::SeqCst);
     let reads = reader.join().map_err(|_| anyhow::anyhow!("a total went back"))?;
     ensure!(reads > 0, "nothing was read");
-    let of_item = (CLIENTS * REQUESTS / ITEMS) as u64 + IMPORTED;
+    let of_item = Clients::REQUESTS / ITEMS as u64 + IMPORTED;
     let ensure_totals = |of_item: u64| {
         for service in &processes {
             for item in 0..ITEMS {
@@ -347,8 +279,9 @@ fn ext_redis_one_redis_has_the_queue_of_one_store() -> Result<()> {
     let (_store, uri) = store(&scratch)?;
     let servers = [format!("{}/0", redis.url()), uri.clone()];
     let serve = |redis: &str, database: &str| {
-        let mut command = handfast(&scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--database", database]);
-        anyhow::Ok(command.args(["--redis", redis, "--store", &uri]).output()?)
+        // Redis does not take the place of another one before three intervals are over: it waits until the service objects, which may be late.
+        let mut command = command(&scratch, "1h", redis, &uri);
+        output(command.args(["--database", database]))
     };
     let mut service = start(&scratch, &servers[0], &uri)?;
     ask(&service, "POST /v1/ads/1/views", "")?;
@@ -453,9 +386,8 @@ fn ext_redis_a_service_is_ready_when_redis_is_there() -> Result<()> {
 #[test]
 fn forms_that_cannot_be_are_named() -> Result<()> {
     let scratch = Scratch::new("counters-forms")?;
-    let serve = |flags: &[&str]| {
-        anyhow::Ok(handfast(&scratch, &["counters", "serve", "--listen", "127.0.0.1:0"]).args(flags).output()?)
-    };
+    let serve =
+        |flags: &[&str]| output(handfast(&scratch, &["counters", "serve", "--listen", "127.0.0.1:0"]).args(flags));
     let (store, uri) = store(&scratch)?;
     assert_one_line(&serve(&["--redis", "redis://h"])?, 2, "redis (from flag --redis): it needs `store`");
     let with_data = serve(&["--redis", "redis://h", "--data", "data"])?;
