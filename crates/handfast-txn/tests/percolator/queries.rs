@@ -12,7 +12,7 @@ use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{
-    Aggregate, BatchLimit, CreateIndexes, Cursor, DocumentStore, Find, Hint, IndexSpec, Insert, MemoryStore, Random,
+    Aggregate, BatchLimit, CreateIndexes, Cursor, DocumentStore, Find, Hint, IndexSpec, Insert, Random,
     Result as StoreResult, SeededRandom, Snapshot, StoreExt, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
@@ -284,49 +284,76 @@ async fn change_often(bank: &Bank, id: i32) {
     }
 }
 
-/// Reads a page of ten accounts, and changes the last one after the snapshot was taken.
+/// A process that remembers so many bytes of the `_id`s that it has read. Then it reads the rest of the rows from the store as they are now.
+fn process_that_remembers(bytes: usize, bank: &Bank, store: Arc<dyn DocumentStore>) -> Database {
+    let options = PercolatorOptions { seen_bytes_max: bytes, ..options() };
+    Database::percolator(store, bank.sources.clone(), options).unwrap()
+}
+
+/// Reads of 1,500 accounts. Before this request for them, the last one is changed.
 async fn read_beside_changes(
+    request: Address,
     open: impl AsyncFnOnce(Database) -> StoreResult<Box<dyn Cursor>>,
 ) -> StoreResult<Vec<RawDocumentBuf>> {
-    let bank = with_accounts(10).await;
-    // The first find is for locked rows.
-    let matching = Address::second(Operation::Find).of("accounts");
-    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(matching, Fault::FreezeBefore)));
-    let database = bank.process_over(faulty.clone());
+    let bank = with_accounts(1_500).await;
+    let frozen = Plan::at_request(request.of("accounts"), Fault::FreezeBefore);
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), frozen));
+    // A pipeline takes a thousand documents at a time.
+    let database = process_that_remembers(100_000, &bank, faulty.clone());
     let reading = async {
         let mut cursor = open(database).await?;
         Ok(cursor.next_page(BatchLimit::REPLY).await?.documents)
     };
     let mut reading = pin!(reading);
-    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    assert_eq!(faulty.frozen(), 1);
-    change_often(&bank, 9).await;
+    while faulty.frozen() == 0 {
+        let polled = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "the read ended before the request");
+        tokio::task::yield_now().await;
+    }
+    change_often(&bank, 1_499).await;
     faulty.release();
     reading.await
+}
+
+/// The find for locked rows, which is the first one, has been answered.
+fn before_any_account() -> Address {
+    Address::second(Operation::Find)
+}
+
+/// A find has been answered with most accounts.
+fn before_the_rest() -> Address {
+    Address::third(Operation::Find)
 }
 
 /// Outside of transactions a read that has returned nothing takes a newer snapshot when its own cannot be read to its end.
 #[tokio::test]
 async fn a_find_that_has_returned_nothing_begins_again() {
-    let found = read_beside_changes(async |database| database.find(Find::new(accounts(), rawdoc! {})).await).await;
-    let last = found.unwrap().into_iter().find(|account| account.get_i32("_id") == Ok(9)).unwrap();
-    assert_eq!(last.get_i32("balance").unwrap(), 9 + 1000 * MANY_CHANGES);
+    for request in [before_any_account(), before_the_rest()] {
+        let open = async |database: Database| database.find(Find::new(accounts(), rawdoc! {})).await;
+        let found = read_beside_changes(request, open).await.unwrap();
+        let last = found.into_iter().find(|account| account.get_i32("_id").is_ok_and(|id| id == 1_499)).unwrap();
+        assert_eq!(last.get_i32("balance").unwrap(), 99 + 1000 * MANY_CHANGES);
+    }
 }
 
 #[tokio::test]
 async fn an_aggregation_that_has_returned_nothing_begins_again() {
     let sum = rawdoc! { "$group": { "_id": null, "balance": { "$sum": "$balance" }, "accounts": { "$sum": 1 } } };
-    let aggregate = Aggregate::new(accounts(), vec![sum]);
-    let found = read_beside_changes(async |database| database.aggregate(aggregate).await).await.unwrap();
-    // Bob and Joe have 12, the others 0 to 9.
-    assert_eq!(found, [rawdoc! { "_id": null, "balance": 12 + 45 + 1000 * MANY_CHANGES, "accounts": 12 }]);
+    for request in [before_any_account(), before_the_rest()] {
+        let aggregate = Aggregate::new(accounts(), vec![sum.clone()]);
+        let found = read_beside_changes(request, async |database| database.aggregate(aggregate).await).await.unwrap();
+        // Bob and Joe have 12, the others 0 to 99.
+        let balance = 12 + 15 * 4_950 + 1000 * MANY_CHANGES;
+        assert_eq!(found, [rawdoc! { "_id": null, "balance": balance, "accounts": 1_502 }]);
+    }
 }
 
 /// What has been written cannot be taken back.
 #[tokio::test]
-async fn an_aggregation_that_writes_does_not_begin_again() {
+async fn an_aggregation_that_has_written_does_not_begin_again() {
     let aggregate = Aggregate::new(accounts(), vec![rawdoc! { "$merge": "copies" }]);
-    let error = read_beside_changes(async |database| database.aggregate(aggregate).await).await.unwrap_err();
+    let open = async |database: Database| database.aggregate(aggregate).await;
+    let error = read_beside_changes(before_the_rest(), open).await.unwrap_err();
     assert_eq!(error.code(), Code::SnapshotTooOld, "{error}");
 }
 
@@ -334,9 +361,7 @@ async fn an_aggregation_that_writes_does_not_begin_again() {
 #[tokio::test]
 async fn a_find_that_has_returned_documents_does_not_begin_again() {
     let bank = with_accounts(10).await;
-    // After few documents, the rest is read from the store by ranges.
-    let options = PercolatorOptions { seen_bytes_max: 100, ..options() };
-    let database = Database::percolator(bank.store.clone(), bank.sources.clone(), options).unwrap();
+    let database = process_that_remembers(100, &bank, bank.store.clone());
     let mut cursor = database.find(Find::new(accounts(), rawdoc! {})).await.unwrap();
     let first = cursor.next_page(BatchLimit { documents: 1, bytes: usize::MAX }).await.unwrap();
     assert_eq!(first.documents.len(), 1);
