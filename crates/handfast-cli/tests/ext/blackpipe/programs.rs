@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::running::output;
 use crate::support::{Tool, Turn, root, turn};
 
 /// The faults that the tests of these programs are about. Other faults have findings of their own.
@@ -11,7 +12,7 @@ pub(super) const FAULTS: [&str; 2] = ["lose-request", "lose-reply"];
 /// Runs at the same time: each waits most of the time, until the driver has found the server again.
 const JOBS: &str = "4";
 /// Generous for a busy machine: none of these programs hangs.
-const TIMEOUT: &str = "10m";
+const TIMEOUT: &str = "2m";
 
 /// Programs of one tool. Each is an argument of the tool: its name between a prefix and a suffix.
 pub(super) struct Programs {
@@ -63,8 +64,8 @@ impl Programs {
                 command.args([flag, &format!("'{}' '{}'", self.tool, self.argument(name))]);
             }
         }
-        let output = command.args(["--", &self.tool, &self.argument(program)]).output();
-        let (_, report) = super::report(&output.expect("the program runs"));
+        let output = output(command.args(["--", &self.tool, &self.argument(program)]));
+        let (_, report) = super::report(&output);
         let pairs = report["pairs"].as_array().expect("the pairs").iter();
         pairs.filter(|pair| FAULTS.iter().any(|fault| pair["fault"] == *fault)).cloned().collect()
     }
