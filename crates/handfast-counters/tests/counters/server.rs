@@ -17,6 +17,8 @@ const PROGRAM: &str = "redis-server";
 const PORT_FIRST: u16 = 20_000;
 /// How many ports there are. Those above are for the servers of other tests, which run beside these.
 const PORTS: u16 = 6_000;
+/// How often ports are chosen for a server: another process may take them in between.
+const PORT_ATTEMPTS: usize = 20;
 /// How often a server is asked whether it is there: for half a minute if it answers at once that it is not.
 const START_ATTEMPTS: usize = 1_500;
 const POLL: Duration = Duration::from_millis(20);
@@ -37,7 +39,7 @@ pub(crate) struct RedisServer {
 
 /// Returns a port that is free now.
 pub(crate) fn free_port() -> u16 {
-    loop {
+    for _ in 0..PORTS {
         let offset = NEXT_PORT.fetch_add(1, Ordering::SeqCst);
         let port = PORT_FIRST
             + u16::try_from((std::process::id() * 37 + u32::from(offset)) % u32::from(PORTS)).expect("a port");
@@ -45,6 +47,7 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+    panic!("all ports are in use");
 }
 
 /// Says aloud that a test is skipped: not by a macro, whose output a test that passes keeps to itself.
@@ -72,7 +75,7 @@ impl RedisServer {
             skipped();
             return None;
         }
-        loop {
+        for _ in 0..PORT_ATTEMPTS {
             let directory = tempfile::tempdir().expect("a directory");
             let (port, second_port) = (free_port(), free_port());
             let arguments = arguments(directory.path(), second_port);
@@ -83,6 +86,7 @@ impl RedisServer {
                 return Some(server);
             }
         }
+        panic!("{PROGRAM} ends at each of {PORT_ATTEMPTS} attempts to start it");
     }
 
     pub(crate) fn port(&self) -> u16 {
