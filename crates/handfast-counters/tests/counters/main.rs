@@ -23,6 +23,7 @@ mod losses;
 mod model;
 mod outages;
 mod rebuild;
+mod redis_6_2;
 mod redis_cluster;
 mod reports;
 mod retention;

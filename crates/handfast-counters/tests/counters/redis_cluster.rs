@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::RedisServer;
+use crate::server::{RedisServer, is_before_7};
 
 /// The first slots of the servers, and the end.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
@@ -22,8 +22,12 @@ impl RedisCluster {
         let arguments = |bus: u16| {
             let fixed = ["--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, "--cluster-enabled", "yes"];
             // A server that is busy for a while must not be taken for dead.
-            let times = ["--cluster-node-timeout", "30000", "--cluster-port"];
-            fixed.iter().chain(&times).map(|text| (*text).to_owned()).chain([bus.to_string()]).collect()
+            let times = ["--cluster-node-timeout", "30000"];
+            let mut arguments: Vec<String> = fixed.iter().chain(&times).map(|text| (*text).to_owned()).collect();
+            if !is_before_7() {
+                arguments.extend(["--cluster-port".to_owned(), bus.to_string()]);
+            }
+            arguments
         };
         let mut servers = Vec::new();
         for _ in 0..SLOTS.len() - 1 {
@@ -32,9 +36,12 @@ impl RedisCluster {
         let cluster = RedisCluster { servers };
         let first = &cluster.servers[0];
         for (at, server) in cluster.servers.iter().enumerate() {
-            let (first_slot, last_slot) = (SLOTS[at].to_string(), (SLOTS[at + 1] - 1).to_string());
             server.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]).await;
-            server.command(&["CLUSTER", "ADDSLOTSRANGE", &first_slot, &last_slot]).await;
+            // Redis 6.2 takes no ranges.
+            let slots: Vec<String> = (SLOTS[at]..SLOTS[at + 1]).map(|slot| slot.to_string()).collect();
+            let command: Vec<&str> =
+                ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|slot| &**slot)).collect();
+            server.command(&command).await;
             if at > 0 {
                 let (port, bus) = (server.port().to_string(), server.second_port().to_string());
                 first.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;

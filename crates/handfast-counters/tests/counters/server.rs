@@ -12,13 +12,15 @@ use redis::aio::MultiplexedConnection;
 
 use crate::waiting::PATIENCE;
 
-const PROGRAM: &str = "redis-server";
+pub(crate) const PROGRAM: &str = "redis-server";
+/// How often ports are chosen: another process may take one in between.
+const PORT_ATTEMPTS: usize = 20;
 /// The first of the ports that are tried: they are below those that the system gives to clients.
 const PORT_FIRST: u16 = 20_000;
 /// How many ports there are. Those above are for the servers of other tests, which run beside these.
 const PORTS: u16 = 6_000;
-/// How often ports are chosen for a server: another process may take them in between.
-const PORT_ATTEMPTS: usize = 20;
+/// The distance of the port on which a server of a cluster of Redis 6 talks to the others; Redis 7 takes any port.
+const BUS_OFFSET: u16 = 10_000;
 /// How often a server is asked whether it is there: for half a minute if it answers at once that it is not.
 const START_ATTEMPTS: usize = 1_500;
 const POLL: Duration = Duration::from_millis(20);
@@ -60,6 +62,17 @@ fn is_installed() -> bool {
     Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// Returns whether the program is one of Redis 6.
+pub(crate) fn is_before_7() -> bool {
+    version(Path::new(PROGRAM)).contains(" v=6.")
+}
+
+/// Returns the line in which a program says its version.
+pub(crate) fn version(program: &Path) -> String {
+    let output = Command::new(program).arg("--version").output().expect("run");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 impl RedisServer {
     /// Starts a server with this setting `appendfsync`; `None`, having said so, if the program is not installed.
     pub(crate) async fn start_with(appendfsync: &str) -> Option<Self> {
@@ -75,9 +88,11 @@ impl RedisServer {
             skipped();
             return None;
         }
+        let mut last_log = String::new();
         for _ in 0..PORT_ATTEMPTS {
             let directory = tempfile::tempdir().expect("a directory");
-            let (port, second_port) = (free_port(), free_port());
+            let port = free_port();
+            let second_port = if is_before_7() { port + BUS_OFFSET } else { free_port() };
             let arguments = arguments(directory.path(), second_port);
             let child = spawn(port, directory.path(), &arguments);
             let server = RedisServer { port, second_port, directory, arguments, child: Mutex::new(Some(child)) };
@@ -85,8 +100,9 @@ impl RedisServer {
             if server.answers().await {
                 return Some(server);
             }
+            last_log = std::fs::read_to_string(server.directory.path().join("log")).expect("a log");
         }
-        panic!("{PROGRAM} ends at each of {PORT_ATTEMPTS} attempts to start it");
+        panic!("{PROGRAM} does not start: {last_log}");
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -211,19 +227,31 @@ impl RedisServer {
     /// Copies the append-only files, which a server with `appendfsync always` has written up to its last answer.
     pub(crate) fn copy_files(&self) -> tempfile::TempDir {
         let copy = tempfile::tempdir().expect("a directory");
-        copy_all(&self.files(), copy.path());
+        for file in self.files() {
+            std::fs::copy(&file, copy.path().join(file.file_name().expect("a name"))).expect("copied");
+        }
         copy
     }
 
     /// Puts append-only files in the place of those of a server that was killed.
     pub(crate) fn restore_files(&self, copy: &tempfile::TempDir) {
-        std::fs::remove_dir_all(self.files()).expect("removed");
-        std::fs::create_dir(self.files()).expect("created");
-        copy_all(copy.path(), &self.files());
+        let files = self.files();
+        let folder = files[0].parent().expect("a folder");
+        for file in &files {
+            std::fs::remove_file(file).expect("removed");
+        }
+        for file in files_in(copy.path()) {
+            std::fs::copy(&file, folder.join(file.file_name().expect("a name"))).expect("copied");
+        }
     }
 
-    fn files(&self) -> PathBuf {
-        self.directory.path().join("appendonlydir")
+    /// Returns the append-only files: Redis 7 has a folder of them, and Redis 6.2 has one file.
+    fn files(&self) -> Vec<PathBuf> {
+        let folder = self.directory.path().join("appendonlydir");
+        let files =
+            if folder.exists() { files_in(&folder) } else { vec![self.directory.path().join("appendonly.aof")] };
+        assert!(!files.is_empty(), "no files in {folder:?}");
+        files
     }
 }
 
@@ -242,12 +270,12 @@ fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
         None => (None, arguments),
     };
     command.args(file).args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(directory).args(others);
-    command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().expect("a server")
+    // It says there which argument is wrong.
+    let errors = log.try_clone().expect("a file");
+    command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("a server")
 }
 
-fn copy_all(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
-    }
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
 }

@@ -17,7 +17,7 @@ use redis::{
     RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 
-use super::failure::{Failure, unavailable};
+use super::failure::{Failure, Remedy, unavailable};
 use super::health::{RedisHealth, Settings};
 use super::sentinel::Sentinels;
 use super::url::{Address, Login};
@@ -364,11 +364,11 @@ impl Live {
     /// Makes a failure of what a request met, and gives the connection up if it is lost, does not answer, or leads to a server that is no master any
     /// more: its name, or its sentinels, may lead to another one.
     fn failed(&self, error: &RedisError, lost: Applied) -> Failure {
-        let is_replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if error.is_unrecoverable_error() || error.is_timeout() || is_replica {
+        let failure = Failure::new(error, lost);
+        if error.is_unrecoverable_error() || error.is_timeout() || failure.remedy == Remedy::Reconnect {
             self.is_closed.store(true, Ordering::SeqCst);
         }
-        Failure::new(error, lost)
+        failure
     }
 }
 

@@ -1,7 +1,7 @@
 //! The failures of requests: whether a request may have been applied, and what has to happen before it can be sent again.
 
 use handfast_store::Applied;
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::RedisError;
 
 use crate::Error;
 
@@ -27,13 +27,14 @@ pub(super) enum Remedy {
 impl Failure {
     /// Makes a failure of an error: `lost` is whether a request without an answer may have been applied.
     pub(super) fn new(error: &RedisError, lost: Applied) -> Self {
-        let remedy = match error.kind() {
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => Remedy::Reconnect,
-            ErrorKind::Server(ServerErrorKind::Moved) => Remedy::ReadMap,
-            ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain) => Remedy::Wait,
+        let refusal = refusal(error);
+        let remedy = match refusal {
+            Some("READONLY") => Remedy::Reconnect,
+            Some("MOVED") => Remedy::ReadMap,
+            Some("ASK" | "TRYAGAIN") => Remedy::Wait,
             _ => Remedy::None,
         };
-        let applied = if was_refused(error) { Applied::No } else { lost };
+        let applied = if refusal.is_some() { Applied::No } else { lost };
         Failure { error: unavailable(error.to_string(), applied), remedy }
     }
 
@@ -63,8 +64,8 @@ pub(super) fn unavailable(what: String, applied: Applied) -> Error {
     Error::Buffer { what: format!("Redis: {what}"), applied }
 }
 
-/// Returns whether the server refused a request before it had any effect. A script is refused before its first write, or not at all.
-fn was_refused(error: &RedisError) -> bool {
+/// Returns the code with which the server refused a request before it had any effect. A script is refused before its first write, or not at all.
+fn refusal(error: &RedisError) -> Option<&'static str> {
     const BEFORE: [&str; 14] = [
         "OOM",
         "READONLY",
@@ -81,10 +82,10 @@ fn was_refused(error: &RedisError) -> bool {
         "NOAUTH",
         "NOSCRIPT",
     ];
-    let Some(code) = error.code() else { return false };
+    let code = error.code()?;
     // Redis 6.2 wraps the error of a command in that of its script.
-    let inside = |text: &str| BEFORE.iter().any(|code| text.contains(&format!("-{code} ")));
-    BEFORE.contains(&code) || (code == "ERR" && error.detail().is_some_and(inside))
+    let wrapped = error.detail().filter(|_| code == "ERR").unwrap_or_default();
+    BEFORE.into_iter().find(|refusal| code == *refusal || wrapped.contains(&format!("-{refusal} ")))
 }
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
     use handfast_store::Applied;
     use redis::{ErrorKind, RedisError};
 
-    use super::{Failure, Remedy, was_refused};
+    use super::{Failure, Remedy, refusal};
 
     fn answer(text: &str) -> RedisError {
         redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_refusal_before_the_first_write_had_no_effect() {
-        for refusal in [
+        for text in [
             "OOM command not allowed when used memory > 'maxmemory'. script: 1, on @user_script:5.",
             "READONLY You can't write against a read only replica.",
             "MISCONF Errors writing to the AOF file: No space left on device",
@@ -112,14 +113,14 @@ mod tests {
             "NOAUTH Authentication required.",
             "ERR Error running script (call to f_1): @user_script:44: @user_script: 44: -OOM command not allowed",
         ] {
-            assert!(was_refused(&answer(refusal)), "{refusal}");
+            assert!(refusal(&answer(text)).is_some(), "{text}");
         }
         for in_doubt in
             ["ERR Error running script: 44: attempt to index a nil value", "WRONGTYPE Operation against a key"]
         {
-            assert!(!was_refused(&answer(in_doubt)), "{in_doubt}");
+            assert_eq!(refusal(&answer(in_doubt)), None, "{in_doubt}");
         }
-        assert!(!was_refused(&RedisError::from((ErrorKind::Io, "connection reset"))));
+        assert_eq!(refusal(&RedisError::from((ErrorKind::Io, "connection reset"))), None);
     }
 
     #[test]
@@ -129,6 +130,11 @@ mod tests {
             ("ASK 3999 127.0.0.1:6381", Remedy::Wait),
             ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy::Wait),
             ("READONLY You can't write against a read only replica.", Remedy::Reconnect),
+            // As Redis 6.2 says it.
+            (
+                "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write against a read only replica.",
+                Remedy::Reconnect,
+            ),
             ("CLUSTERDOWN The cluster is down", Remedy::None),
             ("ERR Script attempted to access a non local key in a cluster node", Remedy::None),
         ] {
