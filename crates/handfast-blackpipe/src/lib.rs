@@ -13,7 +13,7 @@ pub mod script;
 
 pub use error::{Error, Result};
 pub use exploration::{Exploration, Explored, PairOutcome};
-pub use fault::{ErrorReply, Fault, Injection};
+pub use fault::{Direction, ErrorReply, Fault, Injection};
 pub use operation::{Operation, OperationNumber, Pair};
 pub use proxy::{Handle, Proxy};
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};

@@ -12,13 +12,17 @@
 //!   |                |  duplicate     -->  | -- reply --> proxy -- reply --> driver
 //!   |                |  .. later, on another connection -->  | -- reply --> proxy
 //!   |                |  half-open     -->  | -- reply --> proxy    both connections stay open, and are silent
+//!   |                |  throttle      -->  | -- reply --> proxy -- reply --> driver    one of the messages takes its time
+//!   |                |  reorder .. until a request of another connection was answered -->  | -- reply --> proxy -- reply --> driver
 //! ```
 //!
 //! Each connection of a driver has one to the server. A message is in memory as a whole, at most one for each direction of a connection;
 //! and so are the requests that are sent once more later, within a limit.
 
+mod hold;
 mod late;
 mod relay;
+mod throttle;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,8 +35,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::LateRequests;
-use crate::{Decision, Error, ObservedOperation, Operation, Result, Rules};
+use crate::rules::Observation;
+use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -63,6 +69,16 @@ struct Shared {
 struct LoggedRules {
     rules: Rules,
     log: Option<Log>,
+    holds: Holds,
+}
+
+/// The decision about an operation.
+struct Decided {
+    decision: Decision,
+    /// With [`Fault::Reorder`].
+    held: Option<HeldRequest>,
+    /// The requests that are held back until this one is answered.
+    overtaking: Option<Overtaking>,
 }
 
 impl Shared {
@@ -70,13 +86,16 @@ impl Shared {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decide(&self, operation: &Operation<'_>) -> Decision {
-        let LoggedRules { rules, log } = &mut *self.rules();
-        let (decision, observed) = rules.observe(operation);
-        if let (Some(log), Some(observed)) = (log, observed) {
-            log(&observed);
+    fn decide(self: &Arc<Self>, operation: &Operation<'_>) -> Decided {
+        let LoggedRules { rules, log, holds } = &mut *self.rules();
+        let Observation { decision, operation, overtakes } = rules.observe(operation);
+        if let (Some(log), Some(operation)) = (log, &operation) {
+            log(operation);
         }
-        decision
+        let overtaking = (!overtakes.is_empty()).then(|| holds.overtake(&overtakes));
+        let holding = operation.filter(|operation| operation.fault == Some(Fault::Reorder));
+        let held = holding.and_then(|operation| operation.rule).map(|rule| holds.begin(rule, self));
+        Decided { decision, held, overtaking }
     }
 }
 
@@ -118,7 +137,7 @@ impl Proxy {
         let address = listener.local_addr().map_err(failed)?;
         let shared = Shared {
             server: server.into(),
-            rules: Mutex::new(LoggedRules { rules, log: None }),
+            rules: Mutex::new(LoggedRules { rules, log: None, holds: Holds::default() }),
             limits: Limits::default(),
             late: Arc::default(),
             state_change: Notify::new(),

@@ -1,6 +1,7 @@
 //! Forwards the messages of a connection, and does to it what a rule decides.
 
 use std::future::pending;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,9 +13,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::Shared;
+use super::hold::Overtaking;
 use super::late::LateRequest;
-use crate::fault::ErrorReply;
+use super::{Decided, Shared, throttle};
+use crate::fault::{Direction, ErrorReply};
 use crate::frame::{ReadError, read};
 use crate::hello;
 use crate::request::{ApplicationRequest, Request};
@@ -55,19 +57,28 @@ async fn relay(mut client: TcpStream, connection: &Connection) -> Relayed {
 }
 
 /// The plan for the reply to a request.
-enum ReplyPlan {
+struct ReplyPlan {
+    request_id: i32,
+    fate: ReplyFate,
+    /// The request is late until it is answered.
+    late: Option<LateRequest>,
+    /// It overtakes others until then.
+    overtaking: Option<Overtaking>,
+}
+
+enum ReplyFate {
+    Forward,
     Lose,
     Cut,
     /// The connection is silent from this reply on.
     Silence,
-    /// The reply is forwarded; its request is late until then.
-    EndLate(LateRequest),
+    Throttle(NonZeroU32),
 }
 
 struct Connection {
     shared: Arc<Shared>,
     /// The request with a plan for its reply. A driver sends the next one when it has the reply.
-    planned: Mutex<Option<(i32, ReplyPlan)>>,
+    planned: Mutex<Option<ReplyPlan>>,
     /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
     late_without_reply: Mutex<Option<LateRequest>>,
     is_monitoring: AtomicBool,
@@ -77,6 +88,7 @@ struct Connection {
 /// The next step of a request.
 enum Next {
     Forward,
+    ForwardSlowly(NonZeroU32),
     /// The request does not reach the server, and the connection goes on.
     Skip,
     Close,
@@ -120,6 +132,7 @@ impl Connection {
             };
             match next {
                 Next::Forward => server.write_all(&frame.bytes).await?,
+                Next::ForwardSlowly(rate) => throttle::write(&mut server, &frame.bytes, rate).await?,
                 Next::Skip => {}
                 Next::Close => return Ok(()),
                 Next::ForwardLast => {
@@ -140,31 +153,46 @@ impl Connection {
         request_id: i32,
         to_client: &ClientWriter<'_>,
     ) -> std::result::Result<Next, ReadError> {
-        let decision = self.shared.decide(&request.operation());
-        let Decision::Inject(injection) = decision else { return Ok(Next::Forward) };
-        match injection {
-            Injection::LoseRequest => return Ok(Next::Close),
-            Injection::LoseReply => self.plan(request_id, ReplyPlan::Lose),
-            Injection::Cut => self.plan(request_id, ReplyPlan::Cut),
-            Injection::Delay(time) => {
-                let late = self.shared.late.begin();
-                late.wait(Some(time)).await;
-                match request.has_reply {
-                    true => self.plan(request_id, ReplyPlan::EndLate(late)),
-                    false => *locked(&self.late_without_reply) = Some(late),
+        let Decided { decision, held, overtaking } = self.shared.decide(&request.operation());
+        let has_reply = request.has_reply;
+        let (mut next, mut fate, mut late) = (Next::Forward, ReplyFate::Forward, None);
+        match decision {
+            Decision::Forward => {}
+            Decision::Inject(injection) => match injection {
+                Injection::LoseRequest => return Ok(Next::Close),
+                Injection::LoseReply => fate = ReplyFate::Lose,
+                Injection::Cut => fate = ReplyFate::Cut,
+                Injection::Delay(time) => {
+                    let request = self.shared.late.begin();
+                    request.wait(Some(time)).await;
+                    late = Some(request);
                 }
-            }
-            Injection::Error(error) => {
-                self.answer(&error, request_id, to_client).await?;
-                return Ok(Next::Skip);
-            }
-            Injection::Duplicate { after } => self.copy(request, after),
-            Injection::HalfOpen => {
-                self.plan(request_id, ReplyPlan::Silence);
-                return Ok(Next::ForwardLast);
-            }
+                Injection::Error(error) => {
+                    self.answer(&error, request_id, to_client).await?;
+                    return Ok(Next::Skip);
+                }
+                Injection::Duplicate { after } => self.copy(request, after),
+                Injection::HalfOpen => (next, fate) = (Next::ForwardLast, ReplyFate::Silence),
+                Injection::Throttle { direction, bytes_per_second } => match direction {
+                    Direction::Request => next = Next::ForwardSlowly(bytes_per_second),
+                    Direction::Reply => fate = ReplyFate::Throttle(bytes_per_second),
+                },
+                Injection::Reorder { within } => {
+                    let request = self.shared.late.begin();
+                    if let Some(held) = held {
+                        held.wait(&request, within).await;
+                    }
+                    late = Some(request);
+                }
+            },
         }
-        Ok(Next::Forward)
+        let is_planned = late.is_some() || overtaking.is_some() || !matches!(fate, ReplyFate::Forward);
+        match has_reply {
+            _ if !is_planned => {}
+            true => *locked(&self.planned) = Some(ReplyPlan { request_id, fate, late, overtaking }),
+            false => *locked(&self.late_without_reply) = late,
+        }
+        Ok(next)
     }
 
     /// Answers a request with an error.
@@ -201,21 +229,33 @@ impl Connection {
     async fn forward_replies(&self, server: ReadHalf<'_>, to_client: &ClientWriter<'_>, address: &str) -> Relayed {
         let mut server = BufReader::new(server);
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
-            match self.take_plan(frame.header.response_to) {
-                Some(ReplyPlan::Lose) => return Ok(()),
-                Some(ReplyPlan::Cut) => {
+            let plan = self.take_plan(frame.header.response_to);
+            let (fate, overtaking) = match plan {
+                None => (ReplyFate::Forward, None),
+                Some(ReplyPlan { fate, late, overtaking, .. }) => {
+                    drop(late);
+                    (fate, overtaking)
+                }
+            };
+            match fate {
+                ReplyFate::Lose => return Ok(()),
+                ReplyFate::Cut => {
                     let half = frame.bytes.get(..frame.bytes.len() / 2).unwrap_or_default();
                     return Ok(to_client.lock().await.write_all(half).await?);
                 }
-                Some(ReplyPlan::Silence) => {
+                ReplyFate::Silence => {
+                    drop(overtaking);
                     while let Ok(Some(_)) = read(&mut server, &self.shared.limits).await {}
                     return pending().await;
                 }
-                Some(ReplyPlan::EndLate(late)) => drop(late),
-                None => {}
+                ReplyFate::Throttle(rate) => {
+                    throttle::write(&mut *to_client.lock().await, &frame.bytes, rate).await?;
+                }
+                ReplyFate::Forward => {
+                    let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
+                    to_client.lock().await.write_all(hello.as_ref().unwrap_or(&frame.bytes)).await?;
+                }
             }
-            let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
-            to_client.lock().await.write_all(hello.as_ref().unwrap_or(&frame.bytes)).await?;
         }
         Ok(())
     }
@@ -234,12 +274,8 @@ impl Connection {
         locked(&self.planned).is_some() || locked(&self.late_without_reply).is_some()
     }
 
-    fn plan(&self, request_id: i32, plan: ReplyPlan) {
-        *locked(&self.planned) = Some((request_id, plan));
-    }
-
     fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
-        locked(&self.planned).take_if(|(request_id, _)| *request_id == response_to).map(|(_, plan)| plan)
+        locked(&self.planned).take_if(|plan| plan.request_id == response_to)
     }
 }
 

@@ -14,6 +14,8 @@ use super::{Handle, Proxy};
 use crate::frame::read;
 use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
+mod order_and_rate;
+
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It takes its

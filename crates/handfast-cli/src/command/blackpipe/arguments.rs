@@ -8,7 +8,7 @@ use handfast_blackpipe::{ErrorReply, Pair};
 
 use super::checks::DataChecks;
 use super::report::quoted;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
 
@@ -24,7 +24,7 @@ pub(crate) enum BlackpipeArguments {
     ///
     /// Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request arrives
     /// later), error (the server refuses the request), duplicate (the server gets the request once more when the program has ended),
-    /// half-open (no answer, and the connection stays open), all.
+    /// half-open (no answer, and the connection stays open), reorder (a later request of another connection arrives first), all.
     ///
     /// Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.
     #[command(
@@ -157,7 +157,7 @@ pub(crate) struct ExploreArguments {
     /// Explore only these operations, such as update or update:2, and these faults, such as cut or all
     #[arg(long, value_name = "OPERATION|FAULT", value_delimiter = ',', conflicts_with = "replay")]
     pub(super) only: Vec<Selection>,
-    /// Time by which the fault delay holds a request back
+    /// Time by which the fault delay holds a request back, and reorder at most
     #[arg(long, value_name = "TIME", default_value = "1s", hide_short_help = true)]
     pub(crate) delay: Span,
     #[command(flatten)]
@@ -169,7 +169,7 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
-    #[arg(long, value_name = "PAIR")]
+    #[arg(long, value_name = "PAIR", value_parser = selection::explored_pair)]
     pub(crate) replay: Option<Pair>,
     /// File to which the report is written as JUnit XML, too
     #[arg(long, value_name = "FILE", hide_short_help = true)]
