@@ -21,15 +21,20 @@
 
 mod hold;
 mod late;
+mod plan;
+mod recorder;
 mod relay;
+pub(crate) mod stream;
 mod throttle;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_wire::Limits;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -37,19 +42,25 @@ use tracing::debug;
 
 use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::LateRequests;
+use self::recorder::Recorder;
+use self::stream::Acceptor;
+use crate::recording::RecordedMessage;
 use crate::rules::Observation;
 use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
+
+pub use self::stream::Upstream;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
 /// The pause after a failed accept, for instance when no file descriptors are left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A proxy with a bound address, which does not accept connections yet.
 pub struct Proxy {
     listener: TcpListener,
     address: SocketAddr,
     connections_max: usize,
+    acceptor: Acceptor,
     shared: Arc<Shared>,
 }
 
@@ -57,11 +68,13 @@ pub struct Proxy {
 type Log = Box<dyn FnMut(&ObservedOperation) + Send>;
 
 struct Shared {
-    /// The server, as `host:port`.
-    server: String,
+    server: Upstream,
     rules: Mutex<LoggedRules>,
     limits: Limits,
     late: Arc<LateRequests>,
+    recorder: Recorder,
+    /// All connections so far.
+    connection_count: AtomicU64,
     /// Wakes the connections by which drivers monitor the server.
     state_change: Notify,
 }
@@ -131,7 +144,7 @@ impl Proxy {
     ///
     /// # Errors
     /// The address is in use or not allowed.
-    pub async fn bind(listen: SocketAddr, server: impl Into<String>, rules: Rules) -> Result<Self> {
+    pub async fn bind(listen: SocketAddr, server: impl Into<Upstream>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -140,9 +153,17 @@ impl Proxy {
             rules: Mutex::new(LoggedRules { rules, log: None, holds: Holds::default() }),
             limits: Limits::default(),
             late: Arc::default(),
+            recorder: Recorder::default(),
+            connection_count: AtomicU64::new(0),
             state_change: Notify::new(),
         };
-        Ok(Proxy { listener, address, connections_max: CONNECTIONS_MAX, shared: Arc::new(shared) })
+        Ok(Proxy {
+            listener,
+            address,
+            connections_max: CONNECTIONS_MAX,
+            acceptor: Acceptor::default(),
+            shared: Arc::new(shared),
+        })
     }
 
     /// Returns the address at which it listens.
@@ -155,6 +176,19 @@ impl Proxy {
     pub fn with_log(self, log: impl FnMut(&ObservedOperation) + Send + 'static) -> Self {
         self.shared.rules().log = Some(Box::new(log));
         self
+    }
+
+    /// Calls a function with each request and reply of the application, and with the reply to the first handshake. Messages wait for it.
+    #[must_use]
+    pub fn with_recorder(self, write: impl FnMut(&RecordedMessage) + Send + 'static) -> Self {
+        self.shared.recorder.begin(Box::new(write));
+        self
+    }
+
+    /// Takes connections with TLS alone.
+    #[must_use]
+    pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
+        Proxy { acceptor: Acceptor::with_tls(config), ..self }
     }
 
     /// Returns a handle of the proxy, which can be used while it runs.
@@ -178,7 +212,7 @@ impl Proxy {
             };
             match accepted {
                 Ok((client, _)) => {
-                    connections.spawn(relay::serve(client, Arc::clone(&self.shared)));
+                    connections.spawn(relay::serve(client, self.acceptor.clone(), Arc::clone(&self.shared)));
                 }
                 Err(error) => {
                     debug!(%error, "cannot accept a connection");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -65,16 +65,16 @@ impl From<String> for Upstream {
 
 /// The connections of clients to a proxy.
 #[derive(Clone, Default)]
-pub(super) struct Acceptor(Option<TlsAcceptor>);
+pub(crate) struct Acceptor(Option<TlsAcceptor>);
 
 impl Acceptor {
-    pub(super) fn with_tls(config: Arc<ServerConfig>) -> Self {
+    pub(crate) fn with_tls(config: Arc<ServerConfig>) -> Self {
         Acceptor(Some(config.into()))
     }
 
     /// Takes a new connection. Returns the address by which the client reaches the proxy as well: with the name that it gave in its
     /// handshake, for which the certificate is.
-    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<(Reader, Writer, String)> {
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<(Reader, Writer, String)> {
         stream.set_nodelay(true)?;
         let address = stream.local_addr()?;
         let Some(acceptor) = &self.0 else {
@@ -86,6 +86,12 @@ impl Acceptor {
         let (reader, writer) = halves(stream);
         Ok((reader, writer, name.unwrap_or_else(|| address.to_string())))
     }
+}
+
+/// Writes bytes, and sends them at once: a connection with TLS may keep some of them back otherwise.
+pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
 }
 
 fn named(name: &str, address: SocketAddr) -> String {

@@ -4,8 +4,10 @@ use std::io;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::time::sleep;
+
+use super::stream::send;
 
 /// The number of parts in which the bytes of a second are sent: the other side sees a slow stream, and not one that stops.
 const PARTS_PER_SECOND: u32 = 10;
@@ -20,7 +22,7 @@ pub(super) async fn write(
     let part_bytes = bytes_per_second.get().div_ceil(PARTS_PER_SECOND);
     for part in bytes.chunks(usize::try_from(part_bytes).unwrap_or(usize::MAX)) {
         sleep(Duration::from_micros(part.len() as u64 * 1_000_000 / rate)).await;
-        stream.write_all(part).await?;
+        send(stream, part).await?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod drivers;
 mod mistakes;
 mod programs;
+mod proxied;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -14,9 +14,13 @@ use crate::frame::read;
 use crate::proxy::{Handle, Proxy};
 use crate::{Condition, Direction, Injection, Rule, Rules};
 
+/// Longer than a busy machine takes for a request.
+const LONG: Duration = Duration::from_secs(60);
+
 /// Reads the next request at the server behind the proxy, and answers it.
 async fn answer_next(server: &mut TcpStream) {
-    let frame = read(server, &Limits::default()).await.unwrap().unwrap();
+    let next = tokio::time::timeout(LONG, read(server, &Limits::default())).await;
+    let frame = next.expect("a request that is held back no longer").unwrap().unwrap();
     let mut bytes = Vec::new();
     OpMsg::new(Flags::default(), &rawdoc! { "ok": 1 }).encode(1, frame.header.request_id, &mut bytes);
     server.write_all(&bytes).await.unwrap();
