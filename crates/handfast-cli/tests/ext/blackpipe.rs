@@ -3,6 +3,7 @@
 mod drivers;
 mod mistakes;
 mod programs;
+mod proxied;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -228,6 +228,11 @@ impl Handfast {
         server
     }
 
+    /// Starts a server that takes connections with TLS alone.
+    pub(crate) fn encrypted(certificate: &Certificate) -> Self {
+        Self::start_with(&certificate.flags(), |_| {}).with_ca(certificate.path())
+    }
+
     /// Tells clients by which certificate they know the server.
     pub(crate) fn with_ca(mut self, ca: String) -> Self {
         self.ca = Some(ca);
