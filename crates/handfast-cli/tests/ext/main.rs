@@ -198,6 +198,14 @@ fn ext_counters_examples() {
     run_with_own_servers(&node, &["tests/clients/web/examples.mjs", "--handfast", handfast, "--python", &python]);
 }
 
+/// A client that somebody else's generator makes from the document of the running service: each operation, and what it makes of the answers.
+#[test]
+fn ext_counters_generated_client() {
+    let (Some(node), Some(python)) = (Tool::Node.find(), Tool::WebPython.find()) else { return };
+    let handfast = env!("CARGO_BIN_EXE_handfast");
+    run_with_own_servers(&node, &["tests/clients/web/generated.mjs", "--handfast", handfast, "--python", &python]);
+}
+
 /// Sends the same commands to every server, and compares the answers with those that MongoDB documents.
 #[test]
 fn ext_differential() {
