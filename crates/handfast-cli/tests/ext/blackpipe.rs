@@ -167,7 +167,7 @@ fn ext_blackpipe_faults() {
     let program = root().join("tests/clients/blackpipe/with_time_out.py");
     let (code, found) = guide.explore(&program, &["--only", "update:2,all"]);
     let right = |fault| format!("update:2/{fault} right");
-    let faults = ["lose-request", "lose-reply", "cut", "delay", "error", "duplicate", "half-open"];
+    let faults = ["lose-request", "lose-reply", "cut", "delay", "error", "duplicate", "half-open", "reorder"];
     assert_eq!((code, results(&found)), (Some(0), faults.map(right).to_vec()), "{found:#}");
     // An error that no driver repeats reaches the program.
     let refused = ["--replay", "update:1/error", "--error-code", "8000", "--error-label", ""];
