@@ -17,6 +17,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "harness"))
 from cutter import Cutter  # noqa: E402
 from servers import Handfast  # noqa: E402
 
+# The time for an answer, even on a busy machine.
+ANSWER_MILLISECONDS_MAX = 180_000
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,13 +43,18 @@ def killing(server, word, lost):
     return cutter
 
 
-def client_of(cutter):
-    return pymongo.MongoClient(cutter.uri, heartbeatFrequencyMS=100000)
+def client_of(place, **options):
+    """Returns a client of a server or a proxy."""
+    return pymongo.MongoClient(place.uri, socketTimeoutMS=ANSWER_MILLISECONDS_MAX, **options)
+
+
+def client_without_heartbeats(cutter):
+    return client_of(cutter, heartbeatFrequencyMS=100000)
 
 
 def writes(server, lost):
     """Checks each kind of retryable write, which the driver repeats."""
-    with pymongo.MongoClient(server.uri) as direct:
+    with client_of(server) as direct:
         direct.d.c.insert_many([{"_id": number, "n": 0} for number in range(4)])
     kinds = {
         b"updates": lambda c: c.update_one({"_id": 0}, {"$inc": {"n": 1}}).modified_count,
@@ -55,11 +63,11 @@ def writes(server, lost):
         b"findAndModify": lambda c: c.find_one_and_update({"_id": 3}, {"$inc": {"n": 1}})["n"],
     }
     for word, write in kinds.items():
-        with killing(server, word, lost) as cutter, client_of(cutter) as client:
+        with killing(server, word, lost) as cutter, client_without_heartbeats(cutter) as client:
             said = write(client.d.c)
         expected = {b"documents": 2, b"findAndModify": 0}.get(word, 1)
         check(cutter.cut == 1 and said == expected, f"{word} with its {lost} lost said {said}")
-    with pymongo.MongoClient(server.uri) as direct:
+    with client_of(server) as direct:
         found = {document["_id"]: document.get("n") for document in direct.d.c.find()}
     check(found == {0: 1, 2: 0, 3: 1, 10: None, 11: None}, f"after writes with their {lost} lost: {found}")
 
@@ -67,7 +75,7 @@ def writes(server, lost):
 def commit(server, lost, runs):
     """Bob pays Joe 7. A commit whose answer is lost has been applied; one that never arrives is unknown to the new server, and the
     driver runs the transaction again."""
-    with pymongo.MongoClient(server.uri) as direct:
+    with client_of(server) as direct:
         direct.d.accounts.insert_many([{"_id": "Bob", "balance": 10}, {"_id": "Joe", "balance": 2}])
     ran = []
 
@@ -77,11 +85,11 @@ def commit(server, lost, runs):
         accounts.update_one({"_id": "Bob"}, {"$inc": {"balance": -7}}, session=session)
         accounts.update_one({"_id": "Joe"}, {"$inc": {"balance": 7}}, session=session)
 
-    with killing(server, b"commitTransaction", lost) as cutter, client_of(cutter) as client:
+    with killing(server, b"commitTransaction", lost) as cutter, client_without_heartbeats(cutter) as client:
         with client.start_session() as session:
             session.with_transaction(pay)
             session.commit_transaction()
-    with pymongo.MongoClient(server.uri) as direct:
+    with client_of(server) as direct:
         found = {account["_id"]: account["balance"] for account in direct.d.accounts.find()}
     check(cutter.cut == 1 and found == {"Bob": 3, "Joe": 9}, f"after a commit with its {lost} lost: {found}")
     check(len(ran) == runs, f"the transaction ran {len(ran)} times, not {runs}")
@@ -89,7 +97,7 @@ def commit(server, lost, runs):
 
 def by_hand(server):
     """Compares the replies before and after the kill, and sends a number that has ended after it."""
-    with pymongo.MongoClient(server.uri) as client:
+    with client_of(server) as client:
         session = client.start_session()
 
         def update(number):

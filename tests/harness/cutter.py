@@ -3,6 +3,9 @@
 import socket
 import threading
 
+# The time that the server may take for an answer, even on a busy machine: meanwhile no other message is passed on.
+SECONDS_MAX = 180
+
 
 class Cutter:
     """Passes messages on between clients, at `port`, and the server, at `target` (host, port).
@@ -37,7 +40,7 @@ class Cutter:
     def _serve(self, client):
         with client:
             with self.turn:
-                server = socket.create_connection(self.target)
+                server = socket.create_connection(self.target, timeout=SECONDS_MAX)
             with server:
                 while (request := message(client)) is not None:
                     with self.turn:

@@ -30,6 +30,17 @@ pub enum Error {
         /// The mistake, and what to write.
         reason: String,
     },
+    /// A recording has a line that is none.
+    #[error("line {line}: {reason}: record the program again with `handfast blackpipe proxy --record`")]
+    Recording {
+        /// The line, from 1.
+        line: usize,
+        /// The mistake.
+        reason: String,
+    },
+    /// A document cannot be recorded or compared.
+    #[error("a document cannot be read: {0}")]
+    Document(String),
     /// A request was not expected by a script, or did not arrive.
     #[error("the script was not followed; {report}")]
     Script {

@@ -1,6 +1,7 @@
 //! The faults: their names, and what the proxy needs to inject them.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -26,11 +27,15 @@ pub enum Fault {
     Duplicate,
     /// The server answers; from then on nothing comes back on the connection, which stays open.
     HalfOpen,
+    /// The request or the reply passes slowly.
+    Throttle,
+    /// A later request of another connection reaches the server first.
+    Reorder,
 }
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 9] = [
         Fault::LoseRequest,
         Fault::LoseReply,
         Fault::Cut,
@@ -38,6 +43,8 @@ impl Fault {
         Fault::Error,
         Fault::Duplicate,
         Fault::HalfOpen,
+        Fault::Throttle,
+        Fault::Reorder,
     ];
 
     /// The faults that every network has, and that every program has to expect.
@@ -53,6 +60,8 @@ impl Fault {
             Fault::Error => "error",
             Fault::Duplicate => "duplicate",
             Fault::HalfOpen => "half-open",
+            Fault::Throttle => "throttle",
+            Fault::Reorder => "reorder",
         }
     }
 
@@ -60,8 +69,14 @@ impl Fault {
     pub fn needs_reply(self) -> bool {
         match self {
             Fault::LoseReply | Fault::Cut | Fault::Error | Fault::HalfOpen => true,
-            Fault::LoseRequest | Fault::Delay | Fault::Duplicate => false,
+            Fault::LoseRequest | Fault::Delay | Fault::Duplicate | Fault::Throttle | Fault::Reorder => false,
         }
+    }
+
+    /// Returns whether an exploration of all faults includes this one. A slow message alone loses and doubles nothing: a program that does
+    /// not wait for it is explored with the faults that close a connection or make it silent.
+    pub fn is_explored(self) -> bool {
+        self != Fault::Throttle
     }
 }
 
@@ -100,11 +115,53 @@ pub enum Injection {
     },
     /// [`Fault::HalfOpen`].
     HalfOpen,
+    /// [`Fault::Throttle`].
+    Throttle {
+        /// The message that passes slowly.
+        direction: Direction,
+        /// The rate at which it does.
+        bytes_per_second: NonZeroU32,
+    },
+    /// [`Fault::Reorder`]. While a request is held back, its rule applies to no other one.
+    Reorder {
+        /// The time after which the request is sent although no other one was answered.
+        within: Duration,
+    },
+}
+
+/// A direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    Request,
+    /// From the server to the client.
+    Reply,
+}
+
+impl Direction {
+    /// Both directions.
+    pub const ALL: [Direction; 2] = [Direction::Request, Direction::Reply];
+
+    /// Returns the name that people write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Request => "request",
+            Direction::Reply => "reply",
+        }
+    }
 }
 
 impl Injection {
     /// The delay of a request for which no other one is chosen: longer than a request takes, and shorter than common time-outs.
     pub const DELAY: Duration = Duration::from_secs(1);
+
+    /// The rate of a slow message for which no other one is chosen: a usual reply takes some tenths of a second.
+    pub const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1024).unwrap();
+
+    /// Returns whether it needs a reply, which an unacknowledged write does not have.
+    pub fn needs_reply(&self) -> bool {
+        self.fault().needs_reply() || matches!(self, Injection::Throttle { direction: Direction::Reply, .. })
+    }
 
     /// Returns the kind of the fault.
     pub fn fault(&self) -> Fault {
@@ -116,6 +173,8 @@ impl Injection {
             Injection::Error(_) => Fault::Error,
             Injection::Duplicate { .. } => Fault::Duplicate,
             Injection::HalfOpen => Fault::HalfOpen,
+            Injection::Throttle { .. } => Fault::Throttle,
+            Injection::Reorder { .. } => Fault::Reorder,
         }
     }
 }
@@ -129,6 +188,10 @@ impl fmt::Display for Injection {
             }
             Injection::Error(error) if error.labels.is_empty() => write!(f, " {}", error.code),
             Injection::Error(error) => write!(f, " {} ({})", error.code, error.labels.join(", ")),
+            Injection::Throttle { direction, bytes_per_second } => {
+                write!(f, " {} to {bytes_per_second} B/s", direction.name())
+            }
+            Injection::Reorder { within } => write!(f, " within {}", humantime::format_duration(*within)),
             _ => Ok(()),
         }
     }
@@ -145,6 +208,10 @@ impl From<Fault> for Injection {
             Fault::Error => Injection::Error(ErrorReply::default()),
             Fault::Duplicate => Injection::Duplicate { after: None },
             Fault::HalfOpen => Injection::HalfOpen,
+            Fault::Throttle => {
+                Injection::Throttle { direction: Direction::Reply, bytes_per_second: Self::BYTES_PER_SECOND }
+            }
+            Fault::Reorder => Injection::Reorder { within: Self::DELAY },
         }
     }
 }
@@ -231,6 +298,8 @@ mod tests {
         check(Injection::Duplicate { after: None }, "duplicate");
         check(Fault::Error.into(), "error 10107 (RetryableWriteError)");
         check(Injection::Error(ErrorReply::of_code(91)), "error 91");
+        check(Fault::Throttle.into(), "throttle reply to 1024 B/s");
+        check(Fault::Reorder.into(), "reorder within 1s");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn with_address(frame: &[u8], address: &str, limits: &Limits) -> Opti
 }
 
 /// Returns the document with other host names, or `None` if it is not the reply of a replica set to a handshake.
-fn replaced(hello: &RawDocument, address: &str) -> Option<RawDocumentBuf> {
+pub(crate) fn replaced(hello: &RawDocument, address: &str) -> Option<RawDocumentBuf> {
     let text = |name| hello.get(name).ok().flatten().and_then(RawBsonRef::as_str);
     text("setName")?;
     hello.get("maxWireVersion").ok().flatten()?;

@@ -12,38 +12,55 @@
 //!   |                |  duplicate     -->  | -- reply --> proxy -- reply --> driver
 //!   |                |  .. later, on another connection -->  | -- reply --> proxy
 //!   |                |  half-open     -->  | -- reply --> proxy    both connections stay open, and are silent
+//!   |                |  throttle      -->  | -- reply --> proxy -- reply --> driver    one of the messages takes its time
+//!   |                |  reorder .. until a request of another connection was answered -->  | -- reply --> proxy -- reply --> driver
 //! ```
 //!
 //! Each connection of a driver has one to the server. A message is in memory as a whole, at most one for each direction of a connection;
 //! and so are the requests that are sent once more later, within a limit.
 
+mod hold;
 mod late;
+mod plan;
+mod recorder;
 mod relay;
+pub(crate) mod stream;
+mod throttle;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_wire::Limits;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::LateRequests;
-use crate::{Decision, Error, ObservedOperation, Operation, Result, Rules};
+use self::recorder::Recorder;
+use self::stream::Acceptor;
+use crate::recording::RecordedMessage;
+use crate::rules::Observation;
+use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
+
+pub use self::stream::Upstream;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
 /// The pause after a failed accept, for instance when no file descriptors are left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A proxy with a bound address, which does not accept connections yet.
 pub struct Proxy {
     listener: TcpListener,
     address: SocketAddr,
     connections_max: usize,
+    acceptor: Acceptor,
     shared: Arc<Shared>,
 }
 
@@ -51,11 +68,13 @@ pub struct Proxy {
 type Log = Box<dyn FnMut(&ObservedOperation) + Send>;
 
 struct Shared {
-    /// The server, as `host:port`.
-    server: String,
+    server: Upstream,
     rules: Mutex<LoggedRules>,
     limits: Limits,
     late: Arc<LateRequests>,
+    recorder: Recorder,
+    /// All connections so far.
+    connection_count: AtomicU64,
     /// Wakes the connections by which drivers monitor the server.
     state_change: Notify,
 }
@@ -63,6 +82,16 @@ struct Shared {
 struct LoggedRules {
     rules: Rules,
     log: Option<Log>,
+    holds: Holds,
+}
+
+/// The decision about an operation.
+struct Decided {
+    decision: Decision,
+    /// With [`Fault::Reorder`].
+    held: Option<HeldRequest>,
+    /// The requests that are held back until this one is answered.
+    overtaking: Option<Overtaking>,
 }
 
 impl Shared {
@@ -70,13 +99,16 @@ impl Shared {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decide(&self, operation: &Operation<'_>) -> Decision {
-        let LoggedRules { rules, log } = &mut *self.rules();
-        let (decision, observed) = rules.observe(operation);
-        if let (Some(log), Some(observed)) = (log, observed) {
-            log(&observed);
+    fn decide(self: &Arc<Self>, operation: &Operation<'_>) -> Decided {
+        let LoggedRules { rules, log, holds } = &mut *self.rules();
+        let Observation { decision, operation, overtakes } = rules.observe(operation);
+        if let (Some(log), Some(operation)) = (log, &operation) {
+            log(operation);
         }
-        decision
+        let overtaking = (!overtakes.is_empty()).then(|| holds.overtake(&overtakes));
+        let holding = operation.filter(|operation| operation.fault == Some(Fault::Reorder));
+        let held = holding.and_then(|operation| operation.rule).map(|rule| holds.begin(rule, self));
+        Decided { decision, held, overtaking }
     }
 }
 
@@ -112,18 +144,26 @@ impl Proxy {
     ///
     /// # Errors
     /// The address is in use or not allowed.
-    pub async fn bind(listen: SocketAddr, server: impl Into<String>, rules: Rules) -> Result<Self> {
+    pub async fn bind(listen: SocketAddr, server: impl Into<Upstream>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Shared {
             server: server.into(),
-            rules: Mutex::new(LoggedRules { rules, log: None }),
+            rules: Mutex::new(LoggedRules { rules, log: None, holds: Holds::default() }),
             limits: Limits::default(),
             late: Arc::default(),
+            recorder: Recorder::default(),
+            connection_count: AtomicU64::new(0),
             state_change: Notify::new(),
         };
-        Ok(Proxy { listener, address, connections_max: CONNECTIONS_MAX, shared: Arc::new(shared) })
+        Ok(Proxy {
+            listener,
+            address,
+            connections_max: CONNECTIONS_MAX,
+            acceptor: Acceptor::default(),
+            shared: Arc::new(shared),
+        })
     }
 
     /// Returns the address at which it listens.
@@ -136,6 +176,19 @@ impl Proxy {
     pub fn with_log(self, log: impl FnMut(&ObservedOperation) + Send + 'static) -> Self {
         self.shared.rules().log = Some(Box::new(log));
         self
+    }
+
+    /// Calls a function with each request and reply of the application, and with the reply to the first handshake. Messages wait for it.
+    #[must_use]
+    pub fn with_recorder(self, write: impl FnMut(&RecordedMessage) + Send + 'static) -> Self {
+        self.shared.recorder.begin(Box::new(write));
+        self
+    }
+
+    /// Takes connections with TLS alone.
+    #[must_use]
+    pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
+        Proxy { acceptor: Acceptor::with_tls(config), ..self }
     }
 
     /// Returns a handle of the proxy, which can be used while it runs.
@@ -159,7 +212,7 @@ impl Proxy {
             };
             match accepted {
                 Ok((client, _)) => {
-                    connections.spawn(relay::serve(client, Arc::clone(&self.shared)));
+                    connections.spawn(relay::serve(client, self.acceptor.clone(), Arc::clone(&self.shared)));
                 }
                 Err(error) => {
                     debug!(%error, "cannot accept a connection");

@@ -23,6 +23,11 @@ pub(crate) const DRIVER_COMMANDS: [&str; 11] = [
     "killCursors",
 ];
 
+/// Those of them that are handshakes, or monitor a server.
+pub(crate) const HANDSHAKES: [&str; 3] = ["hello", "isMaster", "ismaster"];
+/// Those of them that log a client in.
+pub(crate) const LOGINS: [&str; 4] = ["saslStart", "saslContinue", "authenticate", "getnonce"];
+
 /// A request, as far as the proxy reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
@@ -30,6 +35,8 @@ pub(crate) enum Request<'a> {
     Application(ApplicationRequest<'a>),
     /// A request of the driver itself.
     Driver {
+        /// Whether the reply describes the server.
+        is_handshake: bool,
         /// Whether the server answers it when its state changes: the driver monitors the server by it.
         is_monitoring: bool,
     },
@@ -67,14 +74,15 @@ impl<'a> Request<'a> {
                 let command = first.map(|element| element.key().as_str().to_owned()).unwrap_or_default();
                 if DRIVER_COMMANDS.contains(&command.as_str()) {
                     let is_monitoring = matches!(message.body.get("maxAwaitTimeMS"), Ok(Some(_)));
-                    return Ok(Request::Driver { is_monitoring });
+                    let is_handshake = HANDSHAKES.contains(&command.as_str());
+                    return Ok(Request::Driver { is_handshake, is_monitoring });
                 }
                 let collection = collection_of(&command, message.body);
                 let has_reply = !message.flags.more_to_come;
                 Ok(Request::Application(ApplicationRequest { command, collection, has_reply, plain }))
             }
             // Drivers use it for their first handshake alone.
-            Message::Query(_) => Ok(Request::Driver { is_monitoring: false }),
+            Message::Query(_) => Ok(Request::Driver { is_handshake: true, is_monitoring: false }),
             Message::Reply(_) => Err(Error::OpCode(header.op_code.number())),
         }
     }
@@ -144,17 +152,18 @@ mod tests {
 
     #[test]
     fn drivers_send_some_commands_by_themselves() {
-        let check = |body: RawDocumentBuf, is_monitoring| {
-            assert_eq!(read(&frame(&body, Flags::default())), Request::Driver { is_monitoring });
+        let check = |body: RawDocumentBuf, is_handshake, is_monitoring| {
+            let expected = Request::Driver { is_handshake, is_monitoring };
+            assert_eq!(read(&frame(&body, Flags::default())), expected);
         };
-        check(rawdoc! { "hello": 1 }, false);
-        check(rawdoc! { "hello": 1, "topologyVersion": {}, "maxAwaitTimeMS": 10_000 }, true);
-        check(rawdoc! { "endSessions": [] }, false);
-        check(rawdoc! { "saslStart": 1 }, false);
+        check(rawdoc! { "hello": 1 }, true, false);
+        check(rawdoc! { "hello": 1, "topologyVersion": {}, "maxAwaitTimeMS": 10_000 }, true, true);
+        check(rawdoc! { "endSessions": [] }, false, false);
+        check(rawdoc! { "saslStart": 1 }, false, false);
         let mut legacy = Vec::new();
         let query = rawdoc! { "isMaster": 1 };
         Query { flags: 0, collection: "admin.$cmd", skip: 0, limit: -1, query: &query }.encode(1, &mut legacy);
-        assert_eq!(read(&legacy), Request::Driver { is_monitoring: false });
+        assert_eq!(read(&legacy), Request::Driver { is_handshake: true, is_monitoring: false });
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct ObservedOperation {
 impl ObservedOperation {
     /// Returns the operation with each of these faults that it can meet.
     pub fn pairs(&self, faults: &[Fault]) -> impl Iterator<Item = Pair> {
-        let possible = faults.iter().copied().filter(|fault| self.has_reply || !fault.needs_reply());
+        let possible = faults.iter().copied().filter(|fault| self.has_reply || !Injection::from(*fault).needs_reply());
         possible.map(|fault| Pair { operation: self.operation.clone(), fault })
     }
 }
@@ -89,6 +89,26 @@ struct CountingRule {
     matches: u32,
     /// Those of them that met the fault.
     injected: u32,
+    hold: Hold,
+}
+
+/// The request that a rule with the fault `reorder` holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    Nothing,
+    /// The next matching request overtakes it.
+    Next,
+    /// A request overtakes it, and has not been answered yet.
+    Overtaken,
+}
+
+/// What the rules say about an operation.
+pub(crate) struct Observation {
+    pub(crate) decision: Decision,
+    /// The operation with its number; `None` if there are too many commands to number it.
+    pub(crate) operation: Option<ObservedOperation>,
+    /// The rules whose request it overtakes, by their numbers.
+    pub(crate) overtakes: Vec<usize>,
 }
 
 /// Rules, and what they have seen.
@@ -107,7 +127,8 @@ pub struct Rules {
 impl Rules {
     /// Creates rules that have seen no operation. The first rule that applies decides.
     pub fn new(rules: Vec<Rule>) -> Self {
-        let rules = rules.into_iter().map(|rule| CountingRule { rule, matches: 0, injected: 0 }).collect();
+        let rules =
+            rules.into_iter().map(|rule| CountingRule { rule, matches: 0, injected: 0, hold: Hold::Nothing }).collect();
         Rules { rules, ..Rules::default() }
     }
 
@@ -119,12 +140,15 @@ impl Rules {
 
     /// Numbers the next operation, and decides about it.
     pub fn decide(&mut self, operation: &Operation<'_>) -> Decision {
-        self.observe(operation).0
+        self.observe(operation).decision
     }
 
-    /// Numbers the next operation, and decides about it. Returns the operation as well, unless there are too many commands to number it.
-    pub(crate) fn observe(&mut self, operation: &Operation<'_>) -> (Decision, Option<ObservedOperation>) {
-        let Some(number) = self.count(operation.command) else { return (Decision::Forward, None) };
+    /// Numbers the next operation, and decides about it.
+    pub(crate) fn observe(&mut self, operation: &Operation<'_>) -> Observation {
+        let Some(number) = self.count(operation.command) else {
+            return Observation { decision: Decision::Forward, operation: None, overtakes: Vec::new() };
+        };
+        let overtakes = self.overtake(operation);
         let applying = self.apply(operation);
         let observed = ObservedOperation {
             operation: OperationNumber { command: operation.command.to_owned(), number },
@@ -138,21 +162,44 @@ impl Rules {
         if self.operations.len() < OPERATIONS_MAX {
             self.operations.push(observed.clone());
         }
-        (applying.map_or(Decision::Forward, |(_, injection)| Decision::Inject(injection)), Some(observed))
+        let decision = applying.map_or(Decision::Forward, |(_, injection)| Decision::Inject(injection));
+        Observation { decision, operation: Some(observed), overtakes }
+    }
+
+    /// Notes that a rule holds its request back no longer.
+    pub(crate) fn end_hold(&mut self, rule: usize) {
+        if let Some(rule) = self.rules.get_mut(rule - 1) {
+            rule.hold = Hold::Nothing;
+        }
+    }
+
+    /// Returns the rules whose request the operation overtakes, by their numbers. Requests are held back until it is answered.
+    fn overtake(&mut self, operation: &Operation<'_>) -> Vec<usize> {
+        let mut overtakes = Vec::new();
+        for (index, CountingRule { rule, hold, .. }) in self.rules.iter_mut().enumerate() {
+            if *hold == Hold::Next && operation.has_reply && rule.condition.matches(operation) {
+                *hold = Hold::Overtaken;
+                overtakes.push(index + 1);
+            }
+        }
+        overtakes
     }
 
     /// Counts the operation in each rule that it matches. Returns the first rule that applies, by its index.
     fn apply(&mut self, operation: &Operation<'_>) -> Option<(usize, Injection)> {
         let mut applying = None;
-        for (index, CountingRule { rule, matches, injected }) in self.rules.iter_mut().enumerate() {
+        for (index, CountingRule { rule, matches, injected, hold }) in self.rules.iter_mut().enumerate() {
             let Rule { injection, condition } = rule;
             if !condition.matches(operation) {
                 continue;
             }
             *matches = matches.saturating_add(1);
-            let is_possible = operation.has_reply || !injection.fault().needs_reply();
+            let is_possible = *hold == Hold::Nothing && (operation.has_reply || !injection.needs_reply());
             if applying.is_none() && is_possible && condition.holds(self.seed, index, *matches, *injected) {
                 *injected = injected.saturating_add(1);
+                if injection.fault() == Fault::Reorder {
+                    *hold = Hold::Next;
+                }
                 applying = Some((index, injection.clone()));
             }
         }

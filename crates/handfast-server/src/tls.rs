@@ -102,6 +102,11 @@ impl Tls {
         Ok(Tls(Arc::new(config)))
     }
 
+    /// Returns the configuration that was read from the files.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0)
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }

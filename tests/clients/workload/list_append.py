@@ -34,6 +34,8 @@ WORDS = (None, "lost-append", "kills", "forgotten-commit", "short-scan")
 # With kills: it goes on until so many commits were cut, and so many scans cut and not; but not for ever.
 KILLS_MIN = {"commits cut": 20, "scans cut": 10, "scans whole": 10}
 COMMITTED_MAX_PER_MIN = 4
+# The time for an answer, even on a busy machine.
+ANSWER_MILLISECONDS_MAX = 180_000
 
 
 class Recorder:
@@ -181,7 +183,7 @@ def main(seed, committed, path, word=None):
         sys.exit(f"'{word}' is none of {WORDS}")
     recorder = Recorder(path)
     kills = word in WORDS[2:]
-    with pymongo.MongoClient(os.environ["MONGODB_URI"]) as client:
+    with pymongo.MongoClient(os.environ["MONGODB_URI"], socketTimeoutMS=ANSWER_MILLISECONDS_MAX) as client:
         client.drop_database("workload")
         client.workload.create_collection("keys")
         killer = SessionKiller(client, random.Random(f"{seed} killer")) if kills else None

@@ -1,6 +1,7 @@
 //! Forwards the messages of a connection, and does to it what a rule decides.
 
 use std::future::pending;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,13 +9,15 @@ use std::time::Duration;
 use handfast_wire::{Flags, OpMsg};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::Shared;
 use super::late::LateRequest;
-use crate::fault::ErrorReply;
+use super::plan::{ReplyFate, ReplyPlan};
+use super::recorder::{self, RecordedReply};
+use super::stream::{Acceptor, Reader, Writer, send};
+use super::{Decided, Shared, throttle};
+use crate::fault::{Direction, ErrorReply};
 use crate::frame::{ReadError, read};
 use crate::hello;
 use crate::request::{ApplicationRequest, Request};
@@ -25,27 +28,26 @@ use crate::{Decision, Injection};
 const STATE_CHANGE_PAUSE: Duration = Duration::from_millis(50);
 
 type Relayed = std::result::Result<(), ReadError>;
-type ClientWriter<'a> = tokio::sync::Mutex<WriteHalf<'a>>;
+type ClientWriter = tokio::sync::Mutex<Writer>;
 
 /// Forwards the messages of a connection until one side closes it or a fault does, and then sends the copies of its requests.
-pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
+pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
     let connection = Connection::new(shared);
-    if let Err(error) = relay(client, &connection).await {
+    if let Err(error) = relay(client, &acceptor, &connection).await {
         debug!(%error, "a connection ended");
     }
-    let mut copies = connection.copies.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Connection { copies, planned, late_without_reply, .. } = connection;
+    // No reply arrives any more.
+    drop((planned, late_without_reply));
+    let mut copies = copies.into_inner().unwrap_or_else(PoisonError::into_inner);
     while copies.join_next().await.is_some() {}
 }
 
 /// Both sockets are closed at the end.
-async fn relay(mut client: TcpStream, connection: &Connection) -> Relayed {
-    let mut server = TcpStream::connect(&connection.shared.server).await?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
+async fn relay(client: TcpStream, acceptor: &Acceptor, connection: &Connection) -> Relayed {
     // The driver reaches the proxy at the address by which it connected.
-    let address = client.local_addr()?.to_string();
-    let (from_client, to_client) = client.split();
-    let (from_server, to_server) = server.split();
+    let (from_client, to_client, address) = acceptor.accept(client).await?;
+    let (from_server, to_server) = connection.shared.server.connect().await?;
     let to_client = ClientWriter::new(to_client);
     tokio::select! {
         ended = connection.forward_requests(from_client, to_server, &to_client) => ended,
@@ -54,20 +56,12 @@ async fn relay(mut client: TcpStream, connection: &Connection) -> Relayed {
     }
 }
 
-/// The plan for the reply to a request.
-enum ReplyPlan {
-    Lose,
-    Cut,
-    /// The connection is silent from this reply on.
-    Silence,
-    /// The reply is forwarded; its request is late until then.
-    EndLate(LateRequest),
-}
-
 struct Connection {
     shared: Arc<Shared>,
+    /// Its number in the recording, from 1.
+    number: u64,
     /// The request with a plan for its reply. A driver sends the next one when it has the reply.
-    planned: Mutex<Option<(i32, ReplyPlan)>>,
+    planned: Mutex<Option<ReplyPlan>>,
     /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
     late_without_reply: Mutex<Option<LateRequest>>,
     is_monitoring: AtomicBool,
@@ -77,6 +71,7 @@ struct Connection {
 /// The next step of a request.
 enum Next {
     Forward,
+    ForwardSlowly(NonZeroU32),
     /// The request does not reach the server, and the connection goes on.
     Skip,
     Close,
@@ -86,8 +81,10 @@ enum Next {
 
 impl Connection {
     fn new(shared: Arc<Shared>) -> Self {
+        let number = 1 + shared.connection_count.fetch_add(1, Ordering::Relaxed);
         Connection {
             shared,
+            number,
             planned: Mutex::default(),
             late_without_reply: Mutex::default(),
             is_monitoring: AtomicBool::new(false),
@@ -96,12 +93,7 @@ impl Connection {
     }
 
     /// Forwards requests until one is lost. After the last one it waits, because replies may still arrive.
-    async fn forward_requests(
-        &self,
-        client: ReadHalf<'_>,
-        mut server: WriteHalf<'_>,
-        to_client: &ClientWriter<'_>,
-    ) -> Relayed {
+    async fn forward_requests(&self, client: Reader, mut server: Writer, to_client: &ClientWriter) -> Relayed {
         let mut client = BufReader::new(client);
         loop {
             let frame = match read(&mut client, &self.shared.limits).await {
@@ -113,17 +105,22 @@ impl Connection {
             };
             let next = match Request::of_frame(&frame.bytes, &self.shared.limits)? {
                 Request::Application(request) => self.decide(request, frame.header.request_id, to_client).await?,
-                Request::Driver { is_monitoring } => {
+                Request::Driver { is_handshake, is_monitoring } => {
                     self.is_monitoring.fetch_or(is_monitoring, Ordering::Relaxed);
+                    if is_handshake && self.shared.recorder.needs_hello() {
+                        let plan = ReplyPlan::forward(frame.header.request_id);
+                        self.plan(ReplyPlan { recorded: Some(RecordedReply::Hello), ..plan });
+                    }
                     Next::Forward
                 }
             };
             match next {
-                Next::Forward => server.write_all(&frame.bytes).await?,
+                Next::Forward => send(&mut server, &frame.bytes).await?,
+                Next::ForwardSlowly(rate) => throttle::write(&mut server, &frame.bytes, rate).await?,
                 Next::Skip => {}
                 Next::Close => return Ok(()),
                 Next::ForwardLast => {
-                    server.write_all(&frame.bytes).await?;
+                    send(&mut server, &frame.bytes).await?;
                     tokio::io::copy(&mut client, &mut tokio::io::sink()).await?;
                     return Ok(());
                 }
@@ -138,40 +135,59 @@ impl Connection {
         &self,
         request: ApplicationRequest<'_>,
         request_id: i32,
-        to_client: &ClientWriter<'_>,
+        to_client: &ClientWriter,
     ) -> std::result::Result<Next, ReadError> {
-        let decision = self.shared.decide(&request.operation());
-        let Decision::Inject(injection) = decision else { return Ok(Next::Forward) };
-        match injection {
-            Injection::LoseRequest => return Ok(Next::Close),
-            Injection::LoseReply => self.plan(request_id, ReplyPlan::Lose),
-            Injection::Cut => self.plan(request_id, ReplyPlan::Cut),
-            Injection::Delay(time) => {
-                let late = self.shared.late.begin();
-                late.wait(Some(time)).await;
-                match request.has_reply {
-                    true => self.plan(request_id, ReplyPlan::EndLate(late)),
-                    false => *locked(&self.late_without_reply) = Some(late),
+        let Decided { decision, held, overtaking } = self.shared.decide(&request.operation());
+        let has_reply = request.has_reply;
+        let recorded = self.shared.recorder.request(self.number, &request.plain, has_reply);
+        let mut plan = ReplyPlan { overtaking, recorded, ..ReplyPlan::forward(request_id) };
+        let mut next = Next::Forward;
+        match decision {
+            Decision::Forward => {}
+            Decision::Inject(injection) => match injection {
+                Injection::LoseRequest => return Ok(Next::Close),
+                Injection::LoseReply => plan.fate = ReplyFate::Lose,
+                Injection::Cut => plan.fate = ReplyFate::Cut,
+                Injection::Delay(time) => {
+                    let request = self.shared.late.begin();
+                    request.wait(Some(time)).await;
+                    plan.late = Some(request);
                 }
-            }
-            Injection::Error(error) => {
-                self.answer(&error, request_id, to_client).await?;
-                return Ok(Next::Skip);
-            }
-            Injection::Duplicate { after } => self.copy(request, after),
-            Injection::HalfOpen => {
-                self.plan(request_id, ReplyPlan::Silence);
-                return Ok(Next::ForwardLast);
-            }
+                Injection::Error(error) => {
+                    if let Some(recorded) = recorded {
+                        self.shared.recorder.reply(self.number, recorded, &error.document());
+                    }
+                    self.answer(&error, request_id, to_client).await?;
+                    return Ok(Next::Skip);
+                }
+                Injection::Duplicate { after } => self.copy(request, after),
+                Injection::HalfOpen => (next, plan.fate) = (Next::ForwardLast, ReplyFate::Silence),
+                Injection::Throttle { direction, bytes_per_second } => match direction {
+                    Direction::Request => next = Next::ForwardSlowly(bytes_per_second),
+                    Direction::Reply => plan.fate = ReplyFate::Throttle(bytes_per_second),
+                },
+                Injection::Reorder { within } => {
+                    let request = self.shared.late.begin();
+                    if let Some(held) = held {
+                        held.wait(&request, within).await;
+                    }
+                    plan.late = Some(request);
+                }
+            },
         }
-        Ok(Next::Forward)
+        match has_reply {
+            true => self.plan(plan),
+            false if plan.late.is_some() => *locked(&self.late_without_reply) = plan.late,
+            false => {}
+        }
+        Ok(next)
     }
 
     /// Answers a request with an error.
-    async fn answer(&self, error: &ErrorReply, request_id: i32, to_client: &ClientWriter<'_>) -> Relayed {
+    async fn answer(&self, error: &ErrorReply, request_id: i32, to_client: &ClientWriter) -> Relayed {
         let mut bytes = Vec::new();
         OpMsg::new(Flags::default(), &error.document()).encode(0, request_id, &mut bytes);
-        to_client.lock().await.write_all(&bytes).await?;
+        send(&mut *to_client.lock().await, &bytes).await?;
         if error.is_state_change() {
             tokio::time::sleep(STATE_CHANGE_PAUSE).await;
             self.shared.state_change.notify_waiters();
@@ -189,7 +205,7 @@ impl Connection {
         let (bytes, has_reply) = (request.plain.into_owned(), request.has_reply);
         let copy = async move {
             late.wait(after).await;
-            if let Err(error) = send(&bytes, has_reply, &shared).await {
+            if let Err(error) = send_copy(&bytes, has_reply, &shared).await {
                 debug!(%error, "a request was not sent once more");
             }
             drop((late, memory));
@@ -198,24 +214,37 @@ impl Connection {
     }
 
     /// Forwards replies until one is lost or the server closes the connection.
-    async fn forward_replies(&self, server: ReadHalf<'_>, to_client: &ClientWriter<'_>, address: &str) -> Relayed {
+    async fn forward_replies(&self, server: Reader, to_client: &ClientWriter, address: &str) -> Relayed {
         let mut server = BufReader::new(server);
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
-            match self.take_plan(frame.header.response_to) {
-                Some(ReplyPlan::Lose) => return Ok(()),
-                Some(ReplyPlan::Cut) => {
+            let response_to = frame.header.response_to;
+            let plan = self.take_plan(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
+            let ReplyPlan { fate, late, overtaking, recorded, .. } = plan;
+            drop(late);
+            if let (Some(recorded), ReplyFate::Forward | ReplyFate::Throttle(_)) = (recorded, &fate)
+                && let Some(reply) = recorder::document_of(&frame.bytes, &self.shared.limits)
+            {
+                self.shared.recorder.reply(self.number, recorded, &reply);
+            }
+            match fate {
+                ReplyFate::Lose => return Ok(()),
+                ReplyFate::Cut => {
                     let half = frame.bytes.get(..frame.bytes.len() / 2).unwrap_or_default();
-                    return Ok(to_client.lock().await.write_all(half).await?);
+                    return Ok(send(&mut *to_client.lock().await, half).await?);
                 }
-                Some(ReplyPlan::Silence) => {
+                ReplyFate::Silence => {
+                    drop(overtaking);
                     while let Ok(Some(_)) = read(&mut server, &self.shared.limits).await {}
                     return pending().await;
                 }
-                Some(ReplyPlan::EndLate(late)) => drop(late),
-                None => {}
+                ReplyFate::Throttle(rate) => {
+                    throttle::write(&mut *to_client.lock().await, &frame.bytes, rate).await?;
+                }
+                ReplyFate::Forward => {
+                    let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
+                    send(&mut *to_client.lock().await, hello.as_ref().unwrap_or(&frame.bytes)).await?;
+                }
             }
-            let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
-            to_client.lock().await.write_all(hello.as_ref().unwrap_or(&frame.bytes)).await?;
         }
         Ok(())
     }
@@ -234,24 +263,27 @@ impl Connection {
         locked(&self.planned).is_some() || locked(&self.late_without_reply).is_some()
     }
 
-    fn plan(&self, request_id: i32, plan: ReplyPlan) {
-        *locked(&self.planned) = Some((request_id, plan));
+    /// Keeps the plan for a reply, if there is anything to do about it.
+    fn plan(&self, plan: ReplyPlan) {
+        if plan.is_needed() {
+            *locked(&self.planned) = Some(plan);
+        }
     }
 
     fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
-        locked(&self.planned).take_if(|(request_id, _)| *request_id == response_to).map(|(_, plan)| plan)
+        locked(&self.planned).take_if(|plan| plan.request_id == response_to)
     }
 }
 
 /// Sends a request on a connection of its own, and waits until the server has executed it.
-async fn send(bytes: &[u8], has_reply: bool, shared: &Shared) -> Relayed {
-    let mut server = TcpStream::connect(&shared.server).await?;
-    server.write_all(bytes).await?;
+async fn send_copy(bytes: &[u8], has_reply: bool, shared: &Shared) -> Relayed {
+    let (mut from_server, mut to_server) = shared.server.connect().await?;
+    send(&mut to_server, bytes).await?;
     if !has_reply {
         // The server closes the connection when it has read all of it.
-        server.shutdown().await?;
+        to_server.shutdown().await?;
     }
-    read(&mut server, &shared.limits).await?;
+    read(&mut from_server, &shared.limits).await?;
     Ok(())
 }
 

@@ -7,12 +7,15 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_wire::compressed::{Compressed, compress};
 use handfast_wire::{Compressor, Flags, Limits, Message, OpCode, OpMsg};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Handle, Proxy};
 use crate::frame::read;
 use crate::{Condition, ErrorReply, Injection, Rule, Rules};
+
+mod order_and_rate;
+mod tls;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -96,7 +99,7 @@ fn find() -> RawDocumentBuf {
 }
 
 /// Sends a command; returns the reply, or `None` if the connection was closed instead.
-async fn send(stream: &mut TcpStream, command: &RawDocumentBuf) -> Option<RawDocumentBuf> {
+async fn send(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), command: &RawDocumentBuf) -> Option<RawDocumentBuf> {
     let mut bytes = Vec::new();
     OpMsg::new(Flags::default(), command).encode(42, 0, &mut bytes);
     stream.write_all(&bytes).await.ok()?;

@@ -20,12 +20,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Condition, Probability, Rule};
-use crate::fault::{ErrorReply, Fault, Injection};
+use crate::fault::{Direction, ErrorReply, Fault, Injection};
 use crate::request::DRIVER_COMMANDS;
 use crate::{Error, Result};
 
 /// The keys of a rule.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "fault",
     "command",
     "collection",
@@ -39,14 +39,20 @@ const KEYS: [&str; 13] = [
     "code",
     "message",
     "labels",
+    "direction",
+    "bytes_per_second",
+    "within",
 ];
 /// Keys that belong to one fault.
-const KEYS_OF_FAULTS: [(&str, Fault); 5] = [
+const KEYS_OF_FAULTS: [(&str, Fault); 8] = [
     ("delay", Fault::Delay),
     ("after", Fault::Duplicate),
     ("code", Fault::Error),
     ("message", Fault::Error),
     ("labels", Fault::Error),
+    ("direction", Fault::Throttle),
+    ("bytes_per_second", Fault::Throttle),
+    ("within", Fault::Reorder),
 ];
 const BEGIN: &str = "begin each rule with [[rule]]";
 
@@ -136,7 +142,20 @@ impl Fields<'_> {
             Fault::Delay => Injection::Delay(self.time("delay")?.unwrap_or(Injection::DELAY)),
             Fault::Duplicate => Injection::Duplicate { after: Some(self.time("after")?.unwrap_or(Injection::DELAY)) },
             Fault::Error => Injection::Error(self.error()?),
+            Fault::Throttle => Injection::Throttle {
+                direction: self.direction()?.unwrap_or(Direction::Reply),
+                bytes_per_second: self.number("bytes_per_second")?.unwrap_or(Injection::BYTES_PER_SECOND),
+            },
+            Fault::Reorder => Injection::Reorder { within: self.time("within")?.unwrap_or(Injection::DELAY) },
             fault => fault.into(),
+        })
+    }
+
+    fn direction(&self) -> Result<Option<Direction>> {
+        let Some(text) = self.text("direction")? else { return Ok(None) };
+        let direction = Direction::ALL.into_iter().find(|direction| direction.name() == text);
+        direction.map(Some).ok_or_else(|| {
+            self.wrong("direction", format!("'{text}' is not a direction: write \"request\" or \"reply\""))
         })
     }
 

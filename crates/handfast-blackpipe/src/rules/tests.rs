@@ -1,7 +1,7 @@
 use std::num::NonZeroU32;
 
 use super::{COMMANDS_MAX, Condition, Decision, OPERATIONS_MAX, Probability, Rule, Rules};
-use crate::{Fault, Injection, Operation};
+use crate::{Direction, Fault, Injection, Operation};
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
@@ -112,9 +112,9 @@ fn an_unacknowledged_write_does_not_meet_the_faults_of_replies() {
     for fault in Fault::ALL {
         let mut rules = Rules::new(vec![Rule { injection: fault.into(), condition: Condition::default() }]);
         let decision = rules.decide(&Operation { has_reply: false, ..Operation::of("insert") });
-        assert_eq!(decision == Decision::Forward, fault.needs_reply());
+        assert_eq!(decision == Decision::Forward, Injection::from(fault).needs_reply());
         let pairs: Vec<_> = rules.operations()[0].pairs(&Fault::ALL).map(|pair| pair.to_string()).collect();
-        assert_eq!(pairs, ["insert:1/lose-request", "insert:1/delay", "insert:1/duplicate"]);
+        assert_eq!(pairs, ["insert:1/lose-request", "insert:1/delay", "insert:1/duplicate", "insert:1/reorder"]);
     }
 }
 
@@ -124,6 +124,33 @@ fn an_acknowledged_operation_is_paired_with_each_fault() {
     rules.decide(&Operation::of("find"));
     let pairs: Vec<_> = rules.operations()[0].pairs(&Fault::DEFAULT).map(|pair| pair.to_string()).collect();
     assert_eq!(pairs, ["find:1/lose-request", "find:1/lose-reply"]);
+}
+
+#[test]
+fn a_slow_request_needs_no_reply() {
+    let injection = |direction| Injection::Throttle { direction, bytes_per_second: number(1) };
+    assert!(injection(Direction::Reply).needs_reply() && !injection(Direction::Request).needs_reply());
+}
+
+/// While a request is held back, the rule holds no other one; the first that matches and has a reply overtakes it.
+#[test]
+fn a_request_is_overtaken_by_the_next_one() {
+    let updates = Condition { command: Some("update".to_owned()), ..Condition::default() };
+    let reorder = Rule { injection: Fault::Reorder.into(), condition: updates };
+    let mut rules = Rules::new(vec![losing(Condition { last: Some(number(1)), ..Condition::default() }), reorder]);
+    let mut observe = |command: &str, has_reply: bool| {
+        let observation = rules.observe(&Operation { has_reply, ..Operation::of(command) });
+        (observation.operation.unwrap().fault == Some(Fault::Reorder), observation.overtakes)
+    };
+    assert_eq!(observe("find", true), (false, vec![]), "another rule applies");
+    assert_eq!(observe("update", true), (true, vec![]));
+    assert_eq!(observe("find", true), (false, vec![]), "another command");
+    assert_eq!(observe("update", false), (false, vec![]), "without a reply");
+    assert_eq!(observe("update", true), (false, vec![2]));
+    assert_eq!(observe("update", true), (false, vec![]), "already overtaken");
+    rules.end_hold(2);
+    let observation = rules.observe(&Operation::of("update"));
+    assert_eq!(observation.operation.unwrap().fault, Some(Fault::Reorder));
 }
 
 #[test]

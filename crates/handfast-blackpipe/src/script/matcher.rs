@@ -23,7 +23,7 @@ impl ReceivedRequest {
     }
 
     /// Reads a message. Its lists of documents become array fields, as they were in the command of the application.
-    pub(super) fn of_message(message: &OpMsg<'_>) -> Self {
+    pub(crate) fn of_message(message: &OpMsg<'_>) -> Self {
         let mut body = message.body.to_owned();
         for sequence in &message.sequences {
             let mut documents = RawArrayBuf::new();

@@ -3,14 +3,16 @@
 mod drivers;
 mod mistakes;
 mod programs;
+mod proxied;
 
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Handfast, Tool, new_directory, root, turn};
+use crate::running::{execute, output};
+use crate::support::{Handfast, START_SECONDS_MAX, STOP_SECONDS_MAX, Tool, new_directory, root, turn, wait_until};
 
 /// The programs of the guide, in a directory of their own.
 struct Guide {
@@ -44,14 +46,9 @@ impl Guide {
 
     /// Explores a program with the setup of the guide, and with checks that are among the flags.
     fn explore_checked_by(&self, program: &Path, flags: &[&str]) -> (Option<i32>, Value) {
-        let explored = Command::new(env!("CARGO_BIN_EXE_handfast"))
-            .args(["blackpipe", "explore", "--json", "--setup", &self.command("setup.py")])
-            .args(flags)
-            .args(["--", &self.python])
-            .arg(program)
-            .output()
-            .expect("the program runs");
-        report(&explored)
+        let mut explore = Command::new(env!("CARGO_BIN_EXE_handfast"));
+        explore.args(["blackpipe", "explore", "--json", "--setup", &self.command("setup.py")]).args(flags);
+        report(&output(explore.args(["--", &self.python]).arg(program)))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -62,6 +59,16 @@ impl Guide {
 impl Drop for Guide {
     fn drop(&mut self) {
         let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A program that does not go on once the test has failed.
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
     }
 }
 
@@ -93,8 +100,7 @@ fn ext_blackpipe_guide() {
     let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
     let replay = replay.replacen("explore", "explore --json", 1);
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let replayed = Command::new("sh").args(["-c", &replay]).env("PATH", path).output().expect("the replay runs");
-    let (code, found) = report(&replayed);
+    let (code, found) = report(&output(Command::new("sh").args(["-c", &replay]).env("PATH", path)));
     assert_eq!((code, results(&found)), (Some(3), vec!["update:1/lose-reply finding".to_owned()]), "{found:#}");
 
     let (code, found) = guide.explore(&guide.path("mended.py"), &[]);
@@ -178,20 +184,24 @@ fn ext_blackpipe_proxy() {
     std::fs::write(&rules, "[[rule]]\nfault = 'error'\ncommand = 'update'\n\ntimes = 1\n").expect("a rules file");
     let mut proxy = Command::new(env!("CARGO_BIN_EXE_handfast"));
     proxy.args(["blackpipe", "proxy", "--json", "--upstream", &server.uri(), "--rules"]).arg(rules);
-    let mut proxy = proxy.arg("--log").arg(&log).stdout(Stdio::piped()).spawn().expect("the program starts");
-    let mut said = BufReader::new(proxy.stdout.take().expect("its output"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("a line");
-    let start: Value = serde_json::from_str(&line).expect("JSON");
+    let said = guide.path("said.jsonl");
+    proxy.arg("--log").arg(&log).stdout(File::create(&said).expect("a file for its output"));
+    let mut proxy = KilledOnDrop(proxy.spawn().expect("the program starts"));
+    let line = || Some(std::fs::read_to_string(&said).ok()?.split_once('\n')?.0.to_owned());
+    assert!(wait_until(START_SECONDS_MAX, || line().is_some()), "the proxy does not say where it listens");
+    let start: Value = serde_json::from_str(&line().expect("a line")).expect("JSON");
     let uri = start["uri"].as_str().expect("a connection string");
     for (program, uri) in [("setup.py", server.uri()), ("app.py", uri.to_owned()), ("check.py", server.uri())] {
-        let run = Command::new(&guide.python).arg(guide.path(program)).env("MONGODB_URI", &uri).output();
-        let run = run.expect("the program runs");
-        assert!(run.status.success(), "{program}: {run:?}");
+        execute(Command::new(&guide.python).arg(guide.path(program)).env("MONGODB_URI", &uri));
     }
-    let killed = Command::new("kill").args(["-TERM", &proxy.id().to_string()]).status();
+    let killed = Command::new("kill").args(["-TERM", &proxy.0.id().to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()));
-    assert!(proxy.wait().expect("its exit code").success());
+    let mut status = None;
+    let has_ended = wait_until(STOP_SECONDS_MAX, || {
+        status = proxy.0.try_wait().expect("a child to wait for");
+        status.is_some()
+    });
+    assert!(has_ended && status.is_some_and(|status| status.success()), "the proxy does not stop: {status:?}");
     let log = std::fs::read_to_string(log).expect("the log");
     let decisions: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let expected = [("update:1", "error"), ("update:2", "forward")];

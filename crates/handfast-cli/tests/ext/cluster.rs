@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::independent::IndependentServer;
 use crate::own_databases::{OwnDatabases, in_own_databases};
+use crate::running::output;
 use crate::support::{Handfast, Tool};
 use crate::workloads;
 
@@ -23,13 +24,9 @@ fn run_bank(store: &str, name: &str, flags: &[&str]) -> Value {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bank-{name}"));
     let _absent = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).expect("a directory");
-    let output = Command::new(env!("CARGO_BIN_EXE_handfast"))
-        .args(["bank", "--json", "--accounts", "10", "--workers", "4", "--history", "run.jsonl"])
-        .args(flags)
-        .env("HANDFAST_STORE", store)
-        .current_dir(&directory)
-        .output()
-        .expect("the program runs");
+    let mut bank = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    bank.args(["bank", "--json", "--accounts", "10", "--workers", "4", "--history", "run.jsonl"]).args(flags);
+    let output = output(bank.env("HANDFAST_STORE", store).current_dir(&directory));
     assert_eq!(output.status.code(), Some(0), "{name}: the history is in {}\n{output:?}", directory.display());
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     println!("{name}: {report}");
@@ -137,10 +134,8 @@ fn ext_own_indexes_over_ferretdb() {
 #[test]
 fn ext_ferretdb_asks_for_a_sole_writer() {
     let Some(server) = IndependentServer::ferretdb() else { return };
-    let output = Command::new(env!("CARGO_BIN_EXE_handfast"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", &server.uri()])
-        .output()
-        .expect("the program runs");
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    let output = output(serve.args(["serve", "--listen", "127.0.0.1:0", "--store", &server.uri()]));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("no atomic updates"), "{said}");

@@ -3,6 +3,8 @@
 //! Sessions come last. The server keeps the sessions of a client that leaves without ending them for half an hour, so the test
 //! ends all sessions.
 
+use std::time::Duration;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mongodb::run_admin_command;
 
@@ -11,6 +13,8 @@ use crate::support::wait_until;
 /// The time after which everything that clients left open has ended by itself: the lifetime of a transaction or a snapshot, which
 /// is a minute, and some seconds until the server looks.
 const SECONDS_MAX: u64 = 90;
+/// The time for one answer, even on a busy machine.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// The open transactions, cursors and sessions of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,17 +32,17 @@ struct Leftovers {
 /// Waits until nothing is open on the server, and fails if something stays.
 pub(crate) fn must_be_none(uri: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let ask = || {
-        let status = runtime.block_on(run_admin_command(uri, rawdoc! { "serverStatus": 1 }));
-        Leftovers::of(&status.expect("the server tells what it counts"))
+    let run = |command| {
+        let answer = async { tokio::time::timeout(ANSWER_MAX, run_admin_command(uri, command)).await };
+        runtime.block_on(answer).expect("an answer in time")
     };
+    let ask = || Leftovers::of(&run(rawdoc! { "serverStatus": 1 }).expect("the server tells what it counts"));
     let is_clean = wait_until(SECONDS_MAX, || {
         let left = ask();
         (left.transactions, left.snapshots, left.cursors) == (0, 0, 0) && left.reaper_jobs > 0
     });
     assert!(is_clean, "left behind: {:?}", ask());
-    let ended = runtime.block_on(run_admin_command(uri, rawdoc! { "killAllSessions": [] }));
-    ended.expect("the server ends sessions");
+    run(rawdoc! { "killAllSessions": [] }).expect("the server ends sessions");
     assert!(ask().sessions <= 1, "sessions do not end: {:?}", ask());
 }
 

@@ -20,6 +20,7 @@ mod leftovers;
 mod named;
 mod nan_ids;
 mod own_databases;
+mod running;
 mod scripted;
 mod stores;
 mod support;

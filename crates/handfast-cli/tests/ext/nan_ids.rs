@@ -6,6 +6,7 @@ use handfast_store::{Find, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions};
 
 use crate::independent::IndependentServer;
+use crate::running::execute;
 use crate::support::Tool;
 
 /// The document is refused, or it can be changed. It is never left so that nobody can read its collection any more.
@@ -36,8 +37,7 @@ async fn insert_and_change(uri: &str, python: &str) {
     };
     // Another program may have inserted one on the server itself.
     let script = "import sys, pymongo; pymongo.MongoClient(sys.argv[1]).d.other.insert_many([{'_id': 1}, {'_id': float('nan')}])";
-    let inserted = std::process::Command::new(python).args(["-c", script, uri]).status().expect("it runs");
-    assert!(inserted.success());
+    execute(std::process::Command::new(python).args(["-c", script, uri]));
     let other = Namespace::new("d", "other").expect("valid");
     for id in [1.0, f64::NAN] {
         let _changed_or_refused = database.update_one(&other, rawdoc! { "_id": id }, change()).await;

@@ -5,6 +5,7 @@ use std::process::Command;
 use bson::rawdoc;
 use handfast_blackpipe::{Answer, Error, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
 
+use crate::running::output;
 use crate::support::{Tool, turn};
 
 /// Begins each program: it stops soon if the server does not answer as it should, and keeps one connection.
@@ -32,8 +33,7 @@ fn play(python: &str, role: Role, script: Script, program: &str) -> Played {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
     let server = runtime.block_on(ScriptedServer::start(role, script)).expect("a server");
     let program = format!("{PRELUDE}{program}");
-    let output = Command::new(python).args(["-c", &program]).env("MONGODB_URI", server.uri()).output();
-    let output = output.expect("the program runs");
+    let output = output(Command::new(python).args(["-c", &program]).env("MONGODB_URI", server.uri()));
     assert!(output.status.success(), "{program}\n{output:?}\n{:?}", server.finish());
     Played { printed: String::from_utf8_lossy(&output.stdout).into_owned(), received: server.finish() }
 }

@@ -3,19 +3,18 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::leftovers;
+use crate::running::execute;
 
 /// The time that a server gets to answer after its start; generous, for machines under load.
-pub(crate) const START_SECONDS_MAX: u64 = 30;
-/// The time that one program may run; the longest takes about two minutes on two cores.
-const PROGRAM_SECONDS_MAX: u64 = 1_800;
+pub(crate) const START_SECONDS_MAX: u64 = 120;
 /// The time that a server gets to stop after SIGTERM.
-const STOP_SECONDS_MAX: u64 = 30;
+pub(crate) const STOP_SECONDS_MAX: u64 = 120;
 /// The interval at which an awaited condition is checked.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -229,6 +228,11 @@ impl Handfast {
         server
     }
 
+    /// Starts a server that takes connections with TLS alone.
+    pub(crate) fn encrypted(certificate: &Certificate) -> Self {
+        Self::start_with(&certificate.flags(), |_| {}).with_ca(certificate.path())
+    }
+
     /// Tells clients by which certificate they know the server.
     pub(crate) fn with_ca(mut self, ca: String) -> Self {
         self.ca = Some(ca);
@@ -393,37 +397,6 @@ fn serve(program: &[String], directory: &Path, port: u16) -> Command {
         .stdout(log.try_clone().expect("a second handle of the log"))
         .stderr(log);
     command
-}
-
-/// Runs a program from the repository's root; its output is shown where it does not exit with 0.
-pub(crate) fn execute(command: &mut Command) {
-    let mut child = command
-        .current_dir(root())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdout = child.stdout.take().expect("its output");
-    let mut stderr = child.stderr.take().expect("its errors");
-    let readers = [std::thread::spawn(move || text(&mut stdout)), std::thread::spawn(move || text(&mut stderr))];
-    let mut status: Option<ExitStatus> = None;
-    let ended = wait_until(PROGRAM_SECONDS_MAX, || {
-        status = child.try_wait().expect("a child to wait for");
-        status.is_some()
-    });
-    if !ended {
-        let _gone = child.kill();
-    }
-    let output: String = readers.into_iter().map(|reader| reader.join().expect("a reader")).collect();
-    println!("{output}");
-    assert!(status.is_some_and(|status| status.success()), "{command:?} ended with {status:?}");
-}
-
-fn text(from: &mut impl std::io::Read) -> String {
-    let mut bytes = Vec::new();
-    let _until_the_end = from.read_to_end(&mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[expect(clippy::disallowed_methods, reason = "waits for other processes, which no injected clock moves")]

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Handfast, Tool, execute, wait_until};
+use crate::running::execute;
+use crate::support::{Handfast, Tool, wait_until};
 
 /// The number of committed transactions for which at least one must have failed, and one read must have found an old version:
 /// fewer would mean that the transactions did not conflict.

@@ -145,12 +145,30 @@ fn a_proxy_says_what_is_wrong() -> Result<()> {
     let server = ["--upstream", "mongodb://127.0.0.1:1"];
     check(&[&server[..], &["--rules", "none.toml"]].concat(), 1, "cannot read none.toml")?;
     check(&[&server[..], &["--log", "none/log"]].concat(), 1, "cannot write --log none/log")?;
+    check(&[&server[..], &["--record", "none/run"]].concat(), 1, "cannot write --record none/run")?;
+    let tls = ["--tls-certificate", "none.pem", "--tls-key", "none.pem"];
+    check(&[&server[..], &tls].concat(), 1, "--tls-certificate: none.pem: it cannot be read")?;
+    check(&["--upstream", "mongodb://127.0.0.1:1/?tlsCAFile=none.pem"], 1, "--upstream: tlsCAFile none.pem: ")?;
+    std::fs::write(scratch.path("empty.pem"), "")?;
+    check(&["--upstream", "mongodb://127.0.0.1:1/?tlsCAFile=empty.pem"], 1, "there is no certificate in PEM form")?;
     check(&["--upstream", "mongodb://ann:secret@db"], 2, "leave user and password out")?;
     std::fs::write(scratch.path("rules.toml"), "[[rule]]\nfault = 'cut'\nnht = 2\n")?;
     check(&[&server[..], &["--rules", "rules.toml"]].concat(), 2, "rules.toml: line 3: unknown key 'nht'")?;
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let port = taken.local_addr()?.port().to_string();
     check(&[&server[..], &["--port", &port]].concat(), 1, "cannot listen on 127.0.0.1:")
+}
+
+#[test]
+fn a_recording_that_cannot_be_played_is_refused() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-play")?;
+    let play = || handfast(&scratch, &["blackpipe", "play", "run.jsonl"]).output();
+    assert_one_line(&play()?, 1, "cannot read run.jsonl");
+    std::fs::write(scratch.path("run.jsonl"), "")?;
+    assert_one_line(&play()?, 2, "run.jsonl: line 1: there is no handshake in the recording");
+    std::fs::write(scratch.path("run.jsonl"), "{\"hello\":{\"ok\":1}}\nping\n")?;
+    assert_one_line(&play()?, 2, "run.jsonl: line 2: it is no object");
+    Ok(())
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl Serve {
             Ok(line) => Ok(line?.trim_end().to_owned()),
             Err(RecvTimeoutError::Disconnected) => Ok(String::new()),
             Err(RecvTimeoutError::Timeout) => {
-                bail!("the server has said no line for {END_MAX:?} since '{}'", self.start)
+                bail!("waited for a line for {END_MAX:?}; the first one was '{}'", self.start)
             }
         }
     }

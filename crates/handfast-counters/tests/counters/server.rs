@@ -41,7 +41,7 @@ pub(crate) struct RedisServer {
 
 /// Returns a port that is free now.
 pub(crate) fn free_port() -> u16 {
-    loop {
+    for _ in 0..PORTS {
         let offset = NEXT_PORT.fetch_add(1, Ordering::SeqCst);
         let port = PORT_FIRST
             + u16::try_from((std::process::id() * 37 + u32::from(offset)) % u32::from(PORTS)).expect("a port");
@@ -49,6 +49,7 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+    panic!("all ports are in use");
 }
 
 /// Says aloud that a test is skipped: not by a macro, whose output a test that passes keeps to itself.

@@ -5,9 +5,11 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use handfast_store::DocumentStore;
 use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
+use tokio::task::JoinHandle;
 
 use crate::crash::World;
 
@@ -41,9 +43,16 @@ impl World {
     }
 }
 
-/// Waits until the addressed request of a store is frozen.
-pub(crate) async fn wait_until_frozen(store: &Faulty<dyn DocumentStore>) {
-    while store.frozen() == 0 {
-        tokio::task::yield_now().await;
-    }
+/// The time in which a process comes to a request, on a busy machine as well.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Waits until the addressed request of a store is frozen, which a task sends.
+pub(crate) async fn wait_until_frozen<T>(store: &Faulty<dyn DocumentStore>, task: &JoinHandle<T>) {
+    let frozen = async {
+        while store.frozen() == 0 {
+            assert!(!task.is_finished(), "the task has ended before its request");
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, frozen).await.is_ok(), "no request is frozen within {PATIENCE:?}");
 }

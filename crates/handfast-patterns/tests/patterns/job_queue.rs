@@ -191,7 +191,7 @@ async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &reclaim).await;
     assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Held);
     slow.release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);

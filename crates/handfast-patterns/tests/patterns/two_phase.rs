@@ -329,7 +329,7 @@ async fn a_transaction_that_came_back_is_not_purged() {
     let slow = world.fault_at(first(Operation::Delete, "transactions"), Fault::FreezeBefore);
     let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
     let purged = tokio::spawn(async move { purging.purge(HOUR / 2, 10).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &purged).await;
     assert!(world.store.delete_one(&world.place("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
     transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
     slow.release();
@@ -482,7 +482,7 @@ async fn a_transaction_is_taken_over_once() {
     let slow = world.fault_at(first(Operation::Update, "transactions"), Fault::FreezeBefore);
     let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
     let recovery = tokio::spawn(async move { app2.recover(10).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &recovery).await;
     assert_eq!(open(&world, "App3").await.unwrap().recover(10).await.unwrap().done, 1);
     slow.release();
     assert_eq!(recovery.await.unwrap().unwrap(), Round::default());

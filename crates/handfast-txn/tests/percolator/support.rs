@@ -141,22 +141,30 @@ pub(crate) fn stepped(store: Arc<MemoryStore>) -> Arc<Faulty<MemoryStore>> {
     Arc::new(Faulty::new(store, Plan::explicit((0..OPERATIONS_MAX).map(|number| (number, Fault::FreezeBefore)))))
 }
 
+/// How often a task is looked at that is neither held up nor done: for two minutes or more, on a busy machine.
+const LOOKS_MAX: usize = 120_000;
+/// The first of these looks, which let the tasks of this thread go on. Later ones wait for other threads.
+const YIELDS_MAX: usize = 10_000;
+
 /// Waits until an operation is frozen, or the work is done. Returns whether an operation is frozen.
 pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> bool) -> bool {
     // Concurrent tasks reach their own operations.
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    for _ in 0..10_000 {
+    for look in 0..LOOKS_MAX {
         if store.frozen() > 0 {
             return true;
         }
         if is_done() {
             return false;
         }
-        tokio::task::yield_now().await;
+        match look < YIELDS_MAX {
+            true => tokio::task::yield_now().await,
+            false => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
     }
-    false
+    panic!("neither is an operation frozen, nor is the work done");
 }
 
 /// A payment that goes on one operation at a time.

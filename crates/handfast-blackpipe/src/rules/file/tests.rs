@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::parse;
 use crate::rules::{Condition, Probability, Rule};
-use crate::{ErrorReply, Fault, Injection};
+use crate::{Direction, ErrorReply, Fault, Injection};
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
@@ -34,6 +34,10 @@ fn each_key_has_its_place() {
     check("fault = 'duplicate'\nafter = '2s'", Injection::Duplicate { after }, any());
     let error = ErrorReply { code: 112, name: None, message: "no".to_owned(), labels: vec!["A".to_owned()] };
     check("fault = 'error'\ncode = 0x70\nmessage = 'no'\nlabels = ['A']", Injection::Error(error), any());
+    let (direction, bytes_per_second) = (Direction::Request, number(4096));
+    let throttle = Injection::Throttle { direction, bytes_per_second };
+    check("fault = 'throttle'\ndirection = 'request'\nbytes_per_second = 4_096", throttle, any());
+    check("fault = 'reorder'\nwithin = '3s'", Injection::Reorder { within: Duration::from_secs(3) }, any());
     let unlabelled = ErrorReply { labels: Vec::new(), ..ErrorReply::default() };
     check("fault = 'error'\ncode = 10107\nlabels = []", Injection::Error(unlabelled), any());
     let condition = Condition {
@@ -84,6 +88,18 @@ fn a_mistake_is_named_with_its_line_and_what_to_write() {
     check("[[rule]]\nfault = 'error'\ncode = 'x'", "line 3: 'code' is the number of an error, such as 10107");
     check("[[rule]]\nfault = 'error'\nlabels = 'x'", "line 3: 'labels' is a list of texts");
     check("[[rule]]\nfault = 'error'\nlabels = [1]", "line 3: 'labels' is a list of texts");
+    check(
+        "[[rule]]\nfault = 'delay'\nwithin = '1s'",
+        "line 3: 'within' belongs to the fault reorder, not to delay: remove it",
+    );
+    check(
+        "[[rule]]\nfault = 'throttle'\ndirection = 'up'",
+        "line 3: 'up' is not a direction: write \"request\" or \"reply\"",
+    );
+    check(
+        "[[rule]]\nfault = 'throttle'\nbytes_per_second = 0",
+        "line 3: 'bytes_per_second' is a whole number from 1 on",
+    );
     check("[[rule]]\nfault = 'cut'\nnth = 0", "line 3: 'nth' is a whole number from 1 on");
     check("[[rule]]\nfault = 'cut'\ntimes = -1", "line 3: 'times' is a whole number from 1 on");
     check("[[rule]]\nfault = 'cut'\nfirst = 2\nnth = 2", "line 4: 'nth' and 'first' exclude each other");

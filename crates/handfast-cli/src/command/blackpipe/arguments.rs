@@ -8,7 +8,7 @@ use handfast_blackpipe::{ErrorReply, Pair};
 
 use super::checks::DataChecks;
 use super::report::quoted;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
 
@@ -24,7 +24,7 @@ pub(crate) enum BlackpipeArguments {
     ///
     /// Other faults are injected if --only names them: cut (the connection breaks in the middle of the reply), delay (the request arrives
     /// later), error (the server refuses the request), duplicate (the server gets the request once more when the program has ended),
-    /// half-open (no answer, and the connection stays open), all.
+    /// half-open (no answer, and the connection stays open), reorder (a later request of another connection arrives first), all.
     ///
     /// Drivers repeat many operations once by themselves, so that the program sees no error. With --times 2 the retry is lost, too.
     #[command(
@@ -44,9 +44,25 @@ pub(crate) enum BlackpipeArguments {
         describes the file. Without rules everything is forwarded, and --log shows the operations.\n\n\
         Examples:\n  \
         handfast blackpipe proxy --upstream mongodb://db:27017 --rules rules.toml --port 27018\n  \
-        handfast blackpipe proxy --upstream mongodb://db --rules rules.toml --seed 7 --log run.jsonl"
+        handfast blackpipe proxy --upstream mongodb://db --rules rules.toml --seed 7 --log run.jsonl\n  \
+        handfast blackpipe proxy --upstream mongodb://db --record run.jsonl\n  \
+        handfast blackpipe proxy --upstream 'mongodb://db/?tls=true' \\\n    --tls-certificate chain.pem --tls-key key.pem"
     )]
     Proxy(Box<ProxyArguments>),
+
+    /// Answer a program from a recording, without a server
+    ///
+    /// `handfast blackpipe proxy --record` makes the recording. A request is answered if the recording has it: with the same command and the same
+    /// fields, without those of sessions, clocks and the stable API. Each recorded request is answered once. Others get an error that
+    /// shows the nearest recorded request.
+    #[command(
+        after_help = "Exit codes: 0 all requests of the recording arrived and no others, 1 the file cannot be read, 2 it is no recording, \
+        3 a request did not arrive, or arrived and was not recorded.\n\n\
+        Examples:\n  \
+        handfast blackpipe play run.jsonl --port 27018\n  \
+        handfast blackpipe play run.jsonl --ignore _id,updates.u.$set.changed"
+    )]
+    Play(Box<PlayArguments>),
 
     /// Check a rules file
     #[command(subcommand, after_help = "Example:\n  handfast blackpipe rules check rules.toml")]
@@ -56,7 +72,8 @@ pub(crate) enum BlackpipeArguments {
 /// `handfast blackpipe proxy`.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyArguments {
-    /// Server behind the proxy, as mongodb://host:port; the hosts that it names to drivers are replaced by the proxy
+    /// Server behind the proxy, as mongodb://host:port, or with TLS as mongodb://host/?tls=true, with tlsCAFile and tlsCertificateKeyFile if it
+    /// needs them; the hosts that it names to drivers are replaced by the proxy
     #[arg(long, value_name = "URI")]
     pub(super) upstream: ConnectionString,
     /// File with rules
@@ -71,8 +88,45 @@ pub(crate) struct ProxyArguments {
     /// File to which each operation is written with its decision, a line of JSON each
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
+    /// File to which each request and reply is written, a line of Extended JSON each, for `handfast blackpipe play`
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) tls: TlsFlags,
     #[command(flatten)]
     pub(super) output: OutputFlags,
+}
+
+/// `handfast blackpipe play`.
+#[derive(Args, Debug)]
+pub(crate) struct PlayArguments {
+    /// Recording of `handfast blackpipe proxy --record`
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Fields that differ from run to run, and are not compared: a name such as _id, wherever it is, or a path such as documents._id
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub(super) ignore: Vec<String>,
+    /// Port on 127.0.0.1 [default: a free one]
+    #[arg(long, value_name = "PORT")]
+    pub(super) port: Option<u16>,
+    #[command(flatten)]
+    pub(super) tls: TlsFlags,
+    #[command(flatten)]
+    pub(super) output: OutputFlags,
+}
+
+/// The encryption of connections from programs, with the flags of `handfast serve`.
+#[derive(Args, Debug)]
+pub(crate) struct TlsFlags {
+    /// Encrypt the connections of programs (TLS) with this certificate; the file may also hold intermediate certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(super) tls_certificate: Option<PathBuf>,
+    /// Private key of --tls-certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Accept only programs whose certificate one of these authorities has signed (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(super) tls_client_ca: Option<PathBuf>,
 }
 
 /// `handfast blackpipe rules`.
@@ -157,7 +211,7 @@ pub(crate) struct ExploreArguments {
     /// Explore only these operations, such as update or update:2, and these faults, such as cut or all
     #[arg(long, value_name = "OPERATION|FAULT", value_delimiter = ',', conflicts_with = "replay")]
     pub(super) only: Vec<Selection>,
-    /// Time by which the fault delay holds a request back
+    /// Time by which the fault delay holds a request back, and reorder at most
     #[arg(long, value_name = "TIME", default_value = "1s", hide_short_help = true)]
     pub(crate) delay: Span,
     #[command(flatten)]
@@ -169,7 +223,7 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
-    #[arg(long, value_name = "PAIR")]
+    #[arg(long, value_name = "PAIR", value_parser = selection::explored_pair)]
     pub(crate) replay: Option<Pair>,
     /// File to which the report is written as JUnit XML, too
     #[arg(long, value_name = "FILE", hide_short_help = true)]

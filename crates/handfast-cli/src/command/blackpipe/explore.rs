@@ -120,6 +120,7 @@ impl Exploration {
     fn injection(&self, fault: Fault) -> Injection {
         match fault {
             Fault::Delay => Injection::Delay(self.arguments.delay.0),
+            Fault::Reorder => Injection::Reorder { within: self.arguments.delay.0 },
             Fault::Error => Injection::Error(self.arguments.error.reply()),
             fault => fault.into(),
         }

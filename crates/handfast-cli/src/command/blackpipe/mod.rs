@@ -4,12 +4,15 @@ pub(super) mod arguments;
 mod checks;
 mod explore;
 mod junit;
+mod lines;
+mod play;
 mod program;
 mod proxy;
 mod report;
 mod rules;
 mod selection;
 mod server;
+mod tls;
 mod upstream;
 
 use self::arguments::BlackpipeArguments;
@@ -21,6 +24,7 @@ pub(super) fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
     match arguments {
         BlackpipeArguments::Explore(arguments) => block_on(until_stopped(explore::run(*arguments))),
         BlackpipeArguments::Proxy(arguments) => block_on(proxy::run(*arguments)),
+        BlackpipeArguments::Play(arguments) => block_on(play::run(*arguments)),
         BlackpipeArguments::Rules(arguments) => rules::run(arguments),
     }
 }

@@ -1,18 +1,15 @@
 //! `handfast blackpipe proxy`: injects faults between a program and a server that is already running.
 
-use std::fs::File;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use handfast_blackpipe::{ObservedOperation, Proxy, Rules, WrittenRule};
+use handfast_blackpipe::{ObservedOperation, Proxy, Rules};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use super::arguments::ProxyArguments;
-use super::rules;
-use super::upstream::Upstream;
+use super::lines::LineFile;
+use super::upstream::ServerAddress;
+use super::{rules, tls};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::listing::counted;
@@ -25,27 +22,40 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
         let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
     };
     let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
-    let upstream = Upstream::of(&arguments.upstream)?;
+    let address = ServerAddress::of(&arguments.upstream)?;
+    let upstream = tls::upstream(&address)?;
+    let tls = tls::load(&arguments.tls)?;
     let written = match &arguments.rules {
         Some(path) => rules::read(path)?,
         None => Vec::new(),
     };
-    let log = arguments.log.as_deref().map(|path| DecisionLog::create(path, &written)).transpose()?;
+    let rule_lines: Vec<usize> = written.iter().map(|rule| rule.line).collect();
+    let log = arguments.log.as_deref().map(|path| LineFile::create("--log", path)).transpose()?;
+    let recording = arguments.record.as_deref().map(|path| LineFile::create("--record", path)).transpose()?;
     let rules = Rules::new(written.into_iter().map(|written| written.rule).collect()).with_seed(arguments.seed);
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
-    let mut proxy = Proxy::bind(listen, upstream.server(), rules).await?;
+    let mut proxy = Proxy::bind(listen, upstream.clone(), rules).await?;
     if let Some(mut log) = log {
-        proxy = proxy.with_log(move |operation| log.write(operation));
+        // The lines have no times, so that the same run gives the same file.
+        proxy = proxy.with_log(move |operation| log.write(&decision_json(operation, &rule_lines).to_string()));
     }
-    if let Err(error) = TcpStream::connect(upstream.server()).await {
-        write_remark(&format!(
-            "{} cannot be reached yet, and connections are closed until then: {error}",
-            upstream.server()
-        ));
+    if let Some(mut recording) = recording {
+        proxy = proxy.with_recorder(move |message| match message.to_line() {
+            Ok(line) => recording.write(&line),
+            Err(error) => write_remark(&format!("a message is not in --record: {error}")),
+        });
     }
-    let (uri, handle) = (upstream.behind(proxy.address()), proxy.handle());
-    let begun = json!({ "event": "listening", "uri": uri, "upstream": upstream.server(), "seed": arguments.seed });
-    console.report(|| format!("connect to {uri} instead of {}", upstream.server()), &begun)?;
+    let uri = address.behind(proxy.address(), tls.is_some());
+    if let Some(tls) = tls {
+        proxy = proxy.with_tls(tls);
+    }
+    let server = address.server();
+    if let Err(error) = upstream.check().await {
+        write_remark(&format!("{server} cannot be reached yet, and connections are closed until then: {error}"));
+    }
+    let handle = proxy.handle();
+    let begun = json!({ "event": "listening", "uri": uri, "upstream": server, "seed": arguments.seed });
+    console.report(|| format!("connect to {uri} instead of {server}"), &begun)?;
     tokio::select! {
         () = shutdown.requested() => {}
         never = proxy.run() => match never {},
@@ -57,30 +67,6 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
         &ended,
     )?;
     Ok(Exit::Good)
-}
-
-/// The file with a line of JSON for each decision. The lines have no times, so that the same run gives the same file.
-struct DecisionLog {
-    /// `None` after a write has failed.
-    file: Option<File>,
-    /// The line of each rule in its file.
-    rule_lines: Vec<usize>,
-}
-
-impl DecisionLog {
-    fn create(path: &Path, rules: &[WrittenRule]) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write --log {}", path.display()))?;
-        Ok(DecisionLog { file: Some(file), rule_lines: rules.iter().map(|rule| rule.line).collect() })
-    }
-
-    /// Writes a line at once: it is in the file although the proxy may be killed.
-    fn write(&mut self, operation: &ObservedOperation) {
-        let Some(file) = &mut self.file else { return };
-        if let Err(error) = file.write_all(format!("{}\n", decision_json(operation, &self.rule_lines)).as_bytes()) {
-            write_remark(&format!("--log cannot be written, and ends here: {error}"));
-            self.file = None;
-        }
-    }
 }
 
 fn decision_json(operation: &ObservedOperation, rule_lines: &[usize]) -> Value {

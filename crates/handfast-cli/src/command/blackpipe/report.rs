@@ -191,7 +191,7 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
         words.push(format!("--times {}", arguments.times));
     }
     match pair.fault {
-        Fault::Delay => words.push(format!("--delay {}", quoted(&arguments.delay.to_string()))),
+        Fault::Delay | Fault::Reorder => words.push(format!("--delay {}", quoted(&arguments.delay.to_string()))),
         Fault::Error => words.extend(arguments.error.words()),
         _ => {}
     }

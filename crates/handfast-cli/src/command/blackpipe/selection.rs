@@ -24,8 +24,8 @@ impl FromStr for Selection {
         if text == ALL_FAULTS {
             return Ok(Selection::AllFaults);
         }
-        if let Ok(fault) = text.parse() {
-            return Ok(Selection::Fault(fault));
+        if let Ok(fault) = text.parse::<Fault>() {
+            return check_explored(fault).map(|()| Selection::Fault(fault));
         }
         if text.contains(':') {
             return text
@@ -38,10 +38,31 @@ impl FromStr for Selection {
             false => Err(format!(
                 "'{text}' is neither an operation nor a fault: write a command such as update, an operation such as update:2, or a fault: \
                  {}, or all",
-                Fault::ALL.map(Fault::name).join(", ")
+                explored_faults()
             )),
         }
     }
+}
+
+/// Reads a pair of an operation and a fault that is explored.
+pub(super) fn explored_pair(text: &str) -> Result<Pair, String> {
+    let pair: Pair = text.parse().map_err(|error: handfast_blackpipe::Error| error.to_string())?;
+    check_explored(pair.fault).map(|()| pair)
+}
+
+fn check_explored(fault: Fault) -> Result<(), String> {
+    match fault.is_explored() {
+        true => Ok(()),
+        false => Err(format!(
+            "the fault {fault} loses and doubles nothing, and is not explored: write a rule for `handfast blackpipe proxy`"
+        )),
+    }
+}
+
+/// Returns the names of the faults that are explored.
+fn explored_faults() -> String {
+    let explored = Fault::ALL.into_iter().filter(|fault| fault.is_explored());
+    explored.map(Fault::name).collect::<Vec<_>>().join(", ")
 }
 
 impl Selection {
@@ -60,7 +81,10 @@ impl Selection {
 
 /// Returns the faults that are selected, or those of every exploration.
 fn faults(only: &[Selection]) -> Vec<Fault> {
-    let is_selected = |fault: &Fault| only.contains(&Selection::Fault(*fault)) || only.contains(&Selection::AllFaults);
+    let is_selected = |fault: &Fault| match only.contains(&Selection::AllFaults) {
+        true => fault.is_explored(),
+        false => only.contains(&Selection::Fault(*fault)),
+    };
     let selected: Vec<Fault> = Fault::ALL.into_iter().filter(is_selected).collect();
     if selected.is_empty() { Fault::DEFAULT.to_vec() } else { selected }
 }
@@ -82,7 +106,7 @@ pub(super) fn pairs(operations: &[ObservedOperation], only: &[Selection]) -> Res
         return Err(format!(
             "no operation of the program is selected by --only: its commands are {}; the faults are {}",
             commands.join(", "),
-            Fault::ALL.map(Fault::name).join(", ")
+            explored_faults()
         ));
     }
     Ok(pairs)
@@ -92,7 +116,7 @@ pub(super) fn pairs(operations: &[ObservedOperation], only: &[Selection]) -> Res
 mod tests {
     use handfast_blackpipe::{Operation, Rules};
 
-    use super::{Selection, pairs};
+    use super::{Selection, explored_pair, pairs};
 
     fn selected(only: &[&str]) -> Result<Vec<String>, String> {
         let mut rules = Rules::default();
@@ -114,8 +138,11 @@ mod tests {
         check(&["update:2"], &["update:2/lose-request", "update:2/lose-reply"]);
         check(&["cut"], &["find:1/cut", "update:1/cut", "update:2/cut"]);
         check(&["find", "update:2", "duplicate"], &["find:1/duplicate", "update:2/duplicate"]);
-        check(&["insert", "all"], &["insert:1/lose-request", "insert:1/delay", "insert:1/duplicate"]);
-        assert_eq!(selected(&["find", "all"]).unwrap().len(), 7);
+        check(
+            &["insert", "all"],
+            &["insert:1/lose-request", "insert:1/delay", "insert:1/duplicate", "insert:1/reorder"],
+        );
+        assert_eq!(selected(&["find", "all"]).unwrap().len(), 8);
         assert_eq!(selected(&[]).unwrap().len(), 7);
     }
 
@@ -139,5 +166,7 @@ mod tests {
         check("lose-requests", "neither an operation nor a fault");
         check("", "neither an operation nor a fault");
         check("update:0", "'update:0' is not an operation");
+        assert!(explored_pair("find:1/throttle").unwrap_err().contains("is not explored"));
+        check("throttle", "the fault throttle loses and doubles nothing, and is not explored");
     }
 }

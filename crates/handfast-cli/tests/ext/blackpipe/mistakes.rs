@@ -50,6 +50,16 @@ fn ext_blackpipe_job() {
     must_find(&programs, "mended", TWICE, &[]);
 }
 
+/// A request that was given up arrives after the next one.
+#[test]
+fn ext_blackpipe_late_request() {
+    let Some(programs) = Programs::python("status") else { return };
+    // The program does not wait for so long.
+    let reorder = ["--only", "reorder", "--delay", "10m"];
+    must_find(&programs, "app", &reorder, &["update:1/reorder"]);
+    must_find(&programs, "mended", &reorder, &[]);
+}
+
 /// A task whose owner does not know that it owns it stays where it is.
 #[test]
 fn ext_blackpipe_queue() {

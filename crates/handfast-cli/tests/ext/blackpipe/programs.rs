@@ -4,14 +4,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::running::output;
 use crate::support::{Tool, Turn, root, turn};
 
-/// The faults that the tests of these programs are about. Other faults have findings of their own.
+/// The faults of every exploration.
 pub(super) const FAULTS: [&str; 2] = ["lose-request", "lose-reply"];
 /// Runs at the same time: each waits most of the time, until the driver has found the server again.
 const JOBS: &str = "4";
 /// Generous for a busy machine: none of these programs hangs.
-const TIMEOUT: &str = "10m";
+const TIMEOUT: &str = "2m";
 
 /// Programs of one tool. Each is an argument of the tool: its name between a prefix and a suffix.
 pub(super) struct Programs {
@@ -54,7 +55,7 @@ impl Programs {
         Some(Programs { tool: tool.find()?, prefix, suffix: "", has_setup: false, has_check: false, _turn: turn() })
     }
 
-    /// Explores a program, and returns its pairs of lost requests and replies.
+    /// Explores a program, and returns its pairs.
     pub(super) fn explore(&self, program: &str, flags: &[&str]) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handfast"));
         command.args(["blackpipe", "explore", "--json", "--jobs", JOBS, "--timeout", TIMEOUT]).args(flags);
@@ -63,10 +64,9 @@ impl Programs {
                 command.args([flag, &format!("'{}' '{}'", self.tool, self.argument(name))]);
             }
         }
-        let output = command.args(["--", &self.tool, &self.argument(program)]).output();
-        let (_, report) = super::report(&output.expect("the program runs"));
-        let pairs = report["pairs"].as_array().expect("the pairs").iter();
-        pairs.filter(|pair| FAULTS.iter().any(|fault| pair["fault"] == *fault)).cloned().collect()
+        let output = output(command.args(["--", &self.tool, &self.argument(program)]));
+        let (_, report) = super::report(&output);
+        report["pairs"].as_array().expect("the pairs").clone()
     }
 
     fn argument(&self, name: &str) -> String {

@@ -80,7 +80,7 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
     let slow = world.fault_at(first(Operation::Update, "jobs"), Fault::FreezeBefore);
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &reclaim).await;
     assert!(queue.cancel(&job.id).await.unwrap());
     slow.release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
@@ -97,7 +97,7 @@ async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let canceler = open(&world.on(slow.clone())).await;
     let id = job.id.clone();
     let cancel = tokio::spawn(async move { canceler.cancel(id).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &cancel).await;
     assert_eq!(queue.release(&job).await.unwrap(), ClaimState::Held);
     slow.release();
     assert!(cancel.await.unwrap().unwrap());

@@ -89,7 +89,7 @@ async fn entries_being_canceled_cannot_be_spent() {
     let slow = world.fault_at(cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &canceling).await;
     let seen = ledger.balance("B").await.unwrap().unwrap();
     assert_eq!((seen.balance, seen.available), (100, 0));
     let spent = ledger.post(NewEntry::transfer("B", "C", 1, "EUR")).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_poster_that_read_before_a_cancel_reads_again() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &spending).await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
     slow.release();
     let spent = spending.await.unwrap();

@@ -20,7 +20,7 @@ async fn an_entry_canceled_during_its_commit_is_committed_as_canceled() {
     let slow = world.fault_at(second(Operation::Update, "tx"), Fault::FreezeBefore);
     let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &committing).await;
     assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
     slow.release();
     assert_eq!(committing.await.unwrap().done, 2);
@@ -38,7 +38,7 @@ async fn an_entry_committed_during_its_cancel_is_reversed() {
     let slow = world.fault_at(cancels::cancellation(), Fault::FreezeBefore);
     let canceller = open(&world.on(slow.clone())).await.unwrap();
     let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &canceling).await;
     assert!(ledger.commit(50).await.unwrap().done > 1);
     slow.release();
     assert!(matches!(canceling.await.unwrap(), Cancel::Reversed(_)));
@@ -55,7 +55,7 @@ async fn a_cache_only_goes_forward() {
     let slow = world.fault_at(third(Operation::Update, "account"), Fault::FreezeBefore);
     let committer = open(&world.on(slow.clone())).await.unwrap();
     let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &committing).await;
     for _ in 0..3 {
         for account in ["A", "B"] {
             posted(&ledger, NewEntry::transfer("cash", account, 1, "EUR")).await;

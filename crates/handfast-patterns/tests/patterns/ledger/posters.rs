@@ -190,7 +190,7 @@ async fn a_new_minimum_holds_for_posters_that_read_before() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let spender = open(&world.on(slow.clone())).await.unwrap();
     let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &spending).await;
     ledger.set_minimum("A", Some(0)).await.unwrap();
     slow.release();
     let refused = spending.await.unwrap();
@@ -214,7 +214,7 @@ async fn a_poster_that_loses_each_race_reports_contention() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let loser = open_with(&world.on(slow.clone()), LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
     let losing = tokio::spawn(async move { loser.post(NewEntry::transfer("A", "B", 4, "EUR")).await });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &losing).await;
     posted(&ledger, NewEntry::transfer("A", "B", 8, "EUR")).await;
     slow.release();
     let error = losing.await.unwrap().unwrap_err();

@@ -30,7 +30,7 @@ async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHan
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let poster = open(&world.process(3).on(slow.clone())).await.unwrap();
     let late = tokio::spawn(async move { poster.post(NewEntry::transfer(3, "fees", 100, "EUR")).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &late).await;
     for payer in [4, 5] {
         posted(&ledger, NewEntry::transfer(payer, "fees", 1, "EUR")).await;
     }
@@ -84,7 +84,7 @@ async fn a_lost_race_leaves_an_abandoned_place() {
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);
     let poster = open(&world.on(slow.clone())).await.unwrap();
     let losing = tokio::spawn(async move { poster.post(NewEntry::transfer(1, "fees", 10, "EUR")).await.unwrap() });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &losing).await;
     posted(&ledger, NewEntry::transfer(1, "fees", 1, "EUR")).await;
     slow.release();
     // Otherwise it would be before the other entry in the fees (3, 4), and after it in the payer's account.

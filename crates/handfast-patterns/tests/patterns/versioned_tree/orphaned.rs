@@ -71,7 +71,7 @@ async fn a_node_that_arrives_late_stays_invisible() {
             write.commit(doc! { "numbers": { "a": 1, "b": 99 } }).await.unwrap()
         }
     });
-    wait_until_frozen(&slow).await;
+    wait_until_frozen(&slow, &writer).await;
     assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 3);
     world.clock.advance(HOUR);
     tree.sweep(10).await.unwrap();

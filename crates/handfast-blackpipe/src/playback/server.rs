@@ -1,0 +1,190 @@
+//! The sockets of a server that answers from a recording.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bson::{RawDocumentBuf, doc};
+use handfast_wire::compressed::Compressed;
+use handfast_wire::{Flags, Limits, Message, OpCode, OpMsg, Reply};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::{Playback, PlayedAnswer};
+use crate::frame::{ReadError, read};
+use crate::proxy::stream::{Acceptor, send};
+use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
+use crate::script::ReceivedRequest;
+use crate::{Error, ErrorReply, Result, hello};
+
+/// The number of open connections. Further ones wait until one is closed.
+const CONNECTIONS_MAX: usize = 10_000;
+/// The code of the answer to a request that is not in the recording. No driver repeats a request after it.
+const NOT_RECORDED: i32 = 8000;
+
+/// A server with a bound address that answers from a recording, and does not accept connections yet.
+pub struct PlaybackServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    acceptor: Acceptor,
+    shared: Arc<Shared>,
+}
+
+type Log = Box<dyn Fn(&str) + Send + Sync>;
+
+struct Shared {
+    playback: Mutex<Playback>,
+    log: Log,
+    limits: Limits,
+}
+
+impl Shared {
+    fn playback(&self) -> MutexGuard<'_, Playback> {
+        self.playback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shows what has arrived at a server that answers from a recording.
+pub struct PlaybackHandle(Arc<Shared>);
+
+impl PlaybackHandle {
+    /// Calls a function with the recording.
+    pub fn inspect<T>(&self, function: impl FnOnce(&Playback) -> T) -> T {
+        function(&self.0.playback())
+    }
+}
+
+impl PlaybackServer {
+    /// Binds an address. Port 0 takes a free one. Calls `log` with a sentence about each request that is not in the recording.
+    ///
+    /// # Errors
+    /// The address is in use or not allowed.
+    pub async fn bind(
+        listen: SocketAddr,
+        playback: Playback,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let failed = |source| Error::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Shared { playback: Mutex::new(playback), log: Box::new(log), limits: Limits::default() };
+        Ok(PlaybackServer { listener, address, acceptor: Acceptor::default(), shared: Arc::new(shared) })
+    }
+
+    /// Takes connections with TLS alone.
+    #[must_use]
+    pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
+        PlaybackServer { acceptor: Acceptor::with_tls(config), ..self }
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns a handle of the server, which can be used while it runs.
+    pub fn handle(&self) -> PlaybackHandle {
+        PlaybackHandle(Arc::clone(&self.shared))
+    }
+
+    /// Answers requests.
+    ///
+    /// # Cancellation
+    /// Dropping it closes all connections.
+    pub async fn run(self) -> Infallible {
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.len() >= CONNECTIONS_MAX {
+                connections.join_next().await;
+            }
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((client, _)) => {
+                    let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&self.shared));
+                    connections.spawn(async move {
+                        if let Err(error) = answer_requests(client, &acceptor, &shared).await {
+                            debug!(%error, "a connection ended");
+                        }
+                    });
+                }
+                Err(error) => {
+                    debug!(%error, "cannot accept a connection");
+                    tokio::time::sleep(crate::proxy::ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Answers requests until one side closes the connection.
+async fn answer_requests(
+    client: TcpStream,
+    acceptor: &Acceptor,
+    shared: &Shared,
+) -> std::result::Result<(), ReadError> {
+    let (mut reader, mut writer, address) = acceptor.accept(client).await?;
+    while let Some(frame) = read(&mut reader, &shared.limits).await? {
+        let request_id = frame.header.request_id;
+        let plain = match frame.header.op_code {
+            OpCode::Compressed => Cow::Owned(Compressed::decode(&frame.bytes, &shared.limits)?.inflate()?),
+            _ => Cow::Borrowed(&frame.bytes),
+        };
+        let (header, message) = Message::decode(&plain, &shared.limits)?;
+        let mut bytes = Vec::new();
+        match message {
+            // Drivers use it for their first handshake alone.
+            Message::Query(_) => Reply::command(&handshake(shared, &address)).encode(0, request_id, &mut bytes),
+            Message::Msg(message) => {
+                let request = ReceivedRequest::of_message(&message);
+                let reply = match request.command() {
+                    command if HANDSHAKES.contains(&command) => Some(handshake(shared, &address)),
+                    command if LOGINS.contains(&command) => Some(no_login()),
+                    command if DRIVER_COMMANDS.contains(&command) => Some(bson::rawdoc! { "ok": 1.0 }),
+                    _ => answer(&request, shared),
+                };
+                match reply {
+                    _ if !request.has_reply() => continue,
+                    None => return Ok(()),
+                    Some(reply) => OpMsg::new(Flags::default(), &reply).encode(0, request_id, &mut bytes),
+                }
+            }
+            Message::Reply(_) => return Err(handfast_wire::Error::OpCode(header.op_code.number()).into()),
+        }
+        send(&mut writer, &bytes).await?;
+    }
+    Ok(())
+}
+
+/// Returns the reply to a request of the application; `None` if the connection is closed instead.
+fn answer(request: &ReceivedRequest, shared: &Shared) -> Option<RawDocumentBuf> {
+    let answer = shared.playback().answer(request.body());
+    match answer {
+        PlayedAnswer::Reply(reply) => Some(reply),
+        PlayedAnswer::NoReply => None,
+        PlayedAnswer::NotRecorded(reason) => {
+            (shared.log)(&reason);
+            Some(ErrorReply { message: reason, ..ErrorReply::of_code(NOT_RECORDED) }.document())
+        }
+    }
+}
+
+/// Returns the recorded reply to a handshake, of a server at this address.
+fn handshake(shared: &Shared, address: &str) -> RawDocumentBuf {
+    let mut hello = shared.playback().hello.clone();
+    // The recorded client may have asked by the other one of the two names of the command.
+    let is_writable = hello.get_bool("isWritablePrimary").or_else(|_| hello.get_bool("ismaster")).unwrap_or(true);
+    hello.extend(doc! { "isWritablePrimary": is_writable, "ismaster": is_writable });
+    let raw = RawDocumentBuf::try_from(&hello).unwrap_or_default();
+    hello::replaced(&raw, address).unwrap_or(raw)
+}
+
+fn no_login() -> RawDocumentBuf {
+    let message = "a recording knows no users: leave user and password out of the connection string".to_owned();
+    ErrorReply { message, ..ErrorReply::of_code(NOT_RECORDED) }.document()
+}

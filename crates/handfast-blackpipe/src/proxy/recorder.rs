@@ -1,0 +1,94 @@
+//! Passes the messages of the application to a recording.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bson::{RawDocument, RawDocumentBuf};
+use handfast_wire::compressed::Compressed;
+use handfast_wire::{Header, Limits, Message, OpCode};
+use tracing::warn;
+
+use crate::recording::RecordedMessage;
+use crate::script::ReceivedRequest;
+
+/// A function that is called with each message, in the order in which they pass.
+type Write = Box<dyn FnMut(&RecordedMessage) + Send>;
+
+/// The recording of a proxy, if it has one.
+#[derive(Default)]
+pub(super) struct Recorder(Mutex<Option<Recording>>);
+
+struct Recording {
+    write: Write,
+    request_count: u64,
+    has_hello: bool,
+}
+
+/// The kind of a reply that is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedReply {
+    Hello,
+    /// The reply to the request with this number.
+    ToRequest(u64),
+}
+
+impl Recorder {
+    /// Begins a recording.
+    pub(super) fn begin(&self, write: Write) {
+        *self.recording() = Some(Recording { write, request_count: 0, has_hello: false });
+    }
+
+    /// Returns whether the reply to a handshake is to be recorded.
+    pub(super) fn needs_hello(&self) -> bool {
+        self.recording().as_ref().is_some_and(|recording| !recording.has_hello)
+    }
+
+    /// Records a request, whose bytes are not compressed. Returns what its reply is recorded as.
+    pub(super) fn request(&self, connection: u64, plain: &[u8], has_reply: bool) -> Option<RecordedReply> {
+        let mut recording = self.recording();
+        let recording = recording.as_mut()?;
+        let command = document_of(plain, &Limits::default())?;
+        recording.request_count += 1;
+        let request = recording.request_count;
+        (recording.write)(&RecordedMessage::Request { connection, request, command, has_reply });
+        Some(RecordedReply::ToRequest(request))
+    }
+
+    /// Records a reply.
+    pub(super) fn reply(&self, connection: u64, recorded: RecordedReply, reply: &RawDocument) {
+        let mut recording = self.recording();
+        let Some(recording) = recording.as_mut() else { return };
+        let message = match recorded {
+            RecordedReply::Hello if recording.has_hello => return,
+            RecordedReply::Hello => match RecordedMessage::hello(reply) {
+                Ok(hello) => hello,
+                Err(error) => return warn!(%error, "a handshake cannot be recorded"),
+            },
+            RecordedReply::ToRequest(request) => {
+                RecordedMessage::Reply { connection, request, reply: reply.to_owned() }
+            }
+        };
+        recording.has_hello |= recorded == RecordedReply::Hello;
+        (recording.write)(&message);
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the document of a message, with its lists of documents as array fields; `None` for what is no message.
+pub(super) fn document_of(frame: &[u8], limits: &Limits) -> Option<RawDocumentBuf> {
+    if Header::of_frame(frame).ok()?.op_code == OpCode::Compressed {
+        let plain = Compressed::decode(frame, limits).ok()?.inflate().ok()?;
+        return document_of_plain(&plain, limits);
+    }
+    document_of_plain(frame, limits)
+}
+
+fn document_of_plain(frame: &[u8], limits: &Limits) -> Option<RawDocumentBuf> {
+    match Message::decode(frame, limits).ok()?.1 {
+        Message::Msg(message) => Some(ReceivedRequest::of_message(&message).body().to_owned()),
+        Message::Reply(reply) => reply.documents.first().map(|document| (*document).to_owned()),
+        Message::Query(_) => None,
+    }
+}

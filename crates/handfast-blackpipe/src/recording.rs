@@ -1,0 +1,223 @@
+//! The requests and replies of a proxy in a file, a line of Extended JSON each.
+//!
+//! ```text
+//! {"hello":{"isWritablePrimary":true,..}}                               the reply to the first handshake
+//! {"connection":1,"request":1,"command":{"find":"orders",..}}
+//! {"connection":2,"request":2,"command":{"insert":"orders",..},"acknowledged":false}
+//! {"connection":1,"request":1,"reply":{"cursor":{..},"ok":1.0}}
+//! ```
+//!
+//! Requests are numbered over all connections, in the order in which they arrive. A request without a reply has lost it, or is an
+//! unacknowledged write. The requests of drivers themselves are not in the file, and nor are logins.
+
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use serde_json::{Map, Value, json};
+
+use crate::{Error, Result};
+
+/// The bytes of a recording: it is in memory as a whole when it is played.
+pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
+
+/// The levels of documents within documents that a recording has. Stored documents have 100 at most; a file with more than 127 would not be read.
+const DEPTH_MAX: usize = 120;
+
+/// The fields of the reply to a handshake that are about one connection or one moment, or ask the client for what a recording cannot answer.
+const NOT_RECORDED: [&str; 8] = [
+    "compression",
+    "saslSupportedMechs",
+    "speculativeAuthenticate",
+    "topologyVersion",
+    "connectionId",
+    "lastWrite",
+    "$clusterTime",
+    "operationTime",
+];
+
+/// A line of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RecordedMessage {
+    /// The reply to a handshake.
+    Hello(RawDocumentBuf),
+    /// A request of the application.
+    Request {
+        /// The number of its connection, from 1.
+        connection: u64,
+        /// The number of the request, from 1.
+        request: u64,
+        /// The command, with its lists of documents as array fields.
+        command: RawDocumentBuf,
+        /// Whether the client waits for a reply. It does not for an unacknowledged write.
+        has_reply: bool,
+    },
+    /// The reply that the client got.
+    Reply {
+        /// The number of its connection.
+        connection: u64,
+        /// The number of the request.
+        request: u64,
+        /// The reply.
+        reply: RawDocumentBuf,
+    },
+}
+
+impl RecordedMessage {
+    /// Creates the line of a handshake.
+    pub(crate) fn hello(reply: &RawDocument) -> Result<Self> {
+        let mut hello = parsed(reply)?;
+        NOT_RECORDED.iter().for_each(|name| drop(hello.remove(name)));
+        Ok(RecordedMessage::Hello(
+            RawDocumentBuf::try_from(&hello).map_err(|error| Error::Document(error.to_string()))?,
+        ))
+    }
+
+    /// Returns the line.
+    ///
+    /// # Errors
+    /// [`Error::Document`] if a document is not valid BSON or too deep, as drivers do not send it.
+    pub fn to_line(&self) -> Result<String> {
+        let line = match self {
+            RecordedMessage::Hello(reply) => json!({ "hello": extended(reply)? }),
+            RecordedMessage::Request { connection, request, command, has_reply } => {
+                let mut line = json!({ "connection": connection, "request": request, "command": extended(command)? });
+                if let (false, Some(fields)) = (has_reply, line.as_object_mut()) {
+                    fields.insert("acknowledged".to_owned(), Value::Bool(false));
+                }
+                line
+            }
+            RecordedMessage::Reply { connection, request, reply } => {
+                json!({ "connection": connection, "request": request, "reply": extended(reply)? })
+            }
+        };
+        Ok(line.to_string())
+    }
+
+    /// Reads the lines of a recording. Returns each with its number, from 1.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] with the first line that is none.
+    pub fn parse(text: &str) -> Result<Vec<(usize, Self)>> {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let read = lines.map(|(index, line)| match of_line(line) {
+            Ok(message) => Ok((index + 1, message)),
+            Err(reason) => Err(Error::Recording { line: index + 1, reason }),
+        });
+        read.collect()
+    }
+}
+
+/// Returns a document as Extended JSON.
+pub(crate) fn extended(document: &RawDocument) -> Result<Value> {
+    Ok(Bson::Document(parsed(document)?).into_canonical_extjson())
+}
+
+/// Reads a document by functions that call themselves for each level of it.
+fn parsed(document: &RawDocument) -> Result<Document> {
+    check_depth(document)?;
+    Document::try_from(document).map_err(|error| Error::Document(error.to_string()))
+}
+
+/// Checks the depth without recursion.
+fn check_depth(document: &RawDocument) -> Result<()> {
+    let invalid = |error: bson::error::Error| Error::Document(error.to_string());
+    let mut open = vec![(document, 1)];
+    while let Some((document, depth)) = open.pop() {
+        if depth > DEPTH_MAX {
+            return Err(Error::Document(format!("it has more than {DEPTH_MAX} levels")));
+        }
+        for field in document.iter() {
+            match field.map_err(invalid)?.1 {
+                RawBsonRef::Document(inner) => open.push((inner, depth + 1)),
+                RawBsonRef::Array(array) => {
+                    open.push((RawDocument::from_bytes(array.as_bytes()).map_err(invalid)?, depth + 1));
+                }
+                RawBsonRef::JavaScriptCodeWithScope(code) => open.push((code.scope, depth + 1)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_line(line: &str) -> std::result::Result<RecordedMessage, String> {
+    let mut fields: Map<String, Value> =
+        serde_json::from_str(line).map_err(|error| format!("it is no object: {error}"))?;
+    if let Some(hello) = fields.remove("hello") {
+        return Ok(RecordedMessage::Hello(document("hello", hello)?));
+    }
+    let number = |name: &str| {
+        let number = fields.get(name).and_then(Value::as_u64);
+        number.ok_or_else(|| format!("'{name}' is missing, or is no whole number"))
+    };
+    let (connection, request) = (number("connection")?, number("request")?);
+    let has_reply = fields.get("acknowledged") != Some(&Value::Bool(false));
+    match (fields.remove("command"), fields.remove("reply")) {
+        (Some(command), None) => {
+            Ok(RecordedMessage::Request { connection, request, command: document("command", command)?, has_reply })
+        }
+        (None, Some(reply)) => Ok(RecordedMessage::Reply { connection, request, reply: document("reply", reply)? }),
+        _ => Err("it has neither a command nor a reply, or both".to_owned()),
+    }
+}
+
+fn document(name: &str, value: Value) -> std::result::Result<RawDocumentBuf, String> {
+    let wrong = |reason: String| format!("'{name}' is no document in Extended JSON: {reason}");
+    match Bson::try_from(value).map_err(|error| wrong(error.to_string()))? {
+        Bson::Document(document) => RawDocumentBuf::try_from(&document).map_err(|error| wrong(error.to_string())),
+        other => Err(wrong(format!("it is {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{RawDocumentBuf, rawdoc};
+
+    use super::RecordedMessage;
+
+    #[test]
+    fn a_recording_is_read_as_it_is_written() {
+        let command = rawdoc! { "find": "orders", "filter": { "n": 1_i64, "x": 1.0 }, "$db": "shop" };
+        let request =
+            |has_reply| RecordedMessage::Request { connection: 1, request: 2, command: command.clone(), has_reply };
+        let reply = RecordedMessage::Reply { connection: 1, request: 2, reply: rawdoc! { "ok": 1.0, "n": 7 } };
+        let messages = [RecordedMessage::Hello(rawdoc! { "ok": 1.0 }), request(true), request(false), reply];
+        let lines: Vec<String> = messages.iter().map(|message| message.to_line().unwrap()).collect();
+        let read = RecordedMessage::parse(&lines.join("\n\n")).unwrap();
+        let expected: Vec<_> = [1, 3, 5, 7].into_iter().zip(messages).collect();
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_handshake_is_recorded_without_what_is_about_one_connection() {
+        let reply = rawdoc! { "ok": 1.0, "speculativeAuthenticate": { "payload": "secret" }, "compression": ["zlib"], "setName": "rs" };
+        let expected = RecordedMessage::Hello(rawdoc! { "ok": 1.0, "setName": "rs" });
+        assert_eq!(RecordedMessage::hello(&reply).unwrap(), expected);
+    }
+
+    #[test]
+    fn documents_have_a_greatest_depth() {
+        let nested = |levels: usize| {
+            (1..levels).fold(RawDocumentBuf::new(), |inner, level| match level % 2 {
+                0 => rawdoc! { "a": inner },
+                _ => rawdoc! { "a": [inner] },
+            })
+        };
+        let line = |levels| RecordedMessage::Hello(nested(levels)).to_line();
+        let deepest = (1..200).take_while(|levels| line(*levels).is_ok()).last().unwrap();
+        assert!(RecordedMessage::parse(&line(deepest).unwrap()).is_ok());
+        for levels in [deepest + 1, 10_000] {
+            assert!(line(levels).unwrap_err().to_string().contains("more than 120 levels"));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        let check = |line: &str, expected: &str| {
+            let error = RecordedMessage::parse(&format!("{{\"hello\":{{}}}}\n{line}\n")).unwrap_err().to_string();
+            assert!(error.starts_with("line 2: ") && error.contains(expected), "{error}");
+        };
+        check("find", "it is no object");
+        check("{\"connection\":1}", "'request' is missing");
+        check("{\"connection\":1,\"request\":1}", "neither a command nor a reply");
+        check("{\"connection\":1,\"request\":1,\"reply\":7}", "'reply' is no document");
+    }
+}
