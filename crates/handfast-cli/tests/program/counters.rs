@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod clients;
+mod long_run;
+mod long_run_clients;
 mod redis_server;
 mod scaled;
 
@@ -34,10 +36,14 @@ type Answer = (u16, String);
 
 /// Sends a request, and reads the answer; `None` if the connection ends before it is whole.
 pub(crate) fn request(stream: &mut TcpStream, line: &str, header: &str) -> Option<Answer> {
-    let end = if header.is_empty() { "" } else { "\r\n" };
+    request_with_body(stream, line, header, "")
+}
+
+fn request_with_body(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<Answer> {
+    let (end, length) = (if header.is_empty() { "" } else { "\r\n" }, body.len());
     // In one write: the system would hold back the later ones of several.
-    let head = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n{header}{end}\r\n");
-    stream.write_all(head.as_bytes()).ok()?;
+    let message = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n{header}{end}\r\n{body}");
+    stream.write_all(message.as_bytes()).ok()?;
     let (mut text, mut buffer) = (String::new(), [0; 4_096]);
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {

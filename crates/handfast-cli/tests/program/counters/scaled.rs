@@ -15,7 +15,7 @@ use super::{ask, request, run_with, serve_connection, stdout, stopped};
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, now, output, pause};
 
 /// A Redis that loses nothing when it is killed.
-const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+pub(super) const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 pub(super) const ITEMS: usize = 5;
 /// The number of killed imports after which the test fails, because the import makes no progress.
 const KILLS_MAX: u32 = 150;
@@ -30,7 +30,7 @@ fn store(scratch: &Scratch) -> Result<(Serve, String)> {
     Ok((store, uri))
 }
 
-fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
+pub(super) fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve> {
     start_with(scratch, "50ms", redis, store, &[])
 }
 
