@@ -93,6 +93,16 @@ pub(super) struct Observation {
     /// A value that occurs several times, with their number.
     repeated: Vec<Option<(RawBson, i64)>>,
     counts: Vec<u64>,
+    /// The checks that have nothing to look at, a sentence each.
+    vacuous: Vec<String>,
+}
+
+impl Observation {
+    /// Returns the checks that have nothing to look at, such as one of a collection that is not there. In the run without faults that is a mistake: they would
+    /// pass whatever the program does.
+    pub(super) fn vacuous(&self) -> &[String] {
+        &self.vacuous
+    }
 }
 
 impl DataChecks {
@@ -106,17 +116,26 @@ impl DataChecks {
     /// # Errors
     /// The store fails; a collection is in several databases.
     pub(super) async fn observe(&self, store: &impl DocumentStore) -> Result<Observation> {
-        let mut observation = Observation { sums: Vec::new(), repeated: Vec::new(), counts: Vec::new() };
+        let mut observation =
+            Observation { sums: Vec::new(), repeated: Vec::new(), counts: Vec::new(), vacuous: Vec::new() };
         for Sum { field, .. } in &self.sum {
+            let is_number = rawdoc! { "$expr": { "$isNumber": format!("${}", field.path) } };
+            observation.vacuous.extend(nothing_in(store, field, is_number, "a number").await?);
             let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${}", field.path) } } };
             let found = aggregated(store, &field.collection, vec![sum]).await?;
             let value = found.as_ref().and_then(|group| group.get("value").ok().flatten());
-            observation.sums.push(value.map_or(RawBson::Int32(0), RawBson::from));
+            let value = value.map_or(RawBson::Int32(0), RawBson::from);
+            if shown(value.as_raw_bson_ref()) == "NaN" {
+                observation.vacuous.push(format!("the sum of {field} is NaN, whatever the other values are"));
+            }
+            observation.sums.push(value);
         }
         for field in &self.unique {
             let path = field.path.as_str();
+            let exists = RawDocumentBuf::try_from(&doc! { path: { "$exists": true } })?;
+            observation.vacuous.extend(nothing_in(store, field, exists.clone(), "a value").await?);
             let pipeline = vec![
-                RawDocumentBuf::try_from(&doc! { "$match": { path: { "$exists": true } } })?,
+                rawdoc! { "$match": exists },
                 rawdoc! { "$group": { "_id": format!("${path}"), "count": { "$sum": 1_i64 } } },
                 rawdoc! { "$match": { "count": { "$gt": 1 } } },
                 rawdoc! { "$sort": { "_id": 1 } },
@@ -127,6 +146,15 @@ impl DataChecks {
                 let count = group.get("count").ok().flatten().and_then(RawBsonRef::as_i64)?;
                 Some((group.get("_id").ok().flatten()?.into(), count))
             }));
+        }
+        for pair in self.count_equals.chunks(2) {
+            let mut are_there = false;
+            for collection in pair {
+                are_there |= namespace_of(store, collection).await?.is_some();
+            }
+            if !are_there {
+                observation.vacuous.push(format!("there is neither a collection '{}'", pair.join("' nor one '")));
+            }
         }
         for collection in &self.count_equals {
             let count = match namespace_of(store, collection).await? {
@@ -183,6 +211,24 @@ async fn aggregated(
 ) -> Result<Option<RawDocumentBuf>> {
     let Some(namespace) = namespace_of(store, collection).await? else { return Ok(None) };
     Ok(store.aggregate_all(Aggregate::new(namespace, pipeline)).await?.into_iter().next())
+}
+
+/// Returns why a check of a field has nothing to look at: there is no such collection, or none of its documents has such a value.
+async fn nothing_in(
+    store: &impl DocumentStore,
+    field: &Field,
+    has_value: RawDocumentBuf,
+    value: &str,
+) -> Result<Option<String>> {
+    let Field { collection, path } = field;
+    let Some(namespace) = namespace_of(store, collection).await? else {
+        return Ok(Some(format!("there is no collection '{collection}', of which '{field}' would be a field")));
+    };
+    let is_empty = store.count_matching(&namespace, rawdoc! {}).await? == 0;
+    if is_empty || store.count_matching(&namespace, has_value).await? > 0 {
+        return Ok(None);
+    }
+    Ok(Some(format!("no document of the collection '{collection}' has {value} in '{path}'")))
 }
 
 /// Returns the collection with its database; `None` if there is no such collection.

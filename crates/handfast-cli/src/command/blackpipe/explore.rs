@@ -88,6 +88,11 @@ impl Exploration {
         if let Some(check) = check {
             ensure!(check.ended.is_success(), "--check fails without any fault ({check})");
         }
+        ensure!(
+            data.vacuous().is_empty(),
+            "a check of the data would pass whatever the program does: {}; name a collection without its database, and a field of its documents",
+            data.vacuous().join("; ")
+        );
         let violations = self.arguments.checks.data.violations(&data, None);
         ensure!(violations.is_empty(), "the data are wrong without any fault: {}", violations.join("; "));
         ensure!(

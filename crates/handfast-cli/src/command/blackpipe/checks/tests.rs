@@ -92,6 +92,29 @@ async fn a_collection_of_several_databases_is_refused() {
     assert!(checks(&["--sum", "orders.balance"]).unwrap().observe(&store).await.is_ok());
 }
 
+/// A check of what is not there would pass whatever the program does.
+#[tokio::test]
+async fn checks_that_have_nothing_to_look_at_are_told() {
+    let documents = vec![rawdoc! { "_id": 1, "n": 1, "text": "1", "nan": f64::NAN }, rawdoc! { "_id": 2, "nan": 1 }];
+    let store = store(&[("shop.orders", documents)]).await;
+    let vacuous = async |flags: &[&str]| checks(flags).unwrap().observe(&store).await.unwrap().vacuous().join("; ");
+    for right in [["--sum", "orders.n"], ["--unique", "orders.text"]] {
+        assert_eq!(vacuous(&right).await, "", "{right:?}");
+    }
+    assert_eq!(vacuous(&["--count-equals", "orders", "outbox"]).await, "", "it may come");
+    for (flags, expected) in [
+        (["--sum", "shop.orders.n"], "there is no collection 'shop', of which 'shop.orders.n' would be a field"),
+        (["--sum", "orders.text"], "no document of the collection 'orders' has a number in 'text'"),
+        (["--sum", "orders.nan"], "the sum of orders.nan is NaN, whatever the other values are"),
+        (["--unique", "order.n"], "there is no collection 'order', of which 'order.n' would be a field"),
+        (["--unique", "orders.number"], "no document of the collection 'orders' has a value in 'number'"),
+    ] {
+        assert_eq!(vacuous(&flags).await, expected, "{flags:?}");
+    }
+    let counts = ["--count-equals", "shop.orders", "shop.outbox"];
+    assert_eq!(vacuous(&counts).await, "there is neither a collection 'shop.orders' nor one 'shop.outbox'");
+}
+
 #[test]
 fn flags_are_written_as_they_are_read() {
     let flags = ["--sum", "a.b", "--sum", "a.c=3", "--unique", "o.'n", "--count-equals", "a", "b"];
