@@ -69,7 +69,9 @@ impl Listing {
             }
         }
         let line = |row: &Vec<String>| {
-            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            // A width of a format is at most 65,535.
+            let padded = |(cell, width): (&String, &usize)| cell.clone() + &" ".repeat(width - cell.chars().count());
+            let cells: Vec<String> = row.iter().zip(&widths).map(padded).collect();
             cells.join("  ").trim_end().to_owned()
         };
         all().map(line).collect::<Vec<_>>().join("\n")

@@ -26,3 +26,11 @@ fn ages_have_two_units() {
         assert_eq!(age(Duration::from_millis(millis)), text);
     }
 }
+
+#[test]
+fn a_cell_may_be_longer_than_the_width_of_a_format() {
+    let mut listing = Listing::new(&["id"]);
+    let long = "x".repeat(70_000);
+    listing.push([long.clone()], json!(1));
+    assert_eq!(listing.table(), format!("id\n{long}"));
+}

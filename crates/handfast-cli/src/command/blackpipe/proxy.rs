@@ -7,7 +7,7 @@ use handfast_blackpipe::{ObservedOperation, Proxy, Rules};
 use serde_json::{Value, json};
 
 use super::arguments::ProxyArguments;
-use super::lines::LineFile;
+use super::lines::{LineFile, ensure_own_files};
 use super::upstream::ServerAddress;
 use super::{rules, tls};
 use crate::console::{Console, write_remark};
@@ -30,6 +30,11 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
         None => Vec::new(),
     };
     let rule_lines: Vec<usize> = written.iter().map(|rule| rule.line).collect();
+    ensure_own_files(&[
+        ("--rules", arguments.rules.as_deref()),
+        ("--log", arguments.log.as_deref()),
+        ("--record", arguments.record.as_deref()),
+    ])?;
     let log = arguments.log.as_deref().map(|path| LineFile::create("--log", path)).transpose()?;
     let recording = arguments.record.as_deref().map(|path| LineFile::create("--record", path)).transpose()?;
     let rules = Rules::new(written.into_iter().map(|written| written.rule).collect()).with_seed(arguments.seed);
