@@ -1,8 +1,10 @@
 //! Reads whole messages from a stream of bytes.
 
+use std::borrow::Cow;
 use std::io;
 
-use handfast_wire::{HEADER_BYTES, Header, Limits};
+use handfast_wire::compressed::Compressed;
+use handfast_wire::{Error, HEADER_BYTES, Header, Limits, OpCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The reason why no further message is read.
@@ -20,6 +22,14 @@ pub(crate) enum ReadError {
 pub(crate) struct Frame {
     pub(crate) header: Header,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// Returns the bytes of a whole message, not compressed.
+pub(crate) fn plain<'a>(frame: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
+    Ok(match Header::of_frame(frame)?.op_code {
+        OpCode::Compressed => Cow::Owned(Compressed::decode(frame, limits)?.inflate()?),
+        _ => Cow::Borrowed(frame),
+    })
 }
 
 /// Reads the next message. Returns `None` if the stream ends before it. The buffer grows with the bytes that arrive, and not with the

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use bson::{RawBsonRef, RawDocument};
-use handfast_wire::compressed::Compressed;
-use handfast_wire::{Error, Header, Limits, Message, OpCode};
+use handfast_wire::{Error, Limits, Message};
 
+use crate::frame::plain;
 use crate::operation::Operation;
 
 /// Commands that drivers send by themselves: handshakes and monitoring, logins, and the end of sessions and cursors.
@@ -63,10 +63,7 @@ impl ApplicationRequest<'_> {
 impl<'a> Request<'a> {
     /// Reads a whole frame, which may be compressed.
     pub(crate) fn of_frame(frame: &'a [u8], limits: &Limits) -> Result<Self, Error> {
-        let plain = match Header::of_frame(frame)?.op_code {
-            OpCode::Compressed => Cow::Owned(Compressed::decode(frame, limits)?.inflate()?),
-            _ => Cow::Borrowed(frame),
-        };
+        let plain = plain(frame, limits)?;
         let (header, message) = Message::decode(&plain, limits)?;
         match message {
             Message::Msg(message) => {

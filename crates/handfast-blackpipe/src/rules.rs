@@ -102,7 +102,7 @@ enum Hold {
     Overtaken,
 }
 
-/// What the rules say about an operation.
+/// The decision of the rules about an operation.
 pub(crate) struct Observation {
     pub(crate) decision: Decision,
     /// The operation with its number; `None` if there are too many commands to number it.

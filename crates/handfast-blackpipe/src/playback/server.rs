@@ -1,20 +1,18 @@
 //! The sockets of a server that answers from a recording.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
-use handfast_wire::compressed::Compressed;
-use handfast_wire::{Flags, Limits, Message, OpCode, OpMsg, Reply};
+use handfast_wire::{Flags, Limits, Message, OpMsg, Reply};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::{Playback, PlayedAnswer};
-use crate::frame::{ReadError, read};
+use crate::frame::{ReadError, plain, read};
 use crate::proxy::stream::{Acceptor, send};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
 use crate::script::ReceivedRequest;
@@ -131,10 +129,7 @@ async fn answer_requests(
     let (mut reader, mut writer, address) = acceptor.accept(client).await?;
     while let Some(frame) = read(&mut reader, &shared.limits).await? {
         let request_id = frame.header.request_id;
-        let plain = match frame.header.op_code {
-            OpCode::Compressed => Cow::Owned(Compressed::decode(&frame.bytes, &shared.limits)?.inflate()?),
-            _ => Cow::Borrowed(&frame.bytes),
-        };
+        let plain = plain(&frame.bytes, &shared.limits)?;
         let (header, message) = Message::decode(&plain, &shared.limits)?;
         let mut bytes = Vec::new();
         match message {

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_wire::compressed::Compressed;
-use handfast_wire::{Header, Limits, Message, OpCode};
+use handfast_wire::{Limits, Message};
 use tracing::warn;
 
+use crate::frame::plain;
 use crate::recording::RecordedMessage;
 use crate::script::ReceivedRequest;
 
@@ -78,15 +78,7 @@ impl Recorder {
 
 /// Returns the document of a message, with its lists of documents as array fields; `None` for what is no message.
 pub(super) fn document_of(frame: &[u8], limits: &Limits) -> Option<RawDocumentBuf> {
-    if Header::of_frame(frame).ok()?.op_code == OpCode::Compressed {
-        let plain = Compressed::decode(frame, limits).ok()?.inflate().ok()?;
-        return document_of_plain(&plain, limits);
-    }
-    document_of_plain(frame, limits)
-}
-
-fn document_of_plain(frame: &[u8], limits: &Limits) -> Option<RawDocumentBuf> {
-    match Message::decode(frame, limits).ok()?.1 {
+    match Message::decode(&plain(frame, limits).ok()?, limits).ok()?.1 {
         Message::Msg(message) => Some(ReceivedRequest::of_message(&message).body().to_owned()),
         Message::Reply(reply) => reply.documents.first().map(|document| (*document).to_owned()),
         Message::Query(_) => None,

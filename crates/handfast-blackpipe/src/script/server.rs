@@ -1,25 +1,22 @@
 //! The sockets of a scripted server.
 
-use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::RawDocumentBuf;
-use handfast_wire::compressed::Compressed;
-use handfast_wire::{Flags, Limits, Message, OpCode, OpMsg, Reply};
+use handfast_wire::{Flags, Limits, Message, OpMsg, Reply};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::debug;
 
 use super::{Answer, ReceivedRequest, Role, Script};
-use crate::frame::{ReadError, read};
+use crate::frame::{ReadError, plain, read};
+use crate::request::HANDSHAKES;
 use crate::{Error, Result};
 
 /// The number of open connections. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 1_000;
-/// The commands of handshakes and of the monitoring of a server.
-const HANDSHAKES: [&str; 3] = ["hello", "isMaster", "ismaster"];
 
 /// A server on a free port of 127.0.0.1 that follows a script. It ends when this is dropped.
 #[must_use = "finish() says whether the script was followed"]
@@ -127,10 +124,7 @@ async fn answer_requests(client: &mut TcpStream, shared: &Shared) -> std::result
     client.set_nodelay(true)?;
     while let Some(frame) = read(client, &shared.limits).await? {
         let request_id = frame.header.request_id;
-        let plain = match frame.header.op_code {
-            OpCode::Compressed => Cow::Owned(Compressed::decode(&frame.bytes, &shared.limits)?.inflate()?),
-            _ => Cow::Borrowed(&frame.bytes),
-        };
+        let plain = plain(&frame.bytes, &shared.limits)?;
         let (header, message) = Message::decode(&plain, &shared.limits)?;
         let mut bytes = Vec::new();
         match message {

@@ -348,7 +348,7 @@ async fn an_aggregation_that_has_returned_nothing_begins_again() {
     }
 }
 
-/// What has been written cannot be taken back.
+/// `$merge` has written documents, which another run would change once more.
 #[tokio::test]
 async fn an_aggregation_that_has_written_does_not_begin_again() {
     let aggregate = Aggregate::new(accounts(), vec![rawdoc! { "$merge": "copies" }]);

@@ -91,7 +91,7 @@ fn send(addresses: &[String], client: usize, answers: &AtomicU64) {
     }
 }
 
-/// Reads totals of a service until it is told to stop: none goes back.
+/// Reads the totals of a service until it is told to stop, and fails if one of them goes back.
 pub(super) fn read(address: &str, stop: &AtomicBool) -> u64 {
     let (mut last, mut reads) = ([0; ITEMS], 0);
     let mut stream = connect(address).unwrap();
