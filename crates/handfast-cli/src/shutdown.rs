@@ -2,9 +2,12 @@
 
 use std::io;
 
+use anyhow::{Context as _, Result};
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::console::Console;
 use crate::exit::Exit;
 
 /// The message at the first signal.
@@ -32,6 +35,18 @@ impl Shutdown {
             std::process::exit(Exit::Failed as i32);
         });
         Ok(Shutdown(receiver))
+    }
+
+    /// Takes over the signals, and reports the first one.
+    ///
+    /// # Errors
+    /// Those of [`Shutdown::listen`].
+    pub(crate) fn reported_on(console: Console) -> Result<Self> {
+        let tell = move || {
+            // A closed output must not keep the service from stopping.
+            let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
+        };
+        Shutdown::listen(tell).context("cannot listen for signals")
     }
 
     /// Returns after the first signal.

@@ -13,18 +13,14 @@ use super::tls;
 use crate::console::{Console, write_remark};
 use crate::exit::{Exit, Usage};
 use crate::listing::counted;
-use crate::shutdown::{STOPPING, Shutdown};
+use crate::shutdown::Shutdown;
 
 /// The number of requests that did not arrive and are shown to people.
 const MISSING_SHOWN_MAX: usize = 10;
 
 pub(super) async fn run(arguments: PlayArguments) -> Result<Exit> {
     let console = Console::new(arguments.output);
-    let tell = move || {
-        // A closed output must not keep the server from stopping.
-        let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
-    };
-    let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
+    let shutdown = Shutdown::reported_on(console)?;
     let path = arguments.file.display().to_string();
     let playback = Playback::parse(&read(&arguments.file)?, arguments.ignore)
         .map_err(|error| Usage(format!("{path}: {error}")))?;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use handfast_blackpipe::{ObservedOperation, Proxy, Rules};
 use serde_json::{Value, json};
 
@@ -13,15 +13,11 @@ use super::{rules, tls};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::listing::counted;
-use crate::shutdown::{STOPPING, Shutdown};
+use crate::shutdown::Shutdown;
 
 pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     let console = Console::new(arguments.output);
-    let tell = move || {
-        // A closed output must not keep the proxy from stopping.
-        let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
-    };
-    let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
+    let shutdown = Shutdown::reported_on(console)?;
     let address = ServerAddress::of(&arguments.upstream)?;
     let upstream = tls::upstream(&address)?;
     let tls = tls::load(&arguments.tls)?;

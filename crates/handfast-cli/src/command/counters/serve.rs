@@ -20,7 +20,7 @@ use super::service_options::service_options;
 use crate::configuration::{Configuration, Span};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
-use crate::shutdown::{STOPPING, Shutdown};
+use crate::shutdown::Shutdown;
 
 /// The shortest interval at which views are saved: more often, passes over empty queues would keep the store busy.
 const FLUSH_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -34,11 +34,7 @@ pub(super) async fn run(
     arguments: &ServeCountersArguments,
     console: Console,
 ) -> Result<Exit> {
-    let tell = move || {
-        // A closed output must not keep the service from stopping.
-        let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
-    };
-    let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
+    let shutdown = Shutdown::reported_on(console)?;
     let service = service_options(arguments)?;
     check_times(arguments)?;
     // Before the data directory is created: a busy port leaves nothing behind.

@@ -15,7 +15,7 @@ use tracing::warn;
 use crate::configuration::{Configuration, ConnectionString, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::shutdown::{STOPPING, Shutdown};
+use crate::shutdown::Shutdown;
 use crate::store::OpenedDatabase;
 
 /// The error of a server that ends by itself, which only a bug causes.
@@ -23,11 +23,7 @@ const BY_ITSELF: &str = "the server ended without a signal";
 
 pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
     let settings = &configuration.settings;
-    let tell = move || {
-        // A closed output must not keep the server from stopping.
-        let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
-    };
-    let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
+    let shutdown = Shutdown::reported_on(console)?;
     let listen = addresses(configuration).await?;
     let tls = tls(configuration)?;
     if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {
