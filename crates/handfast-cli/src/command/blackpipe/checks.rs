@@ -120,9 +120,10 @@ impl DataChecks {
             Observation { sums: Vec::new(), repeated: Vec::new(), counts: Vec::new(), vacuous: Vec::new() };
         for Sum { field, .. } in &self.sum {
             let is_number = rawdoc! { "$expr": { "$isNumber": format!("${}", field.path) } };
-            observation.vacuous.extend(nothing_in(store, field, is_number, "a number").await?);
+            let namespace = namespace_of(store, &field.collection).await?;
+            observation.vacuous.extend(nothing_in(store, namespace.as_ref(), field, is_number, "a number").await?);
             let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${}", field.path) } } };
-            let found = aggregated(store, &field.collection, vec![sum]).await?;
+            let found = aggregated(store, namespace, vec![sum]).await?;
             let value = found.as_ref().and_then(|group| group.get("value").ok().flatten());
             let value = value.map_or(RawBson::Int32(0), RawBson::from);
             if shown(value.as_raw_bson_ref()) == "NaN" {
@@ -133,7 +134,9 @@ impl DataChecks {
         for field in &self.unique {
             let path = field.path.as_str();
             let exists = RawDocumentBuf::try_from(&doc! { path: { "$exists": true } })?;
-            observation.vacuous.extend(nothing_in(store, field, exists.clone(), "a value").await?);
+            let namespace = namespace_of(store, &field.collection).await?;
+            let vacuous = nothing_in(store, namespace.as_ref(), field, exists.clone(), "a value").await?;
+            observation.vacuous.extend(vacuous);
             let pipeline = vec![
                 rawdoc! { "$match": exists },
                 rawdoc! { "$group": { "_id": format!("${path}"), "count": { "$sum": 1_i64 } } },
@@ -141,7 +144,7 @@ impl DataChecks {
                 rawdoc! { "$sort": { "_id": 1 } },
                 rawdoc! { "$limit": 1 },
             ];
-            let found = aggregated(store, &field.collection, pipeline).await?;
+            let found = aggregated(store, namespace, pipeline).await?;
             observation.repeated.push(found.as_ref().and_then(|group| {
                 let count = group.get("count").ok().flatten().and_then(RawBsonRef::as_i64)?;
                 Some((group.get("_id").ok().flatten()?.into(), count))
@@ -150,18 +153,16 @@ impl DataChecks {
         for pair in self.count_equals.chunks(2) {
             let mut are_there = false;
             for collection in pair {
-                are_there |= namespace_of(store, collection).await?.is_some();
+                let namespace = namespace_of(store, collection).await?;
+                are_there |= namespace.is_some();
+                observation.counts.push(match namespace {
+                    Some(namespace) => store.count_matching(&namespace, rawdoc! {}).await?,
+                    None => 0,
+                });
             }
             if !are_there {
                 observation.vacuous.push(format!("there is neither a collection '{}'", pair.join("' nor one '")));
             }
-        }
-        for collection in &self.count_equals {
-            let count = match namespace_of(store, collection).await? {
-                Some(namespace) => store.count_matching(&namespace, rawdoc! {}).await?,
-                None => 0,
-            };
-            observation.counts.push(count);
         }
         Ok(observation)
     }
@@ -203,29 +204,30 @@ impl DataChecks {
     }
 }
 
-/// Returns the first result of a pipeline over a collection, if there is one.
+/// Returns the first result of a pipeline over a collection, if both are there.
 async fn aggregated(
     store: &impl DocumentStore,
-    collection: &str,
+    namespace: Option<Namespace>,
     pipeline: Vec<RawDocumentBuf>,
 ) -> Result<Option<RawDocumentBuf>> {
-    let Some(namespace) = namespace_of(store, collection).await? else { return Ok(None) };
+    let Some(namespace) = namespace else { return Ok(None) };
     Ok(store.aggregate_all(Aggregate::new(namespace, pipeline)).await?.into_iter().next())
 }
 
 /// Returns why a check of a field has nothing to look at: there is no such collection, or none of its documents has such a value.
 async fn nothing_in(
     store: &impl DocumentStore,
+    namespace: Option<&Namespace>,
     field: &Field,
     has_value: RawDocumentBuf,
     value: &str,
 ) -> Result<Option<String>> {
     let Field { collection, path } = field;
-    let Some(namespace) = namespace_of(store, collection).await? else {
+    let Some(namespace) = namespace else {
         return Ok(Some(format!("there is no collection '{collection}', of which '{field}' would be a field")));
     };
-    let is_empty = store.count_matching(&namespace, rawdoc! {}).await? == 0;
-    if is_empty || store.count_matching(&namespace, has_value).await? > 0 {
+    let is_empty = store.count_matching(namespace, rawdoc! {}).await? == 0;
+    if is_empty || store.count_matching(namespace, has_value).await? > 0 {
         return Ok(None);
     }
     Ok(Some(format!("no document of the collection '{collection}' has {value} in '{path}'")))
