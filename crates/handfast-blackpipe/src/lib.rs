@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod accept;
 pub mod error;
 pub mod exploration;
 pub mod fault;

@@ -31,19 +31,17 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use handfast_wire::Limits;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tracing::debug;
 
 use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::LateRequests;
 use self::recorder::Recorder;
 use self::stream::Acceptor;
+use crate::accept::accept;
 use crate::recording::RecordedMessage;
 use crate::rules::Observation;
 use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
@@ -52,8 +50,6 @@ pub use self::stream::Upstream;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 const CONNECTIONS_MAX: usize = 10_000;
-/// The pause after a failed accept, for instance when no file descriptors are left.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A proxy with a bound address, which does not accept connections yet.
 pub struct Proxy {
@@ -201,25 +197,8 @@ impl Proxy {
     /// # Cancellation
     /// Dropping it closes all connections.
     pub async fn run(self) -> Infallible {
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.len() >= self.connections_max {
-                connections.join_next().await;
-            }
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((client, _)) => {
-                    connections.spawn(relay::serve(client, self.acceptor.clone(), Arc::clone(&self.shared)));
-                }
-                Err(error) => {
-                    debug!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let Proxy { listener, connections_max, acceptor, shared, .. } = self;
+        accept(listener, connections_max, |client| relay::serve(client, acceptor.clone(), Arc::clone(&shared))).await
     }
 }
 

@@ -8,10 +8,10 @@ use bson::{RawDocumentBuf, doc};
 use handfast_wire::{Flags, Limits, Message, OpMsg, Reply};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::{Playback, PlayedAnswer};
+use crate::accept::accept;
 use crate::frame::{ReadError, plain, read};
 use crate::proxy::stream::{Acceptor, send};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
@@ -93,30 +93,14 @@ impl PlaybackServer {
     /// # Cancellation
     /// Dropping it closes all connections.
     pub async fn run(self) -> Infallible {
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.len() >= CONNECTIONS_MAX {
-                connections.join_next().await;
-            }
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((client, _)) => {
-                    let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&self.shared));
-                    connections.spawn(async move {
-                        if let Err(error) = answer_requests(client, &acceptor, &shared).await {
-                            debug!(%error, "a connection ended");
-                        }
-                    });
-                }
-                Err(error) => {
-                    debug!(%error, "cannot accept a connection");
-                    tokio::time::sleep(crate::proxy::ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let PlaybackServer { listener, acceptor, shared, .. } = self;
+        accept(listener, CONNECTIONS_MAX, |client| serve(client, acceptor.clone(), Arc::clone(&shared))).await
+    }
+}
+
+async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
+    if let Err(error) = answer_requests(client, &acceptor, &shared).await {
+        debug!(%error, "a connection ended");
     }
 }
 
