@@ -14,7 +14,11 @@
 //!
 //! Outcomes are forgotten, oldest first. A mark says up to which commit: an older transaction without a record may have committed.
 //!
+//! A document that a find of the transaction has returned is not read again when it is written ([`found_documents`]).
+//!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
+
+mod found_documents;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +31,7 @@ use handfast_store::{
     ticket::{self, Recorded},
 };
 
+use self::found_documents::CachingSnapshot;
 use crate::claims::{ChangeDetector, ClaimTable, TransactionClaims};
 use crate::{Catalog, DocumentKey, Engine, EngineTraits, Outcome, Start, StoreCatalog, TransactionId, WriteSet};
 
@@ -49,7 +54,7 @@ impl Local {
     }
 
     async fn begin_with(&self, claims: TransactionClaims) -> StoreResult<Start> {
-        let snapshot = Arc::from(self.store.snapshot().await?);
+        let snapshot = Arc::new(CachingSnapshot::new(self.store.snapshot().await?));
         Ok(Start { snapshot, claims: Box::new(claims) })
     }
 }

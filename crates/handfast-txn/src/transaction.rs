@@ -33,8 +33,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bson::{RawBsonRef, RawDocument};
+use bson::RawDocument;
 use handfast_mql::Code;
+use handfast_store::selection::named_id;
 use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, ErrorClass, Namespace, Read, Result as StoreResult, Snapshot,
 };
@@ -559,13 +560,6 @@ impl Drop for Inner {
 /// Returns how long a transaction waits in the queues of documents.
 fn queue_timeout(options: &TransactionOptions) -> Duration {
     QUEUE_TIME_MAX.min(options.lifetime / 2)
-}
-
-/// Returns the `_id` that a filter names, if it matches documents of one `_id` only.
-fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
-    let id = filter.get("_id").ok().flatten()?;
-    let is_condition = matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_));
-    (!is_condition).then_some(id)
 }
 
 /// Returns the error for a closed snapshot that is read outside of a transaction.

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use bson::rawdoc;
+use bson::{RawArrayBuf, rawdoc};
 use handfast_embedded::{Costs, EmbeddedStore, Options};
-use handfast_store::{DocumentStore, Insert, Namespace, Sources, StoreExt};
+use handfast_store::{DocumentStore, Insert, Namespace, Sources, StoreExt, Update, UpdateSpec, UpdateStatement};
 use handfast_txn::{Database, Error};
 
 /// Clients at once.
@@ -66,6 +66,27 @@ async fn a_commit_reads_nothing_again_whatever_it_writes() {
         tx.insert_one(&accounts(), rawdoc! { "_id": "new" }).await?;
         tx.delete_many(&accounts(), rawdoc! { "_id": { "$in": [11, 12] } }).await?;
         tx.upsert_one(&accounts(), rawdoc! { "_id": 13 }, rawdoc! { "$set": { "seen": true } }).await?;
+        Ok::<_, Error>(())
+    });
+    work.await.unwrap();
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
+}
+
+/// Nor does one of as many documents as a batch of the view counters has: while the committer reads, all other writes wait.
+#[tokio::test]
+async fn a_commit_of_a_thousand_documents_reads_nothing_again() {
+    let (_directory, store, database) = open().await;
+    let days: RawArrayBuf = [7_i64; 31].into_iter().collect();
+    let month = |item: i32| rawdoc! { "_id": { "item": item, "month": "2026-11" }, "days": days.clone() };
+    database.insert(Insert::new(accounts(), (0..1_000).map(month).collect())).await.unwrap();
+    let before = store.costs();
+    let work = database.transaction(|tx| async move {
+        let add = |item: i32| {
+            let of_item = rawdoc! { "_id": { "item": item, "month": "2026-11" } };
+            UpdateStatement::one(of_item, UpdateSpec::Document(rawdoc! { "$inc": { "days.4": 1_i64 } }))
+        };
+        let outcome = tx.update(Update::new(accounts(), (0..1_000).map(add).collect())).await?;
+        assert_eq!(outcome.modified, 1_000);
         Ok::<_, Error>(())
     });
     work.await.unwrap();

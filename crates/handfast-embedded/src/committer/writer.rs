@@ -256,15 +256,21 @@ impl<'s> Writer<'s> {
         after: Option<&RawDocument>,
     ) -> StoreResult<IndexChange> {
         // A stored document was indexed, so this does not fail.
-        let old = before.map(|before| index.index.keys(before)).transpose()?.unwrap_or_default().keys;
-        let new = after.map(|after| index.index.keys(after)).transpose()?.unwrap_or_default();
-        let added: Vec<Vec<u8>> = new.keys.difference(&old).cloned().collect();
+        let old = before.map(|before| index.index.held(before)).transpose()?.unwrap_or_default();
+        let new = after.map(|after| index.index.held(after)).transpose()?.unwrap_or_default();
+        let multikey = new.multikey;
+        // Most changes leave the fields of most indexes as they are.
+        if old.tuples == new.tuples {
+            return Ok(IndexChange { index: index.clone(), added: Vec::new(), removed: Vec::new(), multikey });
+        }
+        let (old, new) = (index.index.encoded(&old), index.index.encoded(&new));
+        let added: Vec<Vec<u8>> = new.difference(&old).cloned().collect();
         let is_too_long = |encoded: &&Vec<u8>| index_key(collection.id, index.id, encoded, id_key).is_none();
         if let Some(encoded) = added.iter().find(is_too_long) {
             return Err(keys::too_long(&index.spec().name, encoded.len()));
         }
-        let removed = old.difference(&new.keys).cloned().collect();
-        Ok(IndexChange { index: index.clone(), added, removed, multikey: new.multikey })
+        let removed = old.difference(&new).cloned().collect();
+        Ok(IndexChange { index: index.clone(), added, removed, multikey })
     }
 
     /// # Errors

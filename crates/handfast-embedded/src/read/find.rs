@@ -101,7 +101,7 @@ impl SnapshotReader {
             .with_metadata(metadata)
             .counting(examined)
             .stopped_by(selection.context().interrupt.clone());
-        Ok(selection.documents(candidates, BackendGuarantees { sorted: plan.sorted, filtered: false }))
+        Ok(selection.documents(candidates, BackendGuarantees { sorted: plan.sorted, filtered: plan.filtered }))
     }
 
     pub(crate) async fn count(self, request: Count) -> StoreResult<u64> {

@@ -13,11 +13,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument};
-use handfast_mql::filter::{Comparison, Filter, Predicate};
+use handfast_mql::filter::{Comparison, Filter, Node, Predicate};
 use handfast_mql::key::Direction as FieldDirection;
 use handfast_mql::{Code, Sort, order};
 use handfast_store::index::{Index, same_key};
-use handfast_store::selection::check_bounds;
+use handfast_store::selection::{check_bounds, named_keys};
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
 
 use super::bounds::{Interval, intersect, of_predicate, tightest};
@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) access: Access,
     /// The candidates come in the order of the sort.
     pub(crate) sorted: bool,
+    /// All candidates match the filter.
+    pub(crate) filtered: bool,
     /// The bounds of each field of the index, for explain.
     pub(crate) bounds: Vec<(String, Vec<String>)>,
 }
@@ -46,7 +48,7 @@ impl Plan {
     }
 
     fn new(access: Access) -> Self {
-        Plan { access, sorted: false, bounds: Vec::new() }
+        Plan { access, sorted: false, filtered: false, bounds: Vec::new() }
     }
 }
 
@@ -76,9 +78,11 @@ pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find
     if let Some(hint) = &find.hint {
         return hinted(collection, filter, sort, find, hint);
     }
-    if let Some(keys) = points(filter) {
+    let named = named_alone(filter);
+    let filtered = named.is_some();
+    if let Some(keys) = named.or_else(|| points(filter)) {
         let sorted = keys.len() < 2 || by_id(sort) == Some(Direction::Forward);
-        return Ok(Plan { sorted, ..Plan::new(Access::Points(keys)) });
+        return Ok(Plan { sorted, filtered, ..Plan::new(Access::Points(keys)) });
     }
     let usable = collection.indexes.iter().filter(|index| index.complete && !index.spec().hidden);
     let candidates = usable.filter(|index| covers(index, filter)).map(|index| with_index(index, filter, sort));
@@ -92,7 +96,18 @@ pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find
     Ok(documents(filter, sort))
 }
 
-/// Returns the `_id` keys that a filter names one by one.
+/// Returns the `_id` keys that a filter names one by one, if it has no other condition. No `_id` is an array or missing, so every document under
+/// these keys matches.
+fn named_alone(filter: &Filter) -> Option<Vec<Vec<u8>>> {
+    let is_alone = match filter.root() {
+        Node::Field(_) => true,
+        Node::And(conditions) => matches!(&conditions[..], [Node::Field(_)]),
+        _ => false,
+    };
+    if is_alone { named_keys(filter) } else { None }
+}
+
+/// Returns the `_id` keys that the conditions of a filter leave.
 fn points(filter: &Filter) -> Option<Vec<Vec<u8>>> {
     let points = |interval: &Interval| interval.as_point().map(<[u8]>::to_vec);
     // No `_id` is an array, so every predicate bounds it.
@@ -155,7 +170,7 @@ fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Can
         if fields.impossible() { Access::Nothing } else { Access::Index { index: index.clone(), ranges, direction } };
     let bounded = fields.0.get(points).is_some_and(Option::is_some);
     let merit = Merit { points, bounded, ordered: order.is_some() };
-    Candidate { plan: Plan { access, sorted: order.is_some(), bounds }, merit }
+    Candidate { plan: Plan { access, sorted: order.is_some(), filtered: false, bounds }, merit }
 }
 
 /// The intervals of each field of an index that follow from the filter; `None` for an unbounded field.

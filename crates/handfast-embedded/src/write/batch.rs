@@ -62,9 +62,8 @@ fn stage_batch(
     }
     let deletes = prepare_all(writer, batch.read_at, deletes)?;
     let puts = prepare_all(writer, batch.read_at, puts)?;
-    for Prepared { before, write: BatchWrite { namespace, id, .. } } in deletes {
+    for Prepared { id_key, before, write: BatchWrite { namespace, .. } } in deletes {
         let Some(collection) = writer.collection(namespace) else { continue };
-        let id_key = keys::of_id(id.as_raw_bson_ref());
         match before {
             Some(before) => writer.remove(&collection, &id_key, before.document()?)?,
             None => writer.record_deletion_of_absent(collection.id, &id_key)?,
@@ -90,8 +89,9 @@ impl Newest<'_> {
     }
 }
 
-/// A write, with the document's newest state, which is the snapshot's: no document of a batch is written twice.
+/// A write, with the key and the newest state of its document, which is the snapshot's: no document of a batch is written twice.
 struct Prepared<'b> {
+    id_key: Vec<u8>,
     before: Option<Newest<'b>>,
     write: &'b BatchWrite,
 }
@@ -102,8 +102,8 @@ fn prepare_all<'b>(
     writes: Vec<&'b BatchWrite>,
 ) -> StoreResult<Vec<Prepared<'b>>> {
     let prepare = |write: &'b BatchWrite| {
-        let BatchWrite { namespace, id, before, .. } = write;
-        Ok(Prepared { before: newest(writer, read_at, namespace, id.as_raw_bson_ref(), before)?, write })
+        let id_key = keys::of_id(write.id.as_raw_bson_ref());
+        Ok(Prepared { before: newest(writer, read_at, write, &id_key)?, id_key, write })
     };
     writes.into_iter().map(prepare).collect()
 }
@@ -116,18 +116,17 @@ fn put_all(
 ) -> StoreResult<()> {
     // Documents of the batch may swap unique keys: the entries that the batch no longer needs are removed first.
     let mut prepared = Vec::with_capacity(puts.len());
-    for Prepared { before, write: BatchWrite { namespace, id, write, .. } } in puts {
-        let DocumentWrite::Put(document) = write else {
+    for Prepared { id_key, before, write } in puts {
+        let BatchWrite { namespace, id, write: DocumentWrite::Put(document), .. } = write else {
             continue;
         };
-        if keys::of_id(insertion::id(document)?) != keys::of_id(id.as_raw_bson_ref()) {
+        if !has_id(document, id.as_raw_bson_ref(), &id_key)? {
             let text = "the document of a batch has another _id than the batch says";
             return Err(StoreError::command(Code::BadValue, text));
         }
         insertion::check_id(id.as_raw_bson_ref())?;
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
-        let id_key = keys::of_id(id.as_raw_bson_ref());
         let old = before.as_ref().map(Newest::document).transpose()?;
         let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
         writer.stage_removed_keys(&collection, &id_key, &changes);
@@ -223,25 +222,30 @@ fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
     add_to_catalog(writer, namespace, creation.uuid, indexes).map(|_| ())
 }
 
-/// Returns a document in its newest state, which is the snapshot's. `known` is the state that the batch says it had.
+/// Returns whether a document has this `_id`, whose key is given. Equal bytes need no key to be compared.
+fn has_id(document: &RawDocument, id: RawBsonRef<'_>, id_key: &[u8]) -> StoreResult<bool> {
+    let own = insertion::id(document)?;
+    Ok(own == id || keys::of_id(own) == id_key)
+}
+
+/// Returns the document of a write in its newest state, which is the snapshot's.
 ///
 /// # Errors
-/// `WriteConflict` (112) if the document has changed since; `BadValue` (2) if `known` is another document.
+/// `WriteConflict` (112) if the document has changed since; `BadValue` (2) if the batch says that it was another document.
 fn newest<'b>(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
-    namespace: &Namespace,
-    id: RawBsonRef<'_>,
-    known: &'b Before,
+    BatchWrite { namespace, id, before, .. }: &'b BatchWrite,
+    id_key: &[u8],
 ) -> StoreResult<Option<Newest<'b>>> {
-    let Some(key) = document_key_of(writer, read_at, namespace, id)? else { return Ok(None) };
-    let said = match known {
+    let Some(key) = document_key_of(writer, read_at, namespace, id_key)? else { return Ok(None) };
+    let said = match before {
         Before::Unread => return key.read_again(writer, read_at),
         Before::Nothing => None,
         Before::Document(document) => Some(&***document),
     };
     if let Some(document) = said
-        && keys::of_id(insertion::id(document)?) != key.id_key
+        && !has_id(document, id.as_raw_bson_ref(), id_key)?
     {
         let text = "a batch says that another document was in the place of one that it writes";
         return Err(StoreError::command(Code::BadValue, text));
@@ -264,7 +268,7 @@ fn check_unchanged(
     namespace: &Namespace,
     id: RawBsonRef<'_>,
 ) -> StoreResult<()> {
-    match document_key_of(writer, read_at, namespace, id)? {
+    match document_key_of(writer, read_at, namespace, &keys::of_id(id))? {
         Some(key) if !key.is_unchanged(writer, read_at) => key.read(writer, read_at).map(|_| ()),
         _ => Ok(()),
     }
@@ -274,7 +278,7 @@ fn check_unchanged(
 struct DocumentKey<'n> {
     namespace: &'n Namespace,
     collection: CollectionId,
-    id_key: Vec<u8>,
+    id_key: &'n [u8],
 }
 
 /// Returns the key of a document; `None` if the collection exists neither now nor at the snapshot.
@@ -285,18 +289,18 @@ fn document_key_of<'n>(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
     namespace: &'n Namespace,
-    id: RawBsonRef<'_>,
+    id_key: &'n [u8],
 ) -> StoreResult<Option<DocumentKey<'n>>> {
     if writer.dropped_since(namespace, read_at) {
         return Err(changed(namespace));
     }
     let collection = writer.collection(namespace);
-    Ok(collection.map(|collection| DocumentKey { namespace, collection: collection.id, id_key: keys::of_id(id) }))
+    Ok(collection.map(|collection| DocumentKey { namespace, collection: collection.id, id_key }))
 }
 
 impl DocumentKey<'_> {
     fn is_unchanged(&self, writer: &Writer<'_>, read_at: CommitTimestamp) -> bool {
-        writer.is_unchanged(self.collection, &self.id_key, read_at)
+        writer.is_unchanged(self.collection, self.id_key, read_at)
     }
 
     /// Reads the document on the committer, and counts that.
@@ -306,11 +310,11 @@ impl DocumentKey<'_> {
     }
 
     fn read(&self, writer: &Writer<'_>, read_at: CommitTimestamp) -> StoreResult<Option<StoredDocument>> {
-        let stored = writer.get(self.collection, &self.id_key)?;
+        let stored = writer.get(self.collection, self.id_key)?;
         let is_changed = match &stored {
             Some(stored) => stored.timestamp > read_at,
             None => {
-                let key = document_key(self.collection, &self.id_key);
+                let key = document_key(self.collection, self.id_key);
                 key.is_some_and(|key| writer.deleted_since(&key, read_at))
             }
         };

@@ -6,7 +6,7 @@
 
 mod point;
 
-pub use point::id_alone;
+pub use point::{id_alone, named_id};
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};

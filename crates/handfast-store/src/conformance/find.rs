@@ -12,6 +12,7 @@ list_cases! { Nothing:
     find_all_returns_each_document_once,
     find_by_equality,
     find_by_id,
+    find_by_a_document_as_id,
     find_by_ids_in_a_list,
     find_by_ids_in_a_list_with_patterns,
     find_by_range,
@@ -83,6 +84,19 @@ async fn find_by_id(s: &Subject) -> Result<(), Failure> {
     ensure_eq!(s.ids(id(7.0)).await?, [7]);
     ensure_eq!(s.ids(rawdoc! { "_id": 7, "n": 8 }).await?, []);
     ensure_eq!(s.ids(id(50)).await?, []);
+    Ok(())
+}
+
+/// A document as `_id` is compared whole, with its fields in their order; a document of operators is not.
+async fn find_by_a_document_as_id(s: &Subject) -> Result<(), Failure> {
+    let ids = [rawdoc! { "a": 1 }, rawdoc! { "a": 1, "b": 2 }, rawdoc! { "b": 2, "a": 1 }];
+    s.fill(ids.iter().cloned().map(id)).await?;
+    for of in &ids {
+        ensure_eq!(s.matching(id(of.clone())).await?, [id(of.clone())]);
+    }
+    ensure_eq!(s.matching(id(rawdoc! { "a": 1.0, "b": 2_i64 })).await?, [id(ids[1].clone())]);
+    ensure_eq!(s.matching(id(rawdoc! { "b": 2 })).await?, []);
+    ensure_eq!(s.matching(id(rawdoc! { "$gt": ids[0].clone(), "$lt": ids[2].clone() })).await?, [id(ids[1].clone())]);
     Ok(())
 }
 

@@ -84,7 +84,9 @@ impl Inner {
                 self.check_index(namespace, index, before.as_deref(), after).await?;
             }
         }
-        self.open(|open| open.writes.write(namespace, &indexes, DocumentChange { id, before, after }, &self.options))
+        self.open(|open| {
+            open.writes.write(namespace, &indexes, DocumentChange { id, key, before, after }, &self.options)
+        })
     }
 
     /// Checks a document's new state against an index, as far as this transaction can see. The commit checks again.
@@ -95,12 +97,13 @@ impl Inner {
         before: Option<&RawDocument>,
         after: &RawDocument,
     ) -> StoreResult<()> {
-        let old = before.map(|before| index.keys(before)).transpose()?.unwrap_or_default().keys;
-        let key = id_key(insertion::id(after)?);
-        let new = index.keys(after)?.keys;
+        let new = index.held(after)?;
         if !index.spec().unique {
             return Ok(());
         }
+        let new = index.encoded(&new);
+        let old = before.map(|before| index.keys(before)).transpose()?.unwrap_or_default().keys;
+        let key = id_key(insertion::id(after)?);
         for taken in new.difference(&old) {
             let (holder, snapshot, own) = self.open(|open| {
                 let holder = open.writes.holder(namespace, index, taken).cloned();

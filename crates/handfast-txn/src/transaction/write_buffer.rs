@@ -31,6 +31,7 @@ pub(super) struct BufferedDocument {
 /// A change of a document.
 pub(super) struct DocumentChange {
     pub(super) id: RawBson,
+    pub(super) key: IdKey,
     /// The document as the transaction sees it before this change.
     pub(super) before: Option<RawDocumentBuf>,
     /// `None` if the document is deleted.
@@ -51,8 +52,9 @@ pub(super) struct WriteBuffer {
     reservation: Reservation,
 }
 
-/// The most bytes of before-images that a transaction keeps. The store reads the others again.
-const BEFORE_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of before-images that a transaction keeps: some thousand documents, with what they take besides. The store reads the others again,
+/// while all other writes wait.
+const BEFORE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The memory that a before-image takes besides its bytes: two allocations and a reference count.
 const BEFORE_OVERHEAD_BYTES: usize = 96;
@@ -171,13 +173,13 @@ impl WriteBuffer {
         &mut self,
         namespace: &Namespace,
         indexes: &[Arc<Index>],
-        DocumentChange { id, before, after }: DocumentChange,
+        DocumentChange { id, key, before, after }: DocumentChange,
         options: &TransactionOptions,
     ) -> StoreResult<()> {
-        let key = id_key(id.as_raw_bson_ref());
         let keys_of = |document: Option<&RawDocumentBuf>| -> StoreResult<Vec<UniqueKey>> {
             let Some(document) = document else { return Ok(Vec::new()) };
-            let of_each = indexes.iter().map(|index| unique_keys(namespace, index, document));
+            let unique = indexes.iter().filter(|index| index.spec().unique);
+            let of_each = unique.map(|index| unique_keys(namespace, index, document));
             Ok(of_each.collect::<StoreResult<Vec<_>>>()?.concat())
         };
         let size = |before: &Before, document: Option<&RawDocumentBuf>, keys: &[UniqueKey]| {

@@ -62,7 +62,7 @@ async fn with_indexes(shape: &Shape) -> Database {
 }
 
 /// Checks the same for documents that were there before: some are kept as they were, and there are far too many to keep all.
-const REPLACED: [i32; 2] = [150, 2_000];
+const REPLACED: [i32; 2] = [150, 12_000];
 
 fn replaced(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     let database = runtime.block_on(with_indexes(shape));

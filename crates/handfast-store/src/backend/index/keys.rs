@@ -75,15 +75,21 @@ impl Index {
     /// # Errors
     /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
     pub fn keys(&self, document: &RawDocument) -> Result<IndexKeys> {
-        let mut held = IndexKeys::default();
-        if !self.holds(document)? {
-            return Ok(held);
-        }
-        let found = self.tuples(document)?;
-        held.multikey = found.multikey;
-        held.keys =
-            found.tuples.iter().filter(|tuple| !self.leaves_out(tuple)).map(|tuple| self.encode(tuple)).collect();
-        Ok(held)
+        let held = self.held(document)?;
+        Ok(IndexKeys { keys: self.encoded(&held), multikey: held.multikey })
+    }
+
+    /// Returns the tuples of a document; none if the partial filter leaves it out. Two documents with the same tuples have the same keys.
+    ///
+    /// # Errors
+    /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
+    pub fn held<'d>(&self, document: &'d RawDocument) -> Result<Tuples<'d>> {
+        if self.holds(document)? { self.tuples(document) } else { Ok(Tuples::default()) }
+    }
+
+    /// Returns the keys of these tuples.
+    pub fn encoded(&self, held: &Tuples<'_>) -> BTreeSet<Vec<u8>> {
+        held.tuples.iter().filter(|tuple| !self.leaves_out(tuple)).map(|tuple| self.encode(tuple)).collect()
     }
 
     /// Returns whether a document matches the partial filter, if there is one.

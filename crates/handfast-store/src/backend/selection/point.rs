@@ -31,19 +31,36 @@ pub fn id_alone(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
     (name == "_id" && is_compared_whole(value) && fields.next().is_none()).then_some(value)
 }
 
-/// Returns whether a filter with this value is a plain comparison. A document may hold operators, an array also matches elements,
+/// Returns the `_id` that a filter compares with, whatever other conditions it has.
+pub fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
+    filter.get("_id").ok().flatten().filter(|value| is_compared_whole(*value))
+}
+
+/// Returns whether a filter with this value is a plain comparison. A document of operators is none, an array also matches elements,
 /// a regular expression is matched, and null also matches a missing field.
 fn is_compared_whole(value: RawBsonRef<'_>) -> bool {
-    matches!(
-        value,
-        RawBsonRef::ObjectId(_)
-            | RawBsonRef::String(_)
-            | RawBsonRef::Int32(_)
-            | RawBsonRef::Int64(_)
-            | RawBsonRef::Double(_)
-            | RawBsonRef::Decimal128(_)
-            | RawBsonRef::Binary(_)
-            | RawBsonRef::DateTime(_)
-            | RawBsonRef::Boolean(_)
-    )
+    match value {
+        RawBsonRef::Document(document) => is_value(document),
+        value => matches!(
+            value,
+            RawBsonRef::ObjectId(_)
+                | RawBsonRef::String(_)
+                | RawBsonRef::Int32(_)
+                | RawBsonRef::Int64(_)
+                | RawBsonRef::Double(_)
+                | RawBsonRef::Decimal128(_)
+                | RawBsonRef::Binary(_)
+                | RawBsonRef::DateTime(_)
+                | RawBsonRef::Boolean(_)
+        ),
+    }
+}
+
+/// Returns whether a document is a value: the language decides by its first name whether it is one of operators. No `_id` has a name `$..`.
+fn is_value(document: &RawDocument) -> bool {
+    match document.iter().next() {
+        Some(Ok((name, _))) => !name.as_str().starts_with('$'),
+        Some(Err(_)) => false,
+        None => true,
+    }
 }

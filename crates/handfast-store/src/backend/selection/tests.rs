@@ -3,7 +3,7 @@ use std::cell::Cell;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::{BackendGuarantees, Candidate, Selection, check_bounds};
+use super::{BackendGuarantees, Candidate, Selection, check_bounds, id_alone, named_id};
 use crate::*;
 
 fn find(filter: RawDocumentBuf) -> Find {
@@ -84,4 +84,33 @@ fn bounds_need_a_hint() {
     let bounded = Find { min: Some(rawdoc! { "a": 1 }), ..find(rawdoc! {}) };
     assert_eq!(check_bounds(&bounded).map_err(|error| error.code().0), Err(51173));
     check_bounds(&Find { hint: Some(Hint::Name("a_1".into())), ..bounded }).expect("hinted");
+}
+
+#[test]
+fn an_id_is_recognised_where_nothing_but_equality_decides() {
+    let one = [
+        rawdoc! { "_id": 1 },
+        rawdoc! { "_id": "a" },
+        rawdoc! { "_id": { "kind": "ads", "id": 1 } },
+        rawdoc! { "_id": { "a": { "$gt": 1 } } },
+        rawdoc! { "_id": {} },
+    ];
+    for filter in one {
+        assert!(id_alone(&filter).is_some_and(|id| Some(id) == named_id(&filter)), "{filter:?}");
+    }
+    let with_more = rawdoc! { "n": 1, "_id": { "a": 1 } };
+    assert!(id_alone(&with_more).is_none() && named_id(&with_more).is_some());
+    let others = [
+        rawdoc! {},
+        rawdoc! { "n": 1 },
+        rawdoc! { "_id": { "$gt": 1 } },
+        rawdoc! { "_id": { "$ref": "c", "$id": 1 } },
+        rawdoc! { "_id": null },
+        rawdoc! { "_id": [1] },
+        rawdoc! { "_id": bson::Regex { pattern: bson::raw::cstr!("a").into(), options: bson::raw::cstr!("").into() } },
+        rawdoc! { "_id.a": 1 },
+    ];
+    for filter in others {
+        assert!(id_alone(&filter).is_none() && named_id(&filter).is_none(), "{filter:?}");
+    }
 }
