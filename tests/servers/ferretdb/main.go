@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
@@ -17,6 +18,8 @@ func main() {
 	if len(os.Args) != 3 {
 		log.Fatal("usage: ferretdb ADDRESS DIRECTORY")
 	}
+	// It has little in memory: less time for collecting what is garbage.
+	debug.SetGCPercent(400)
 	server, err := ferretdb.New(&ferretdb.Config{
 		Listener: ferretdb.ListenerConfig{TCP: os.Args[1]},
 		Handler:  "sqlite",

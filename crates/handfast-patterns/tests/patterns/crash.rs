@@ -12,8 +12,8 @@
 //! as it runs ([`World::acknowledge`]), and each point is checked for it, too.
 //!
 //! Both processes have their own pattern objects and share nothing but the store. Operations are those of the
-//! contract, including pages of cursors and the creation of indexes. No point is skipped: the tests assert that each
-//! fault occurred, and how many points there are at least.
+//! contract, including pages of cursors and the creation of indexes. The tests assert that each fault occurred, and how many points there are at least.
+//! No point is skipped, but on a slow store: see [`Stage::share`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -177,6 +177,7 @@ impl Report {
     pub(crate) fn assert_clean(&self, name: &str, stage: &Stage, points_min: u64) {
         println!("{name} on {}: {self}", stage.name());
         assert!(self.failures.is_empty(), "{name}: {self}\n{:#?}", self.failures);
+        let points_min = points_min / stage.share();
         assert!(self.points >= points_min, "{name}: {self}, and there were {points_min} points");
         assert!(self.acknowledged > 0, "{name}: nobody was ever answered anything");
     }
@@ -194,7 +195,7 @@ impl fmt::Display for Report {
         let (kinds, failed) = (Kind::ALL.len(), failures.len());
         write!(
             f,
-            "{operations} operations x {kinds} kinds = {points} points, {acknowledged} answers looked after, {failed} failed"
+            "{operations} operations x {kinds} kinds, {points} points, {acknowledged} answers looked after, {failed} failed"
         )
     }
 }
@@ -220,8 +221,11 @@ pub(crate) async fn every_point<T>(
     let operations = counting.operations();
 
     let mut report = Report { operations, points: 0, acknowledged: 0, failures: Vec::new() };
-    for kind in Kind::ALL {
+    for (first, kind) in (0..).zip(Kind::ALL) {
         for number in 0..operations {
+            if !(first + number).is_multiple_of(stage.share()) {
+                continue;
+            }
             report.points += 1;
             let world = World::new(stage, &format!("{kind:?}{number}"));
             match point(&world, (kind, number), &prepare, &run, &recover, &check).await {
