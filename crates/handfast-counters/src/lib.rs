@@ -9,6 +9,7 @@ mod item;
 mod readiness;
 mod retention;
 mod storage;
+mod time_limit;
 mod view;
 mod visitor;
 

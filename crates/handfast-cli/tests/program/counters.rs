@@ -7,6 +7,7 @@ mod long_run;
 mod long_run_clients;
 mod redis_server;
 mod scaled;
+mod stopped_parts;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

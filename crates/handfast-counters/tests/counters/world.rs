@@ -14,6 +14,7 @@ use handfast_txn::Database;
 
 use crate::redis_cluster::RedisCluster;
 use crate::server::RedisServer;
+use crate::waiting::PATIENCE;
 
 /// The number of events that a queue holds.
 pub(crate) const QUEUE_EVENTS_MAX: usize = 50;
@@ -190,21 +191,23 @@ impl World {
             (Some(_), _) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
-        let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
+        let options = CountersOptions {
+            batch_events: 3,
+            idle: Duration::ZERO,
+            read_time_max: PATIENCE,
+            ..CountersOptions::default()
+        };
         Ok(Counters::new(decorate(buffer), storage, sources, options))
     }
 
     /// A buffer in Redis with a small queue, and time for busy machines.
     pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
         let url = self.url();
-        let patient = Duration::from_secs(60);
         let options = RedisBufferOptions {
             queue_events_max: QUEUE_EVENTS_MAX as u64,
-            connect_timeout: patient,
-            response_timeout: patient,
             // Redis loses everything in some tests, and nobody else has the queue.
             replace_after: Duration::ZERO,
-            ..RedisBufferOptions::default()
+            ..patient_options()
         };
         let buffer = RedisBuffer::connect_with_scripts(&url, &self.scripts, storage.clone(), sources, options).await;
         buffer.expect("a buffer")
@@ -244,6 +247,16 @@ pub(crate) fn broken_scripts(name: &str, right: &str, wrong: &str) -> RedisScrip
     let changed = [broken.count != count, broken.steps != steps];
     assert_eq!(changed.iter().filter(|changed| **changed).count(), 1, "in one of the scripts: {name}");
     broken
+}
+
+/// The options of a buffer in Redis, with time for busy machines.
+pub(crate) fn patient_options() -> RedisBufferOptions {
+    RedisBufferOptions {
+        connect_timeout: PATIENCE,
+        response_timeout: PATIENCE,
+        last_number_timeout: PATIENCE,
+        ..RedisBufferOptions::default()
+    }
 }
 
 pub(crate) fn ads() -> Kind {

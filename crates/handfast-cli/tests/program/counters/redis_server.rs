@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::support::{Scratch, now, pause, skipped};
+use crate::support::{Scratch, now, pause, signal, skipped};
 
 const PROGRAM: &str = "redis-server";
 /// A server starts sooner, even on a busy machine.
@@ -59,6 +59,18 @@ impl RedisServer {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+
+    /// Starts the server again without its files.
+    pub(super) fn lose_everything(&mut self) -> Result<()> {
+        self.kill()?;
+        std::fs::remove_dir_all(&self.directory)?;
+        std::fs::create_dir_all(&self.directory)?;
+        self.restart()
+    }
+
+    pub(super) fn signal(&self, name: &str) -> Result<()> {
+        signal(self.child.id(), name)
     }
 
     /// Starts a server that was killed on its port and its files.

@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A `handfast serve` as the store.
-fn store(scratch: &Scratch) -> Result<(Serve, String)> {
+pub(super) fn store(scratch: &Scratch) -> Result<(Serve, String)> {
     let store = Serve::start(&mut handfast(scratch, &[&FREE_PORT[..], &["--data", "store"]].concat()))?;
     let uri = format!("mongodb://{}", store.address()?);
     Ok((store, uri))
@@ -35,7 +35,7 @@ pub(super) fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve
 }
 
 /// Starts a service that saves views at this interval.
-fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
+pub(super) fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
     Serve::start(command(scratch, interval, redis, store).args(flags))
 }
 
