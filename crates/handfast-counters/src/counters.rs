@@ -1,5 +1,6 @@
 //! Counting, reading and saving views: the buffer and the storage together.
 
+mod passes;
 mod reading;
 mod stored_changes;
 
@@ -11,13 +12,13 @@ use handfast_store::Sources;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::buffer::{Buffer, IncrementOutcome, Owner, Total, UpsertOutcome};
 use crate::readiness::LastPass;
-use crate::retention::Retention;
 use crate::visitor::VISITOR_WINDOW_MAX;
 use crate::{Error, IdempotencyKey, Item, Kind, Result, Saved, Storage, View, Visitor};
+
+pub use passes::PassError;
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
@@ -283,26 +284,6 @@ impl Counters {
             self.storage.forget_batches(kind, oldest).await?;
         }
         Ok(())
-    }
-
-    /// Saves views at once, then every [`CountersOptions::flush_interval`], and earlier if there are many, until `stop` is canceled; then once more. Between the passes it
-    /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
-    ///
-    /// # Errors
-    /// The last pass's, after which views wait in the queue.
-    pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
-        let mut retention = Retention::default();
-        loop {
-            if let Err(error) = self.flush().await {
-                tracing::warn!(%error, "views could not be saved and wait in the queue");
-            }
-            let pause = retention.pass(self).await;
-            tokio::select! {
-                () = stop.cancelled() => return self.flush().await,
-                () = tokio::time::sleep(pause) => {}
-                () = self.counted.are_many.notified() => {}
-            }
-        }
     }
 }
 
