@@ -32,6 +32,8 @@ pub(crate) struct World {
     pub(crate) redis: Option<Arc<RedisServer>>,
     /// The cluster of the server, which is the one with the ads.
     pub(crate) cluster: Option<Arc<RedisCluster>>,
+    /// The URL of a proxy before Redis, through which the next processes go.
+    pub(crate) proxy: Option<String>,
     /// A buffer that outlives the processes, as Redis does.
     pub(crate) memory: Option<Arc<MemoryBuffer>>,
     /// The way in which batches are saved.
@@ -98,6 +100,7 @@ impl World {
             clock,
             redis: None,
             cluster: None,
+            proxy: None,
             memory: None,
             form: StorageForm::Transactions,
             scripts: RedisScripts::default(),
@@ -137,8 +140,16 @@ impl World {
         World { cluster: Some(Arc::clone(cluster)), ..World::on(cluster.server("hf:{ads}:")) }
     }
 
+    /// Returns a world whose processes reach Redis through a proxy.
+    pub(crate) fn through(self, url: &str) -> Self {
+        World { proxy: Some(url.to_owned()), ..self }
+    }
+
     /// The URL of Redis.
     pub(crate) fn url(&self) -> String {
+        if let Some(proxy) = &self.proxy {
+            return proxy.clone();
+        }
         self.cluster.as_ref().map_or_else(|| self.server().url(), |cluster| cluster.url())
     }
 
