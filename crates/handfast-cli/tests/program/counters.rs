@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod clients;
+mod ferretdb;
 mod long_run;
 mod long_run_clients;
 mod redis_server;
