@@ -1,5 +1,7 @@
 //! Counting, reading and saving views: the buffer and the storage together.
 
+mod passes;
+mod reading;
 mod stored_changes;
 
 use std::sync::Arc;
@@ -10,13 +12,13 @@ use handfast_store::Sources;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-use crate::buffer::{Buffer, IncrementOutcome, Owner, Stored, Total, UpsertOutcome};
+use crate::buffer::{Buffer, IncrementOutcome, Owner, Total, UpsertOutcome};
 use crate::readiness::LastPass;
-use crate::retention::Retention;
 use crate::visitor::VISITOR_WINDOW_MAX;
-use crate::{DayViews, Error, IdempotencyKey, Item, ItemId, Kind, Result, Saved, Storage, TopItem, View, Visitor};
+use crate::{Error, IdempotencyKey, Item, Kind, Result, Saved, Storage, View, Visitor};
+
+pub use passes::PassError;
 
 /// How often a stored total is read again because the queue has changed meanwhile; then the total is partial.
 const UPSERT_ATTEMPTS: usize = 5;
@@ -45,10 +47,14 @@ pub struct CountersOptions {
     /// The number of days, 1 or more, for which daily figures are kept at least; `None` for ever. Whole months that are older become a part of the
     /// base of their item's total ([`Storage::trim`]).
     pub keep_days: Option<u32>,
+    /// The time within which totals and figures are read, or an error is returned. Buffer and store get a half of it each, so that a buffer which does
+    /// not answer leaves time for the store. The store gets this half as well before a view of an item that is not cached is counted.
+    pub read_time_max: Duration,
 }
 
 impl Default for CountersOptions {
-    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3).
+    /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3). A read
+    /// takes at most 4 seconds.
     fn default() -> Self {
         CountersOptions {
             time_zone: TimeZone::UTC,
@@ -56,6 +62,7 @@ impl Default for CountersOptions {
             batch_events: 10_000,
             idle: Duration::from_secs(15 * 60),
             keep_days: None,
+            read_time_max: Duration::from_secs(4),
         }
     }
 }
@@ -209,86 +216,6 @@ impl Counters {
         Ok(Visitor { mark: salt.mark(item, name), window })
     }
 
-    /// Reads the stored total of an item behind a fence; `None` if the store is down.
-    async fn stored(&self, item: &Item) -> Result<Option<Stored>> {
-        let fence = self.buffer.read(&item.kind, std::slice::from_ref(&item.id)).await?.fence;
-        match self.storage.totals(&item.kind, std::slice::from_ref(&item.id)).await {
-            Ok(totals) => Ok(totals.first().map(|total| Stored { fence, total: *total })),
-            Err(error @ Error::Damaged { .. }) => Err(error),
-            Err(error) => {
-                tracing::debug!(%item, %error, "the store has not told the total of an item");
-                Ok(None)
-            }
-        }
-    }
-
-    /// Returns the totals of items, in their order; 0 for an item that was never viewed.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for more than [`IDS_MAX`] ids; [`Error::Store`] if the store is needed and down. If the buffer is down, the
-    /// totals are those of the store, and partial: views that wait in the queue are not in them.
-    pub async fn totals(&self, kind: &Kind, ids: &[ItemId]) -> Result<Vec<Total>> {
-        if ids.len() > IDS_MAX {
-            return Err(Error::invalid(format!("{} ids are more than {IDS_MAX}, the limit of a request", ids.len())));
-        }
-        let reading = match self.buffer.read(kind, ids).await {
-            Ok(reading) => reading,
-            Err(error @ (Error::Buffer { .. } | Error::WrongQueue { .. })) => {
-                tracing::debug!(%kind, %error, "the totals of the store are used");
-                let stored = self.storage.totals(kind, ids).await?;
-                return Ok(stored.into_iter().map(|views| Total { views, partial: true }).collect());
-            }
-            Err(error) => return Err(error),
-        };
-        let unknown = |total: &Option<Total>| total.is_none_or(|total| total.partial);
-        let wanted: Vec<ItemId> =
-            ids.iter().zip(&reading.totals).filter(|(_, total)| unknown(total)).map(|(id, _)| id.clone()).collect();
-        if wanted.is_empty() {
-            return Ok(reading.totals.into_iter().flatten().collect());
-        }
-        let mut stored = match self.storage.totals(kind, &wanted).await {
-            Ok(stored) => stored.into_iter(),
-            // What is partial is shown as such.
-            Err(error) if reading.totals.iter().any(Option::is_none) => return Err(error),
-            Err(_) => return Ok(reading.totals.into_iter().flatten().collect()),
-        };
-        let mut totals = Vec::with_capacity(ids.len());
-        for (id, total) in ids.iter().zip(reading.totals) {
-            totals.push(match total {
-                Some(total) if !total.partial => total,
-                cached => {
-                    let total = stored.next().unwrap_or(0);
-                    let item = Item { kind: kind.clone(), id: id.clone() };
-                    let filled = self.buffer.fill(&item, Stored { fence: reading.fence, total }).await?;
-                    match (filled, cached) {
-                        (Some(whole), _) => whole,
-                        // Right as of the fence, whatever came since.
-                        (None, None) => Total { views: total, partial: false },
-                        // The store may have some of the pending views, so the larger of the two is what is known.
-                        (None, Some(pending)) => Total { views: total.max(pending.views), partial: true },
-                    }
-                }
-            });
-        }
-        Ok(totals)
-    }
-
-    /// Returns the saved views of each day from `from` to `to`. Views of the last seconds may still wait in the queue.
-    ///
-    /// # Errors
-    /// Those of [`Storage::daily`].
-    pub async fn daily(&self, item: &Item, from: Date, to: Date) -> Result<Vec<DayViews>> {
-        self.storage.daily(item, from, to).await
-    }
-
-    /// Returns the items with the most saved views, altogether or on a day.
-    ///
-    /// # Errors
-    /// Those of [`Storage::top`].
-    pub async fn top(&self, kind: &Kind, items: usize, day: Option<Date>) -> Result<Vec<TopItem>> {
-        self.storage.top(kind, items, day).await
-    }
-
     /// Deletes an item: its total is 0 at once, and its days go with the next pass. With a key, a deletion that arrives again, perhaps after further views, does not delete
     /// those.
     ///
@@ -357,26 +284,6 @@ impl Counters {
             self.storage.forget_batches(kind, oldest).await?;
         }
         Ok(())
-    }
-
-    /// Saves views at once, then every [`CountersOptions::flush_interval`], and earlier if there are many, until `stop` is canceled; then once more. Between the passes it
-    /// removes daily figures that are older than [`CountersOptions::keep_days`], some at a time.
-    ///
-    /// # Errors
-    /// The last pass's, after which views wait in the queue.
-    pub async fn run(&self, stop: CancellationToken) -> Result<Flushed> {
-        let mut retention = Retention::default();
-        loop {
-            if let Err(error) = self.flush().await {
-                tracing::warn!(%error, "views could not be saved and wait in the queue");
-            }
-            let pause = retention.pass(self).await;
-            tokio::select! {
-                () = stop.cancelled() => return self.flush().await,
-                () = tokio::time::sleep(pause) => {}
-                () = self.counted.are_many.notified() => {}
-            }
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod item;
 mod readiness;
 mod retention;
 mod storage;
+mod time_limit;
 mod view;
 mod visitor;
 
@@ -17,7 +18,7 @@ pub use buffer::{
     MemoryBuffer, Owner, QueueDepth, Reading, RedisBuffer, RedisBufferOptions, RedisHealth, RedisScripts,
     RememberedKeys, Stored, Total, UpsertOutcome,
 };
-pub use counters::{AWAITED_IDLE, CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX};
+pub use counters::{AWAITED_IDLE, CountOutcome, Counters, CountersOptions, Flushed, IDS_MAX, PassError};
 pub use error::{Error, Result};
 pub use item::{ID_BYTES_MAX, Item, ItemId, KIND_BYTES_MAX, Kind};
 pub use jiff;

@@ -1,19 +1,13 @@
 //! The state of the parts that the counters need: whether views can be counted, read and saved.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::DateTime;
-use handfast_mql::Code;
-use handfast_store::{Applied, Error as StoreError, ErrorClass};
 use tokio::task::JoinSet;
 
-use crate::{Counters, Error, ItemId, Kind, QueueDepth, Result};
-
-/// The item that is read to see whether the store answers; it need not be there.
-const PROBE: (&str, &str) = ("probe", "probe");
+use crate::{Counters, Error, Kind, QueueDepth, Result, time_limit};
 
 /// The time in which a part has to answer: programs that ask whether a service is ready wait no longer than a few seconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
@@ -125,21 +119,8 @@ impl Counters {
 
     /// Asks all parts at once whether they work. One that does not answer within 2 seconds does not.
     pub async fn readiness(&self) -> Readiness {
-        let store = async {
-            let (kind, id) = (Kind::new(PROBE.0)?, ItemId::new(PROBE.1)?);
-            self.storage().totals(&kind, &[id]).await
-        };
-        let queue = in_time(self.buffer().check(), |what| Error::Buffer { what, applied: Applied::No });
-        let store = in_time(store, |what| {
-            StoreError::new(ErrorClass::Outage, Applied::No, Code::ExceededTimeLimit, what).into()
-        });
-        let (queue, store) = tokio::join!(queue, store);
+        let queue = time_limit::of_buffer(ANSWER_TIME_MAX, self.buffer().check());
+        let (queue, store) = tokio::join!(queue, self.ask_store(ANSWER_TIME_MAX));
         Readiness { queue: queue.err(), store: store.err(), saving: self.last_pass().error() }
     }
-}
-
-/// Returns the answer of a part, or the error of one that does not answer in time.
-async fn in_time<T>(answer: impl Future<Output = Result<T>>, late: impl FnOnce(String) -> Error) -> Result<T> {
-    let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer).await;
-    answer.unwrap_or_else(|_| Err(late(format!("there was no answer within {} seconds", ANSWER_TIME_MAX.as_secs()))))
 }

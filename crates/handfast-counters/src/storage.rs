@@ -32,6 +32,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
 use handfast_store::{
     CreateIndexes, Delete, DeleteStatement, Distinct, DocumentStore, Find, IndexSpec, Insert, Namespace, Sources,
     StoreExt as _, Update, UpdateSpec, UpdateStatement, WriteError,
@@ -147,9 +148,22 @@ impl Storage {
         self.database.as_ref().ok_or_else(without)
     }
 
+    /// Creates indexes as well as the store can: one without sparse indexes gets plain ones, which are larger and find the same. At the next start they are in
+    /// the way of sparse ones, and stay.
     async fn create_indexes(&self, namespace: &Namespace, indexes: Vec<IndexSpec>) -> Result<()> {
-        self.store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
-        Ok(())
+        const WITHOUT_SPARSE: [Code; 3] =
+            [Code::CommandNotSupported, Code::IndexKeySpecsConflict, Code::IndexOptionsConflict];
+        let request = CreateIndexes { namespace: namespace.clone(), indexes };
+        let created = match self.store.create_indexes(request.clone()).await {
+            Err(error) if WITHOUT_SPARSE.contains(&error.code()) => {
+                let plain = |index| IndexSpec { sparse: false, ..index };
+                let indexes = request.indexes.into_iter().map(plain).collect();
+                // Another index may be in the way of both.
+                self.store.create_indexes(CreateIndexes { indexes, ..request }).await.map_err(|_| error)
+            }
+            created => created,
+        };
+        Ok(created.map(drop)?)
     }
 
     /// Returns the stored totals of items, in their order; 0 for an item that is not there.

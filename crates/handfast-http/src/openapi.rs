@@ -20,14 +20,19 @@ pub(crate) struct Description {
 
 /// Makes the document.
 pub(crate) fn document<S>(routes: &[Route<S>], description: Description) -> Value {
-    let mut paths = Map::new();
+    let (mut paths, mut tags) = (Map::new(), Vec::new());
     for route in routes {
+        let tag = json!({ "name": route.tag.name, "description": route.tag.description });
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.name()] = operation(route, &description);
     }
     json!({
         "openapi": "3.1.1",
         "info": { "title": description.title, "summary": description.summary, "version": env!("CARGO_PKG_VERSION") },
+        "tags": tags,
         "paths": paths,
         "components": {
             "schemas": description.schemas,
@@ -43,6 +48,7 @@ fn operation<S>(route: &Route<S>, description: &Description) -> Value {
     let of_headers = route.headers.iter().map(|known| parameter("header", known));
     let mut operation = json!({
         "operationId": route.operation,
+        "tags": [route.tag.name],
         "summary": route.summary,
         "parameters": of_path.chain(of_query).chain(of_headers).collect::<Vec<_>>(),
         "responses": responses(route),

@@ -38,6 +38,8 @@ pub(crate) struct Route<S: 'static> {
     pub(crate) path: &'static str,
     /// The name of the operation in the OpenAPI document.
     pub(crate) operation: &'static str,
+    /// The group of operations that it belongs to.
+    pub(crate) tag: &'static Tag,
     pub(crate) summary: &'static str,
     pub(crate) access: RouteAccess,
     pub(crate) query: &'static [Parameter],
@@ -48,6 +50,12 @@ pub(crate) struct Route<S: 'static> {
     /// The problems that the route itself has, beside those of every route.
     pub(crate) problems: &'static [ProblemKind],
     pub(crate) handler: for<'a> fn(&'a S, Call) -> Answer<'a>,
+}
+
+/// A group of operations, under which pages and generated clients have them.
+pub(crate) struct Tag {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
 }
 
 /// The methods of routes.

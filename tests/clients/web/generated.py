@@ -27,21 +27,10 @@ assert made.returncode == 0, made.stdout + made.stderr
 sys.path.insert(0, str(directory))
 
 from counters_client import AuthenticatedClient, Client  # noqa: E402
-from counters_client.api.default import (  # noqa: E402
-    count_view_by_pixel,
-    count_views,
-    delete_item,
-    get_badge,
-    get_daily,
-    get_health,
-    get_metrics,
-    get_open_api,
-    get_readiness,
-    get_status,
-    get_top,
-    get_total,
-    get_totals,
-)
+from counters_client.api.figures import get_badge, get_daily, get_top, get_total, get_totals  # noqa: E402
+from counters_client.api.pages import get_open_api  # noqa: E402
+from counters_client.api.state import get_health, get_metrics, get_readiness, get_status  # noqa: E402
+from counters_client.api.views import count_view_by_pixel, count_views, delete_item  # noqa: E402
 from counters_client.models import Problem, Views  # noqa: E402
 
 writer = AuthenticatedClient(base_url=url, token=token, raise_on_unexpected_status=True)

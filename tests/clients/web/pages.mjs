@@ -174,8 +174,13 @@ async function api(browser, url) {
   const { page, wrong, close } = await open(browser, `${url}/docs`);
   await page.waitForSelector("#operations article");
   const openapi = await ask(`${url}/openapi.json`);
-  const operations = Object.values(openapi.paths).flatMap((methods) => Object.values(methods)).map((operation) => operation.operationId);
-  assert.deepEqual(await page.$$eval("#operations article", (found) => found.map((article) => article.id)), operations);
+  const operations = Object.values(openapi.paths).flatMap((methods) => Object.values(methods));
+  const named = (name) => operations.filter(({ tags }) => tags.includes(name)).map((operation) => operation.operationId);
+  const groups = openapi.tags.map(({ name, description }) => [description, named(name)]);
+  const shown = await page.$$eval("#operations > section", (found) => found.map((section) =>
+    [section.querySelector("h2").textContent, [...section.querySelectorAll("article")].map((article) => article.id)]));
+  assert.deepEqual(shown, groups);
+  assert.equal(await page.$$eval("#operations article", (found) => found.length), operations.length);
   assert.equal(await page.$$eval("#schemas article", (found) => found.length), Object.keys(openapi.components.schemas).length);
   for (const link of await page.$$eval("main a[href^='#']", (links) => links.map((link) => link.getAttribute("href")))) {
     assert.ok(await page.$(link), `${link} leads nowhere`);

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod clients;
+mod ferretdb;
 mod long_run;
 mod long_run_clients;
 mod redis_server;
 mod scaled;
+mod stopped_parts;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -40,6 +42,12 @@ pub(crate) fn request(stream: &mut TcpStream, line: &str, header: &str) -> Optio
 }
 
 fn request_with_body(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<Answer> {
+    let (head, body) = exchange(stream, line, header, body)?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body))
+}
+
+/// Sends a request, and returns the head and the body of the answer.
+fn exchange(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<(String, String)> {
     let (end, length) = (if header.is_empty() { "" } else { "\r\n" }, body.len());
     // In one write: the system would hold back the later ones of several.
     let message = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n{header}{end}\r\n{body}");
@@ -49,7 +57,7 @@ fn request_with_body(stream: &mut TcpStream, line: &str, header: &str, body: &st
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
             if body.len() == length.parse::<usize>().ok()? {
-                return Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()));
+                return Some((head.to_owned(), body.to_owned()));
             }
         }
         match stream.read(&mut buffer) {
@@ -171,6 +179,8 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     assert_one_line(&wrong, 2, "`printf %s TOKEN | sha256sum` prints that of the token TOKEN");
     let twice = ["--visitor-window", "ads=30m", "--visitor-window", "ads=1h"];
     assert_one_line(&serve(&twice)?, 2, "--visitor-window: ads is there more than once");
+    let twice = ["--pixel", "ads", "--pixel", "news", "--pixel", "ads"];
+    assert_one_line(&serve(&twice)?, 2, "--pixel: ads is there more than once");
     let twice = ["--bots", "refuse", "--bots", "count"];
     assert_one_line(&serve(&twice)?, 2, "--bots: the value for all kinds is there more than once");
     let twice = ["--limit-per-client", "ads=60/1m", "--limit-per-client", "ads=6/1m"];
@@ -179,9 +189,14 @@ fn what_cannot_be_served_or_read_is_named() -> Result<()> {
     assert_one_line(&serve(&header)?, 2, r#"--client-address-header: "X Forwarded" is no name of a header"#);
     let header = ["--client-address-header", "forwarded"];
     assert_one_line(&serve(&header)?, 2, "--client-address-header: forwarded cannot be read: let the proxy send");
-    let output = serve(&["--limit-per-client", "4000000000/1s"])?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(2) && text.contains("which is no limit"), "{text}");
+    for (limit, expected) in [
+        ("0/1m", "the number of requests must be at least 1 and at most 4294967295, and is 0"),
+        ("ads=4000000000/1s", "the time for 4000000000 requests must be at least 4s"),
+    ] {
+        let output = serve(&["--limit-per-client", limit])?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && text.contains(expected), "{text}");
+    }
     ensure!(!scratch.path("handfast-data").exists(), "nothing was created");
     assert_one_line(&run(&scratch, &["verify"])?, 1, "cannot read the data directory data");
     stopped(Serve::start(&mut handfast(&scratch, &SERVE))?)?;

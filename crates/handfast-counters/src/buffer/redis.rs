@@ -97,16 +97,19 @@ pub struct RedisBufferOptions {
     pub key_time: Duration,
     /// The time within which a connection must be made.
     pub connect_timeout: Duration,
-    /// The time within which Redis must answer a request, and the store the question for the last number of a kind.
+    /// The time within which Redis must answer a request.
     pub response_timeout: Duration,
+    /// The time within which the store must answer the question for the last number of a kind, which begins without it otherwise. It is shorter than the time
+    /// that a read has for the buffer, as the first read after a restart of Redis may begin the kind.
+    pub last_number_timeout: Duration,
     /// The time within which instances over another Redis object when this one, which is empty, would take its place. It is longer than
     /// [`CountersOptions::flush_interval`](crate::CountersOptions::flush_interval) of theirs.
     pub replace_after: Duration,
 }
 
 impl Default for RedisBufferOptions {
-    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; 15 seconds
-    /// until another Redis is replaced.
+    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; a second for
+    /// the last number; 15 seconds until another Redis is replaced.
     fn default() -> Self {
         RedisBufferOptions {
             queue_events_max: 1_000_000,
@@ -114,6 +117,7 @@ impl Default for RedisBufferOptions {
             key_time: Duration::from_secs(24 * 3_600),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(5),
+            last_number_timeout: Duration::from_secs(1),
             replace_after: Duration::from_secs(15),
         }
     }

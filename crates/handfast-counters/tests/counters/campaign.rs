@@ -17,8 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handfast_counters::{
-    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisBufferOptions, RedisScripts, Result, Storage,
-    StorageForm, Total,
+    Counters, CountersOptions, Error, ItemId, RedisBuffer, RedisScripts, Result, Storage, StorageForm, Total,
 };
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, DocumentStore, MemoryStore, Sources};
@@ -26,7 +25,8 @@ use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::server::RedisServer;
-use crate::world::{ad, ads, key};
+use crate::waiting::PATIENCE;
+use crate::world::{ad, ads, key, patient_options};
 
 const INSTANCES: usize = 3;
 /// The tasks of each instance that send requests.
@@ -216,13 +216,12 @@ impl Site {
             }
             StorageForm::SingleDocuments => Storage::open_single_documents(store, sources.clone(), "counters").await?,
         };
-        let patient = Duration::from_secs(60);
-        let options =
-            RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
+        let options = patient_options();
         let (url, scripts) = (self.server.url(), &self.scripts);
         let buffer =
             RedisBuffer::connect_with_scripts(&url, scripts, storage.clone(), sources.clone(), options).await?;
-        let options = CountersOptions { batch_events: 500, idle, ..CountersOptions::default() };
+        let options =
+            CountersOptions { batch_events: 500, idle, read_time_max: PATIENCE, ..CountersOptions::default() };
         Ok(Counters::new(Arc::new(buffer), storage, sources, options))
     }
 

@@ -6,17 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handfast_counters::{
-    Counters, CountersOptions, Owner, RedisBuffer, RedisBufferOptions, Saved, Storage, StorageForm,
-};
+use handfast_counters::{Counters, CountersOptions, Owner, RedisBuffer, Saved, Storage, StorageForm};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinHandle;
 
 use crate::imports::{Line, add};
 use crate::server::RedisServer;
-use crate::waiting::{until, until_ok};
-use crate::world::{World, ad, ads, broken_scripts, first_day, key, save_all, total, whole};
+use crate::waiting::{PATIENCE, until, until_ok};
+use crate::world::{World, ad, ads, broken_scripts, first_day, key, patient_options, save_all, total, whole};
 
 const ITEMS: usize = 5;
 /// The requests of each instance.
@@ -111,12 +109,9 @@ impl Site {
 async fn counters(server: &RedisServer, site: &Site, idle: Duration) -> Counters {
     let sources = Sources::system().expect("sources");
     let storage = site.storage(&sources).await;
-    let patient = Duration::from_secs(60);
-    let options =
-        RedisBufferOptions { connect_timeout: patient, response_timeout: patient, ..RedisBufferOptions::default() };
-    let buffer =
-        RedisBuffer::connect(&server.url(), storage.clone(), sources.clone(), options).await.expect("a buffer");
-    let options = CountersOptions { batch_events: 20, idle, ..CountersOptions::default() };
+    let buffer = RedisBuffer::connect(&server.url(), storage.clone(), sources.clone(), patient_options()).await;
+    let buffer = buffer.expect("a buffer");
+    let options = CountersOptions { batch_events: 20, idle, read_time_max: PATIENCE, ..CountersOptions::default() };
     Counters::new(Arc::new(buffer), storage, sources, options)
 }
 

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handfast_counters::{Counters, CountersOptions, Error, Item, Kind, RedisBuffer, RedisBufferOptions, Storage};
+use handfast_counters::{Counters, CountersOptions, Error, Item, Kind, RedisBuffer, Storage};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tokio::task::JoinSet;
 
-use crate::world::{key, save_all};
+use crate::world::{key, patient_options, save_all};
 
 const INSTANCES: usize = 3;
 /// The tasks of each instance that send requests to one kind.
@@ -139,9 +139,8 @@ async fn counters(url: &str, store: &Arc<dyn DocumentStore>) -> Counters {
     let options = PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() };
     let database = Database::percolator(Arc::clone(store), sources.clone(), options).expect("a database");
     let storage = Storage::open(database, "counters").await.expect("a storage");
-    let options =
-        RedisBufferOptions { connect_timeout: PATIENCE, response_timeout: PATIENCE, ..RedisBufferOptions::default() };
-    let buffer = RedisBuffer::connect(url, storage.clone(), sources.clone(), options).await.expect("a buffer");
+    let buffer =
+        RedisBuffer::connect(url, storage.clone(), sources.clone(), patient_options()).await.expect("a buffer");
     let options = CountersOptions { batch_events: 1_000, ..CountersOptions::default() };
     Counters::new(Arc::new(buffer), storage, sources, options)
 }

@@ -18,6 +18,8 @@ mod identity;
 mod imports;
 mod instances;
 mod keys;
+mod late;
+mod late_proxy;
 mod load;
 mod losses;
 mod model;

@@ -14,6 +14,7 @@ use handfast_txn::Database;
 
 use crate::redis_cluster::RedisCluster;
 use crate::server::RedisServer;
+use crate::waiting::PATIENCE;
 
 /// The number of events that a queue holds.
 pub(crate) const QUEUE_EVENTS_MAX: usize = 50;
@@ -31,6 +32,8 @@ pub(crate) struct World {
     pub(crate) redis: Option<Arc<RedisServer>>,
     /// The cluster of the server, which is the one with the ads.
     pub(crate) cluster: Option<Arc<RedisCluster>>,
+    /// The URL of a proxy before Redis, through which the next processes go.
+    pub(crate) proxy: Option<String>,
     /// A buffer that outlives the processes, as Redis does.
     pub(crate) memory: Option<Arc<MemoryBuffer>>,
     /// The way in which batches are saved.
@@ -97,6 +100,7 @@ impl World {
             clock,
             redis: None,
             cluster: None,
+            proxy: None,
             memory: None,
             form: StorageForm::Transactions,
             scripts: RedisScripts::default(),
@@ -136,8 +140,16 @@ impl World {
         World { cluster: Some(Arc::clone(cluster)), ..World::on(cluster.server("hf:{ads}:")) }
     }
 
+    /// Returns a world whose processes reach Redis through a proxy.
+    pub(crate) fn through(self, url: &str) -> Self {
+        World { proxy: Some(url.to_owned()), ..self }
+    }
+
     /// The URL of Redis.
     pub(crate) fn url(&self) -> String {
+        if let Some(proxy) = &self.proxy {
+            return proxy.clone();
+        }
         self.cluster.as_ref().map_or_else(|| self.server().url(), |cluster| cluster.url())
     }
 
@@ -190,21 +202,23 @@ impl World {
             (Some(_), _) => Arc::new(self.redis_buffer(&storage, sources.clone()).await),
         };
         // A process begins when the one before is dead: its batches are taken over at once.
-        let options = CountersOptions { batch_events: 3, idle: Duration::ZERO, ..CountersOptions::default() };
+        let options = CountersOptions {
+            batch_events: 3,
+            idle: Duration::ZERO,
+            read_time_max: PATIENCE,
+            ..CountersOptions::default()
+        };
         Ok(Counters::new(decorate(buffer), storage, sources, options))
     }
 
     /// A buffer in Redis with a small queue, and time for busy machines.
     pub(crate) async fn redis_buffer(&self, storage: &Storage, sources: Sources) -> RedisBuffer {
         let url = self.url();
-        let patient = Duration::from_secs(60);
         let options = RedisBufferOptions {
             queue_events_max: QUEUE_EVENTS_MAX as u64,
-            connect_timeout: patient,
-            response_timeout: patient,
             // Redis loses everything in some tests, and nobody else has the queue.
             replace_after: Duration::ZERO,
-            ..RedisBufferOptions::default()
+            ..patient_options()
         };
         let buffer = RedisBuffer::connect_with_scripts(&url, &self.scripts, storage.clone(), sources, options).await;
         buffer.expect("a buffer")
@@ -244,6 +258,16 @@ pub(crate) fn broken_scripts(name: &str, right: &str, wrong: &str) -> RedisScrip
     let changed = [broken.count != count, broken.steps != steps];
     assert_eq!(changed.iter().filter(|changed| **changed).count(), 1, "in one of the scripts: {name}");
     broken
+}
+
+/// The options of a buffer in Redis, with time for busy machines.
+pub(crate) fn patient_options() -> RedisBufferOptions {
+    RedisBufferOptions {
+        connect_timeout: PATIENCE,
+        response_timeout: PATIENCE,
+        last_number_timeout: PATIENCE,
+        ..RedisBufferOptions::default()
+    }
 }
 
 pub(crate) fn ads() -> Kind {

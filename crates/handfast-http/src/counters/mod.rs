@@ -24,7 +24,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderName;
-use handfast_counters::{Counters, Flushed, Kind, Result};
+use handfast_counters::{Counters, Flushed, Kind, PassError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -156,14 +156,14 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
 /// requests in progress, saves what is in the queue, withdraws, and returns what the last pass has saved.
 ///
 /// # Errors
-/// Those of the last pass: the views that it has not saved are in the queue, which is durable.
+/// That of the last pass: the views that it has not saved are in the queue, which is durable.
 pub async fn serve(
     listener: TcpListener,
     counters: Counters,
     service: ServiceOptions,
     connections: ConnectionOptions,
     stop: CancellationToken,
-) -> Result<Flushed> {
+) -> Result<Flushed, PassError> {
     serve_all(vec![listener], counters, service, connections, stop).await
 }
 
@@ -177,7 +177,7 @@ pub async fn serve_all(
     service: ServiceOptions,
     connections: ConnectionOptions,
     stop: CancellationToken,
-) -> Result<Flushed> {
+) -> Result<Flushed, PassError> {
     let saving = CancellationToken::new();
     let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let (instance, views) = this_instance(&counters, addresses);

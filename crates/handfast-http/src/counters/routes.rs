@@ -7,7 +7,7 @@ use super::{Service, handlers, pages, pixel};
 use crate::access::RouteAccess;
 use crate::metrics;
 use crate::problem::ProblemKind;
-use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod, VISITOR};
+use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod, Tag, VISITOR};
 
 /// The id that no item can have, because it is a word of a path.
 pub const RESERVED_ID: &str = "top";
@@ -35,11 +35,18 @@ pub(super) const USER_AGENT_BYTES_MAX: usize = 1_024;
 
 const IDS_BYTES_MAX: usize = IDS_MAX * (ID_BYTES_MAX + 1);
 
+const VIEWS: Tag = Tag { name: "views", description: "Count views, and delete what was counted" };
+const FIGURES: Tag = Tag { name: "figures", description: "Read totals, daily figures and lists" };
+const STATE: Tag = Tag { name: "state", description: "Ask how the service and its parts are" };
+const PAGES: Tag =
+    Tag { name: "pages", description: "Pages for people, and the description of the service for programs" };
+
 pub(super) static ROUTES: [Route<Service>; 16] = [
     Route {
         method: RouteMethod::Post,
         path: "/v1/{kind}/{id}/views",
         operation: "countViews",
+        tag: &VIEWS,
         summary: "Count views of an item, one or as many as the body says, and return its total",
         access: RouteAccess::Write,
         query: &[],
@@ -71,6 +78,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}",
         operation: "getTotals",
+        tag: &FIGURES,
         summary: "Return the totals of several items, in the order of the ids",
         access: RouteAccess::Read,
         query: &[Parameter {
@@ -89,6 +97,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}/top",
         operation: "getTop",
+        tag: &FIGURES,
         summary: "Return the items with the most saved views, altogether or on a day",
         access: RouteAccess::Read,
         query: &[
@@ -115,6 +124,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}/{id}",
         operation: "getTotal",
+        tag: &FIGURES,
         summary: "Return the total of an item; 0 for one that was never viewed",
         access: RouteAccess::Read,
         query: &[],
@@ -128,6 +138,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Delete,
         path: "/v1/{kind}/{id}",
         operation: "deleteItem",
+        tag: &VIEWS,
         summary: "Delete an item with all views that were counted before",
         access: RouteAccess::Write,
         query: &[],
@@ -146,6 +157,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}/{id}/daily",
         operation: "getDaily",
+        tag: &FIGURES,
         summary: "Return the saved views of each day of a range, 0 for a day without any",
         access: RouteAccess::Read,
         query: &[
@@ -172,6 +184,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}/{id}/badge.svg",
         operation: "getBadge",
+        tag: &FIGURES,
         summary: "Return the total of an item as a picture",
         access: RouteAccess::Read,
         query: &[Parameter {
@@ -190,6 +203,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/v1/{kind}/{id}/pixel.gif",
         operation: "countViewByPixel",
+        tag: &VIEWS,
         summary: "Count one view of an item, and return a picture of one transparent pixel. A HEAD request counts nothing",
         access: RouteAccess::PublicWrite,
         query: &[Parameter {
@@ -214,6 +228,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/healthz",
         operation: "getHealth",
+        tag: &STATE,
         summary: "Say that the process answers",
         access: RouteAccess::Open,
         query: &[],
@@ -227,6 +242,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/readyz",
         operation: "getReadiness",
+        tag: &STATE,
         summary: "Say whether the service can take views, and which parts do not work",
         access: RouteAccess::Open,
         query: &[],
@@ -240,6 +256,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/metrics",
         operation: "getMetrics",
+        tag: &STATE,
         summary: "Return the metrics of the service, as Prometheus reads them",
         access: RouteAccess::Read,
         query: &[],
@@ -253,6 +270,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/status",
         operation: "getStatus",
+        tag: &STATE,
         summary: "Return the state of this instance and of the queues, as its page shows it",
         access: RouteAccess::Read,
         query: &[Parameter {
@@ -271,6 +289,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/",
         operation: "getPage",
+        tag: &PAGES,
         summary: "Return the page that shows the figures",
         access: RouteAccess::Open,
         query: &[],
@@ -284,6 +303,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/docs",
         operation: "getDocs",
+        tag: &PAGES,
         summary: "Return the page that shows this document",
         access: RouteAccess::Open,
         query: &[],
@@ -297,6 +317,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/assets/{file}",
         operation: "getAsset",
+        tag: &PAGES,
         summary: "Return a file that the pages use",
         access: RouteAccess::Open,
         query: &[],
@@ -310,6 +331,7 @@ pub(super) static ROUTES: [Route<Service>; 16] = [
         method: RouteMethod::Get,
         path: "/openapi.json",
         operation: "getOpenApi",
+        tag: &PAGES,
         summary: "Return this document",
         access: RouteAccess::Open,
         query: &[],

@@ -1,5 +1,7 @@
 //! The OpenAPI document, and whether an answer is one that it describes.
 
+use std::collections::BTreeSet;
+
 use axum::http::Method;
 use handfast_http::ProblemKind;
 use serde_json::Value;
@@ -110,16 +112,26 @@ impl Document {
     }
 }
 
+/// Returns the names of groups that have a description.
+fn names_of(tags: &Value) -> impl Iterator<Item = &str> {
+    let described = tags.as_array().expect("a list").iter().filter(|tag| tag["description"] != "");
+    described.map(|tag| tag["name"].as_str().expect("a name"))
+}
+
 #[tokio::test]
 async fn the_document_describes_each_operation_whole() {
     let world = World::new();
     let client = Client::new(&world.healthy(1).await).await;
     let document = client.ask("GET /openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.1");
-    let mut operations = Vec::new();
+    let tags: BTreeSet<&str> = names_of(&document["tags"]).collect();
+    let (mut operations, mut groups) = (Vec::new(), BTreeSet::new());
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
             operations.push(operation["operationId"].as_str().expect("a name").to_owned());
+            let groups_of_one = operation["tags"].as_array().expect("a list");
+            assert_eq!(groups_of_one.len(), 1, "{method} {path} is in one group");
+            groups.extend(groups_of_one.iter().filter_map(Value::as_str));
             let parameters = operation["parameters"].as_array().expect("a list");
             let names = parameters.iter().filter(|parameter| parameter["in"] == "path");
             let names: Vec<_> = names.map(|parameter| format!("{{{}}}", parameter["name"].as_str().unwrap())).collect();
@@ -129,6 +141,7 @@ async fn the_document_describes_each_operation_whole() {
             assert_eq!(operation["responses"].get("403").is_some(), is_write, "{method} {path}");
         }
     }
+    assert_eq!(groups, tags, "each group has operations, and is described");
     let count = operations.len();
     operations.sort();
     operations.dedup();

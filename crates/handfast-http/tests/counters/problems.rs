@@ -261,10 +261,35 @@ async fn a_write_that_takes_too_long_is_in_doubt_and_a_read_is_not() {
     let totals = frozen(Operation::Find, "totals");
     let client = Client::with(&world.start(2, world.store.clone(), totals.clone()).await, options).await;
     let answer = client.ask("GET /v1/ads/8").await;
-    assert_eq!(answer.problem(ProblemKind::Unavailable), "there was no answer within 5 seconds");
+    assert_eq!(answer.problem(ProblemKind::Unavailable), "the store is unavailable", "it is not waited for so long");
     assert_eq!(answer.json()["outcome"], json!(null));
     queue.release();
     totals.release();
+}
+
+/// A list may take long. A store that answers nothing else meanwhile is none that takes long.
+#[tokio::test(start_paused = true)]
+async fn a_list_is_waited_for_while_the_store_answers_other_questions() {
+    let find = |collection| Address::first(Operation::Find).of(collection);
+    for (line, list, question) in [
+        ("GET /v1/ads/top", find("totals"), find("totals").after(1)),
+        ("GET /v1/ads/top?day=2026-11-30", Address::first(Operation::Aggregate), find("totals")),
+        ("GET /v1/ads/7/daily", find("days"), find("totals")),
+    ] {
+        let world = World::new();
+        let slow = world.faulty(Plan::at_request(list.clone(), Fault::FreezeBefore));
+        let client = Client::new(&world.start(1, world.store.clone(), slow.clone()).await).await;
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            slow.release();
+        };
+        let (answer, ()) = tokio::join!(client.ask(line), later);
+        assert!(answer.status.is_success(), "{line}: {answer:?}");
+        let dead = world.faulty(Plan::at_requests([list, question].map(|address| (address, Fault::FreezeBefore))));
+        let client = Client::new(&world.start(2, world.store.clone(), dead.clone()).await).await;
+        assert_eq!(client.ask(line).await.problem(ProblemKind::Unavailable), "the store is unavailable", "{line}");
+        assert_eq!(dead.frozen(), 0, "the requests are given up");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use handfast_counters::{Counters, Flushed, ItemId, Kind};
+use handfast_counters::{Counters, Flushed, ItemId, Kind, PassError};
 use handfast_http::ConnectionOptions;
 use handfast_http::counters::{ServiceOptions, serve, serve_all};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(10);
 struct Running {
     address: SocketAddr,
     stop: CancellationToken,
-    serving: JoinHandle<handfast_counters::Result<Flushed>>,
+    serving: JoinHandle<Result<Flushed, PassError>>,
 }
 
 impl Running {

@@ -285,16 +285,20 @@ impl FromStr for Parsed<ClientLimit> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "expected N/TIME, such as 600/1m for 600 requests in a minute".to_owned();
-        let (requests, time) = text.split_once('/').ok_or_else(wrong)?;
-        let requests: u32 = requests.parse().ok().filter(|requests| *requests > 0).ok_or_else(wrong)?;
-        let time = time.parse::<Span>()?.0;
-        if time.is_zero() {
-            return Err("the time must be longer than zero, such as in 600/1m".to_owned());
+        let (number, time) = text.split_once('/').ok_or_else(wrong)?;
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
         }
+        let requests = number.parse().ok().filter(|requests| *requests > 0);
+        let bounds = || format!("the number of requests must be at least 1 and at most {}, and is {number}", u32::MAX);
+        let requests: u32 = requests.ok_or_else(bounds)?;
+        let time = time.parse::<Span>()?.0;
         match (time / requests).is_zero() {
-            true => {
-                Err(format!("{requests} requests in this time are more than one in a nanosecond, which is no limit"))
-            }
+            true => Err(format!(
+                "the time for {requests} requests must be at least {}, a nanosecond for each, and is {}",
+                Span(Duration::from_nanos(requests.into())),
+                Span(time)
+            )),
             false => Ok(Parsed(ClientLimit { requests, time })),
         }
     }
@@ -374,8 +378,19 @@ mod tests {
         }
         let limit = Parsed(ClientLimit { requests: 600, time: Duration::from_secs(60) });
         assert_eq!("600/1m".parse(), Ok(limit));
-        for bad in ["", "600", "0/1m", "-1/1m", "600/0s", "600/m", "1.5/1m", "4000000000/1s"] {
-            assert!(bad.parse::<Parsed<ClientLimit>>().is_err(), "{bad}");
+        for (bad, expected) in [
+            ("", "expected N/TIME"),
+            ("600", "expected N/TIME"),
+            ("-1/1m", "expected N/TIME"),
+            ("1.5/1m", "expected N/TIME"),
+            ("0/1m", "the number of requests must be at least 1 and at most 4294967295, and is 0"),
+            ("4294967296/1m", "at most 4294967295, and is 4294967296"),
+            ("600/0s", "the time for 600 requests must be at least 600ns, a nanosecond for each, and is 0s"),
+            ("4000000000/1s", "the time for 4000000000 requests must be at least 4s, a nanosecond for each, and is 1s"),
+            ("600/m", "a duration such as 10s, 30m or 1h is expected"),
+        ] {
+            let error = bad.parse::<Parsed<ClientLimit>>().expect_err(bad);
+            assert!(error.contains(expected), "{bad}: {error}");
         }
     }
 

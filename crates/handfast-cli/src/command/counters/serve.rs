@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use handfast_counters::{Counters, CountersOptions};
 use handfast_http::ConnectionOptions;
 use handfast_http::counters::serve_all;
@@ -68,7 +68,7 @@ pub(super) async fn run(
     let (saved, _, reported) = tokio::join!(serving, stopping, reporting);
     opened.close().await?;
     reported?;
-    let saved = saved.context("the last views were not saved, and wait in the queue")?;
+    let saved = saved?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped", "saved": saved.views }))?;
     Ok(Exit::Good)
 }

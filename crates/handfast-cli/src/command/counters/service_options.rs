@@ -1,13 +1,13 @@
 //! The settings of the service, as the arguments give them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use handfast_counters::Kind;
 use handfast_http::AccessOptions;
 use handfast_http::counters::{BotPolicy, ServiceOptions};
 
-use super::arguments::{OfKind, ServeCountersArguments};
+use super::arguments::{OfKind, Parsed, ServeCountersArguments};
 use super::tokens;
 use crate::exit::Usage;
 
@@ -18,6 +18,12 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
     for window in &arguments.visitor_windows {
         if visitor_windows.insert(window.kind.clone(), window.time).is_some() {
             return Err(Usage(format!("--visitor-window: {} is there more than once", window.kind)).into());
+        }
+    }
+    let mut pixels = BTreeSet::new();
+    for Parsed(kind) in &arguments.pixels {
+        if !pixels.insert(kind.clone()) {
+            return Err(Usage(format!("--pixel: {kind} is there more than once")).into());
         }
     }
     let (bots, bots_of_kinds) = of_kinds("--bots", &arguments.bots, BotPolicy::from)?;
@@ -36,7 +42,7 @@ pub(super) fn service_options(arguments: &ServeCountersArguments) -> Result<Serv
         visitor_windows,
         bots: bots.unwrap_or_default(),
         bots_of_kinds,
-        pixels: arguments.pixels.iter().map(|kind| kind.0.clone()).collect(),
+        pixels,
         client_limit,
         client_limits_of_kinds,
         client_address_header: header.transpose()?,

@@ -47,7 +47,7 @@ impl Site {
     fn start(run: Run) -> Result<Option<Self>> {
         let scratch = Scratch::new("counters-long")?;
         let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(None) };
-        let store = store_at(&scratch, &format!("127.0.0.1:{}", free_port()?))?;
+        let store = store_at(&scratch, &format!("127.0.0.1:{}", free_port()))?;
         let mut site = Site { scratch, redis, store, services: Vec::new(), run: Arc::new(run) };
         for at in 0..SERVICES {
             let service = site.service()?;

@@ -10,9 +10,9 @@ use bson::doc;
 use serde_json::{Value, json};
 
 use super::clients::{Clients, read};
-use super::redis_server::{RedisServer, free_port};
+use super::redis_server::RedisServer;
 use super::{ask, request, run_with, serve_connection, stdout, stopped};
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, now, output, pause};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, now, output, pause, until};
 
 /// A Redis that loses nothing when it is killed.
 pub(super) const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A `handfast serve` as the store.
-fn store(scratch: &Scratch) -> Result<(Serve, String)> {
+pub(super) fn store(scratch: &Scratch) -> Result<(Serve, String)> {
     let store = Serve::start(&mut handfast(scratch, &[&FREE_PORT[..], &["--data", "store"]].concat()))?;
     let uri = format!("mongodb://{}", store.address()?);
     Ok((store, uri))
@@ -35,7 +35,7 @@ pub(super) fn start(scratch: &Scratch, redis: &str, store: &str) -> Result<Serve
 }
 
 /// Starts a service that saves views at this interval.
-fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
+pub(super) fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: &str, flags: &[&str]) -> Result<Serve> {
     Serve::start(command(scratch, interval, redis, store).args(flags))
 }
 
@@ -271,6 +271,35 @@ fn ext_redis_an_import_that_is_killed_beside_three_processes_is_in_all_totals_on
     Ok(())
 }
 
+/// A service that has started while Redis was away, and finds that another store has it: it has counted nothing, so nothing waits.
+#[test]
+fn ext_redis_a_service_that_is_refused_later_says_that_it_counts_nothing() -> Result<()> {
+    let scratch = Scratch::new("counters-refused")?;
+    let Some(mut redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (_store, uri) = store(&scratch)?;
+    let mut first = start(&scratch, &redis.url(), &uri)?;
+    first.stop("TERM")?;
+    assert_eq!(first.wait()?.0, Some(0));
+    redis.kill()?;
+    let mut service = Serve::spawn(command(&scratch, "50ms", &redis.url(), &uri).args(["--database", "others"]))?;
+    ensure!(service.line()?.starts_with("waiting: "), "Redis is away");
+    redis.restart()?;
+    until("the refusal", || {
+        let (_, status) = request(&mut serve_connection(&service)?, "GET /status", "").context("no answer")?;
+        let parts = serde_json::from_str::<Value>(&status)?["parts"].as_array().cloned().context("parts")?;
+        let refused =
+            |part: &&Value| part["detail"].as_str().is_some_and(|what| what.contains("the queue of another store"));
+        Ok(parts.iter().filter(refused).count() == 2)
+    })?;
+    service.signal("TERM")?;
+    let (code, stderr) = service.wait()?;
+    let expected = format!("no views are counted or saved: {}/0 has the queue of another store", redis.url());
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.contains(&expected)).collect();
+    ensure!(code == Some(1) && lines.len() == 2, "the log and the last word: {code:?} {stderr}");
+    ensure!(lines[0].contains(" WARN ") && lines[1].starts_with("handfast: "), "{stderr}");
+    Ok(())
+}
+
 /// A second database of the store behind the same Redis, a Redis that lost everything, and another one while the service runs.
 #[test]
 fn ext_redis_one_redis_has_the_queue_of_one_store() -> Result<()> {
@@ -343,9 +372,10 @@ fn ext_redis_the_age_of_the_oldest_request_is_shown() -> Result<()> {
 #[test]
 fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<()> {
     let scratch = Scratch::new("counters-no-redis")?;
+    let began = now();
     let (_store, uri) = store(&scratch)?;
-    let url = format!("redis://:secret@127.0.0.1:{}", free_port()?);
-    let mut service = Serve::spawn(&mut command(&scratch, "50ms", &url, &uri))?;
+    // Port 1 has no Redis.
+    let mut service = Serve::spawn(&mut command(&scratch, "10ms", "redis://:secret@127.0.0.1:1", &uri))?;
     ensure!(!service.start.contains("secret"), "{}", service.start);
     let waiting = service.line()?;
     let expected = "waiting: views are refused until this is over: the cache and the queue are unavailable: ";
@@ -361,6 +391,10 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(1) && stderr.contains("views are not counted until Redis is there"), "{code:?} {stderr}");
     ensure!(!stderr.contains("secret"), "{stderr}");
+    let failed = "the queue cannot be saved now, and views that are in it wait there: ";
+    let lines = |level: &str| stderr.lines().filter(|line| line.contains(level) && line.contains(failed)).count();
+    let minutes = usize::try_from(began.elapsed().as_secs() / 60)?;
+    ensure!((1..=1 + minutes).contains(&lines(" WARN ")) && lines("handfast: ") == 1, "{stderr}");
     Ok(())
 }
 

@@ -36,7 +36,8 @@ impl RedisBuffer {
         let beginning = self.known(kind);
         let before = beginning.count.load(Ordering::SeqCst);
         let _lock = beginning.lock.lock().await;
-        if beginning.count.load(Ordering::SeqCst) > before {
+        // If the server has not answered the one before, all who wait connect again and do not wait for it one after the other.
+        if beginning.count.load(Ordering::SeqCst) > before || live.is_closed() {
             return Ok(());
         }
         match self.try_begin(kind, live, &beginning).await {
@@ -53,7 +54,7 @@ impl RedisBuffer {
         if !live.has_same_run().await? {
             return Ok(());
         }
-        let least = match tokio::time::timeout(self.options.response_timeout, self.storage.last_number(kind)).await {
+        let least = match tokio::time::timeout(self.options.last_number_timeout, self.storage.last_number(kind)).await {
             Ok(Ok(last)) => Some(last + 1),
             Ok(Err(error @ Error::Damaged { .. })) => return Err(error.into()),
             // What Redis has, its clock, and what this process has seen decide.

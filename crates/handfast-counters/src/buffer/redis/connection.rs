@@ -211,7 +211,7 @@ impl Connection {
     /// Returns the connection if there is one.
     pub(super) fn live(&self) -> Option<Live> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
-        live.as_ref().filter(|live| !live.is_closed.load(Ordering::SeqCst)).cloned()
+        live.as_ref().filter(|live| !live.is_closed()).cloned()
     }
 
     async fn connect(&self) -> Result<Live, String> {
@@ -293,6 +293,11 @@ impl Scripts {
 }
 
 impl Live {
+    /// Returns whether the connection was given up.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
     /// Returns the generation of a kind as it was found on this connection.
     pub(super) fn generation(&self, kind: &Kind) -> Option<Arc<str>> {
         self.generations.read().unwrap_or_else(PoisonError::into_inner).get(kind).cloned()

@@ -34,6 +34,7 @@
 //! The mark names what it replaces, so a process that dies between two of these steps leaves what the next one goes on with. An instance that has found its mark
 //! right sets it again if Redis loses it. Times are differences of one process's clock.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,8 +55,10 @@ const STEPS_MAX: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Identity {
     known: Mutex<Known>,
-    /// Held while requests wait for the first comparison.
-    comparing: tokio::sync::Mutex<()>,
+    /// Held while requests wait for the first comparison; the error of the last attempt.
+    comparing: tokio::sync::Mutex<Option<Error>>,
+    /// The number of attempts that have ended.
+    attempts: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -174,7 +177,7 @@ impl RedisBuffer {
     }
 
     /// Makes sure of the same before a view is counted or a cached total is shown. Once that is known, nothing is asked, until a pass or the beginning of a kind
-    /// finds something else.
+    /// finds something else. All who wait for one attempt share its result.
     ///
     /// # Errors
     /// [`Error::WrongQueue`]; [`Error::Buffer`], not applied, if it cannot be found out now.
@@ -182,18 +185,27 @@ impl RedisBuffer {
         if self.identity.is_compared()? {
             return Ok(());
         }
-        let _one_at_a_time = self.identity.comparing.lock().await;
+        let before = self.identity.attempts.load(Ordering::SeqCst);
+        let mut last = self.identity.comparing.lock().await;
         if self.identity.is_compared()? {
             return Ok(());
+        }
+        if self.identity.attempts.load(Ordering::SeqCst) > before
+            && let Some(error) = &*last
+        {
+            return Err(error.clone());
         }
         let unknown = |why: String| {
             unavailable(format!("whether {} has the queue of the store is not known: {why}", self.url), Applied::No)
         };
-        match tokio::time::timeout(self.options.response_timeout, self.check_before_saving()).await {
+        let compared = match tokio::time::timeout(self.options.response_timeout, self.check_before_saving()).await {
             Ok(Err(Error::Store(error))) => Err(unknown(error.to_string())),
             Ok(compared) => compared,
             Err(_) => Err(unknown("there was no answer in time".to_owned())),
-        }
+        };
+        self.identity.attempts.fetch_add(1, Ordering::SeqCst);
+        *last = compared.as_ref().err().cloned();
+        compared
     }
 
     /// Makes sure, before a kind is begun, that no other store has got this Redis: it may have lost everything.

@@ -59,7 +59,7 @@ function contentOf(content = {}) {
 
 function operationOf(path, method, operation) {
   const article = made("article", "", { id: operation.operationId });
-  const title = made("h2");
+  const title = made("h3");
   title.append(made("span", method.toUpperCase(), { className: "method" }), " ", made("code", path));
   article.append(title, made("p", operation.summary));
   const needsToken = operation.security.length > 0;
@@ -68,11 +68,11 @@ function operationOf(path, method, operation) {
     article.append(made("p", isFree ? "Needs a token, unless reading is public." : "Needs a token, if there are tokens.", { className: "note" }));
   }
   if (operation.parameters.length) {
-    article.append(made("h3", "Parameters"), table(["Name", "In", "Type", "Meaning"], operation.parameters.map((parameter) =>
+    article.append(made("h4", "Parameters"), table(["Name", "In", "Type", "Meaning"], operation.parameters.map((parameter) =>
       [made("code", parameter.name + (parameter.required ? "" : "?")), parameter.in, typeOf(parameter.schema), parameter.description])));
   }
   if (operation.requestBody) {
-    article.append(made("h3", operation.requestBody.required ? "Body" : "Body, which may be left out"), contentOf(operation.requestBody.content));
+    article.append(made("h4", operation.requestBody.required ? "Body" : "Body, which may be left out"), contentOf(operation.requestBody.content));
   }
   const details = made("details");
   details.append(made("summary", "Answers"), table(["Status", "Meaning", "Content"], Object.entries(operation.responses).map(([status, answer]) =>
@@ -83,11 +83,21 @@ function operationOf(path, method, operation) {
 
 function schemaOf(name, schema) {
   const article = made("article", "", { id: `schema-${name}` });
-  article.append(made("h2", name));
+  article.append(made("h3", name));
   const required = schema.required || [];
   article.append(table(["Field", "Type", "Meaning"], Object.entries(schema.properties || {}).map(([field, of]) =>
     [made("code", field + (required.includes(field) ? "" : "?")), typeOf(of), of.description || ""])));
   return article;
+}
+
+// Returns the section of a tag, which gets its operations, and the list of links to them.
+function groupOf(tag) {
+  const section = made("section", "", { id: `tag-${tag.name}` });
+  section.append(made("h2", tag.description));
+  const contents = made("p", `${tag.description}: `);
+  element("operations").append(section);
+  element("contents").append(contents);
+  return { section, contents };
 }
 
 async function show() {
@@ -95,10 +105,12 @@ async function show() {
   const openapi = await answer.json();
   element("title").textContent = `API of ${openapi.info.title}`;
   element("summary").textContent = `${openapi.info.summary}. Version ${openapi.info.version}, OpenAPI ${openapi.openapi}. A ? marks what may be left out.`;
+  const groups = new Map(openapi.tags.map((tag) => [tag.name, groupOf(tag)]));
   for (const [path, methods] of Object.entries(openapi.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
-      element("contents").append(made("a", operation.operationId, { href: `#${operation.operationId}` }), " ");
-      element("operations").append(operationOf(path, method, operation));
+      const { section, contents } = groups.get(operation.tags[0]);
+      contents.append(made("a", operation.operationId, { href: `#${operation.operationId}` }), " ");
+      section.append(operationOf(path, method, operation));
     }
   }
   for (const [name, schema] of Object.entries(openapi.components.schemas)) element("schemas").append(schemaOf(name, schema));

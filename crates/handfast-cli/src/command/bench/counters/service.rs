@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::routing::{get, post};
-use handfast_counters::{Counters, CountersOptions, EmbeddedBufferOptions, Item};
+use handfast_counters::{Counters, CountersOptions, EmbeddedBufferOptions, Flushed, Item, PassError};
 use handfast_embedded::EmbeddedStore;
 use handfast_http::counters::{ServiceOptions, serve};
 use handfast_http::{ConnectionOptions, serve_connections};
@@ -40,7 +40,7 @@ pub(super) struct Service {
     pub(super) address: SocketAddr,
     pub(super) constant: SocketAddr,
     stop: CancellationToken,
-    serving: JoinHandle<handfast_counters::Result<handfast_counters::Flushed>>,
+    serving: JoinHandle<Result<Flushed, PassError>>,
     answering: JoinHandle<()>,
 }
 

@@ -1,0 +1,100 @@
+//! Parts that are stopped: they take connections and requests, and answer nothing. Reads are answered all the same, from the other part or with an error.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::redis_server::RedisServer;
+use super::scaled::{DURABLE, start_with, store};
+use super::{ask, exchange, request, run_with, serve_connection, stdout};
+use crate::support::{Scratch, Serve, until};
+
+/// The reads that need the store, if the item is not in the cache.
+const READS: [&str; 6] = [
+    "GET /v1/ads/7",
+    "GET /v1/ads?ids=7,8",
+    "GET /v1/ads/7/badge.svg",
+    "GET /v1/ads/7/daily",
+    "GET /v1/ads/top",
+    "GET /v1/ads/top?day=2026-11-30",
+];
+
+/// Sends all reads at once, and fails unless each is answered with the error of the store.
+fn store_is_missed(service: &Serve) -> Result<()> {
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let reads = READS.map(|read| scope.spawn(move || is_refused(service, read).with_context(|| read.to_owned())));
+        reads.into_iter().map(|read| read.join().unwrap()).collect()
+    });
+    results.into_iter().collect()
+}
+
+/// The error of a request that took all of its time, 30 seconds, names no part.
+fn is_refused(service: &Serve, read: &str) -> Result<()> {
+    let (head, body) = exchange(&mut serve_connection(service)?, read, "", "").context("no answer")?;
+    let problem: Value = serde_json::from_str(&body).with_context(|| body.clone())?;
+    ensure!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nretry-after: "), "{head} {body}");
+    ensure!(problem["type"] == "urn:handfast:problem:unavailable", "{body}");
+    ensure!(problem["detail"] == "the store is unavailable", "{body}");
+    Ok(())
+}
+
+/// Waits until the store has all views of an item.
+fn until_saved(scratch: &Scratch, servers: &[&str], views: u64) -> Result<()> {
+    until("the views", || {
+        let report: Value = serde_json::from_str(&stdout(&run_with(scratch, &["verify", "--json"], servers)?)?)?;
+        Ok(report["views"] == views)
+    })
+}
+
+fn of_item(views: u64, is_partial: bool) -> Value {
+    json!({ "kind": "ads", "id": "7", "total": views, "partial": is_partial })
+}
+
+/// What is answered while the store is stopped, and then while Redis is.
+fn read_while_parts_are_stopped(name: &str, flags: &[&str]) -> Result<()> {
+    let scratch = Scratch::new(name)?;
+    let Some(mut redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (store, uri) = store(&scratch)?;
+    let mut service = start_with(&scratch, "50ms", &redis.url(), &uri, flags)?;
+    let view = "POST /v1/ads/7/views";
+    assert_eq!(ask(&service, view, "idempotency-key: 1")?["total"], 1);
+    until_saved(&scratch, &["--store", &uri], 1)?;
+
+    store.signal("STOP")?;
+    assert_eq!(ask(&service, "GET /v1/ads/7", "")?, of_item(1, false), "from the cache");
+    redis.lose_everything()?;
+    store_is_missed(&service)?;
+    let counted = ask(&service, view, "idempotency-key: 2")?;
+    assert_eq!((&counted["total"], &counted["partial"]), (&json!(1), &json!(true)), "{counted}");
+    store.signal("CONT")?;
+    until_saved(&scratch, &["--store", &uri], 2)?;
+    until("the whole total", || Ok(ask(&service, "GET /v1/ads/7", "")? == of_item(2, false)))?;
+
+    redis.signal("STOP")?;
+    assert_eq!(ask(&service, "GET /v1/ads/7", "")?, of_item(2, true), "from the store");
+    let list = ask(&service, "GET /v1/ads/top", "")?;
+    assert_eq!(list["items"], json!([{ "id": "7", "views": 2 }]));
+    assert_eq!(ask(&service, "GET /v1/ads/7/daily", "")?["views"], 2);
+    let mut stream = serve_connection(&service)?;
+    let (status, body) = request(&mut stream, view, "idempotency-key: 3").context("no answer")?;
+    ensure!(status == 503 && body.contains("\"outcome\":"), "{status} {body}");
+    store.signal("STOP")?;
+    store_is_missed(&service)?;
+    redis.signal("CONT")?;
+    store.signal("CONT")?;
+    until("a view", || Ok(ask(&service, view, "idempotency-key: 3").is_ok()))?;
+    until_saved(&scratch, &["--store", &uri], 3)?;
+    until("the whole total", || Ok(ask(&service, "GET /v1/ads/7", "")? == of_item(3, false)))?;
+    service.stop("TERM")?;
+    assert_eq!(service.wait()?.0, Some(0));
+    Ok(())
+}
+
+#[test]
+fn ext_redis_reads_are_answered_while_the_store_or_redis_is_stopped() -> Result<()> {
+    read_while_parts_are_stopped("counters-stopped", &[])
+}
+
+#[test]
+fn ext_redis_reads_without_transactions_are_answered_while_the_store_or_redis_is_stopped() -> Result<()> {
+    read_while_parts_are_stopped("counters-stopped-single", &["--transactions", "none"])
+}
