@@ -13,9 +13,12 @@ pub(crate) enum ReadError {
     /// The connection failed, or ended in the middle of a message.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The length in the header is out of bounds.
+    /// The header is none: its length is out of bounds, or its opcode is unknown.
     #[error(transparent)]
     Wire(#[from] handfast_wire::Error),
+    /// The first bytes are those of a TLS handshake.
+    #[error("the peer speaks TLS")]
+    Tls,
 }
 
 /// A whole message.
@@ -42,6 +45,10 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits)
     }
     stream.read_exact(head.get_mut(first..).unwrap_or_default()).await?;
     let header = Header::decode(&head);
+    if let OpCode::Other(number) = header.op_code {
+        // The bytes that it announces are not waited for: nobody may ever send them.
+        return Err(if is_tls(&head) { ReadError::Tls } else { Error::OpCode(number).into() });
+    }
     let rest = header.frame_bytes(limits)? - HEADER_BYTES;
     let mut bytes = head.to_vec();
     let count = stream.take(u64::try_from(rest).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
@@ -51,12 +58,17 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits)
     Ok(Some(Frame { header, bytes }))
 }
 
+/// Returns whether these are the first bytes of a TLS handshake: a record of type 22 with a version 3.x (RFC 8446, section 5.1).
+fn is_tls(head: &[u8; HEADER_BYTES]) -> bool {
+    matches!(head, [22, 3, 0..=4, ..])
+}
+
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
     use handfast_wire::{Flags, Limits, OpMsg};
 
-    use super::read;
+    use super::{ReadError, read};
 
     #[tokio::test]
     async fn messages_are_read_whole_or_not_at_all() {
@@ -73,5 +85,22 @@ mod tests {
         }
         let huge = [i32::MAX.to_le_bytes().as_slice(), &[0; 12]].concat();
         assert!(read(&mut huge.as_slice(), &Limits::default()).await.is_err());
+    }
+
+    /// The stream goes on without further bytes, so that a reader who waits for what is announced waits for ever.
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_are_no_header_are_refused_at_once() {
+        let check = async |head: [u8; 16], is_tls: bool| {
+            let (mut client, mut server) = tokio::io::duplex(64);
+            tokio::io::AsyncWriteExt::write_all(&mut client, &head).await.unwrap();
+            let limits = Limits::default();
+            let read = tokio::time::timeout(std::time::Duration::from_secs(60), read(&mut server, &limits)).await;
+            let error = read.expect("an answer at once").err().unwrap();
+            assert_eq!(matches!(error, ReadError::Tls), is_tls, "{error}");
+        };
+        // A ClientHello of 512 bytes; as a header it announces 33 MB.
+        check([22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 7, 7, 7, 7, 7], true).await;
+        check(*b"GET / HTTP/1.1\r\n", false).await;
+        check([100, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xd2, 7, 0, 0], false).await;
     }
 }

@@ -24,6 +24,7 @@ mod late;
 mod plan;
 mod recorder;
 mod relay;
+mod remark;
 pub(crate) mod stream;
 mod throttle;
 
@@ -31,6 +32,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use handfast_wire::Limits;
 use rustls::ServerConfig;
@@ -40,16 +42,26 @@ use tokio::sync::Notify;
 use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::LateRequests;
 use self::recorder::Recorder;
+use self::remark::Remarks;
 use self::stream::Acceptor;
 use crate::accept::accept;
 use crate::recording::RecordedMessage;
 use crate::rules::Observation;
 use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
 
+pub use self::remark::Remark;
 pub use self::stream::Upstream;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
-const CONNECTIONS_MAX: usize = 10_000;
+pub const CONNECTIONS_MAX: usize = 10_000;
+
+/// The memory of a connection that waits for the next message: a buffer of 8 KiB for each direction, the task and its state. With 10,000
+/// connections that is 320 MB.
+pub const IDLE_CONNECTION_BYTES_MAX: usize = 32 * 1024;
+
+/// The time between an error that says that the state of the server has changed and the end of the connections that monitor it: drivers
+/// read the error first then, and ask for the state afterwards.
+const STATE_CHANGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A proxy with a bound address, which does not accept connections yet.
 pub struct Proxy {
@@ -69,10 +81,12 @@ struct Shared {
     limits: Limits,
     late: Arc<LateRequests>,
     recorder: Recorder,
+    remarks: Remarks,
     /// All connections so far.
     connection_count: AtomicU64,
     /// Wakes the connections by which drivers monitor the server.
     state_change: Notify,
+    state_change_pause: Duration,
 }
 
 struct LoggedRules {
@@ -133,6 +147,11 @@ impl Handle {
     pub async fn deliver_late(&self) {
         self.0.late.deliver().await;
     }
+
+    /// Returns the number of requests that are late, which the server has not answered, and of copies that it did not get.
+    pub fn undelivered_count(&self) -> u64 {
+        self.0.late.undelivered()
+    }
 }
 
 impl Proxy {
@@ -150,8 +169,10 @@ impl Proxy {
             limits: Limits::default(),
             late: Arc::default(),
             recorder: Recorder::default(),
+            remarks: Remarks::default(),
             connection_count: AtomicU64::new(0),
             state_change: Notify::new(),
+            state_change_pause: STATE_CHANGE_PAUSE,
         };
         Ok(Proxy {
             listener,
@@ -178,6 +199,13 @@ impl Proxy {
     #[must_use]
     pub fn with_recorder(self, write: impl FnMut(&RecordedMessage) + Send + 'static) -> Self {
         self.shared.recorder.begin(Box::new(write));
+        self
+    }
+
+    /// Calls a function with each remark, once. Messages wait for it.
+    #[must_use]
+    pub fn with_remarks(self, write: impl FnMut(Remark) + Send + 'static) -> Self {
+        self.shared.remarks.begin(Box::new(write));
         self
     }
 

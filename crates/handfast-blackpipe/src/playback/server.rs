@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
@@ -13,6 +14,7 @@ use tracing::debug;
 use super::{Playback, PlayedAnswer};
 use crate::accept::accept;
 use crate::frame::{ReadError, plain, read};
+use crate::proxy::Remark;
 use crate::proxy::stream::{Acceptor, send};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
 use crate::script::ReceivedRequest;
@@ -37,6 +39,8 @@ struct Shared {
     playback: Mutex<Playback>,
     log: Log,
     limits: Limits,
+    /// Whether a client with TLS, for which there is no certificate, was reported.
+    is_tls_reported: AtomicBool,
 }
 
 impl Shared {
@@ -56,7 +60,8 @@ impl PlaybackHandle {
 }
 
 impl PlaybackServer {
-    /// Binds an address. Port 0 takes a free one. Calls `log` with a sentence about each request that is not in the recording.
+    /// Binds an address. Port 0 takes a free one. Calls `log` with a sentence about each request that is not in the recording, and about the first client that speaks TLS
+    /// where there is no certificate.
     ///
     /// # Errors
     /// The address is in use or not allowed.
@@ -68,7 +73,12 @@ impl PlaybackServer {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Shared { playback: Mutex::new(playback), log: Box::new(log), limits: Limits::default() };
+        let shared = Shared {
+            playback: Mutex::new(playback),
+            log: Box::new(log),
+            limits: Limits::default(),
+            is_tls_reported: AtomicBool::new(false),
+        };
         Ok(PlaybackServer { listener, address, acceptor: Acceptor::default(), shared: Arc::new(shared) })
     }
 
@@ -100,6 +110,9 @@ impl PlaybackServer {
 
 async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
     if let Err(error) = answer_requests(client, &acceptor, &shared).await {
+        if matches!(error, ReadError::Tls) && !shared.is_tls_reported.swap(true, Ordering::Relaxed) {
+            (shared.log)(&Remark::ClientSpeaksTls.to_string());
+        }
         debug!(%error, "a connection ended");
     }
 }
@@ -167,3 +180,6 @@ fn no_login() -> RawDocumentBuf {
     let message = "a recording knows no users: leave user and password out of the connection string".to_owned();
     ErrorReply { message, ..ErrorReply::of_code(NOT_RECORDED) }.document()
 }
+
+#[cfg(test)]
+mod tests;

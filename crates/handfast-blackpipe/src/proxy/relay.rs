@@ -10,11 +10,12 @@ use handfast_wire::{Flags, OpMsg};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::late::LateRequest;
+use super::late::{LateRequest, send_copy};
 use super::plan::{ReplyFate, ReplyPlan};
 use super::recorder::{self, RecordedReply};
+use super::remark::Remark;
 use super::stream::{Acceptor, Reader, Writer, send};
 use super::{Decided, Shared, throttle};
 use crate::fault::{Direction, ErrorReply};
@@ -22,10 +23,6 @@ use crate::frame::{ReadError, read};
 use crate::hello;
 use crate::request::{ApplicationRequest, Request};
 use crate::{Decision, Injection};
-
-/// The time between an error that says that the state of the server has changed and the end of the connections that monitor it: drivers
-/// read the error first then, and ask for the state afterwards.
-const STATE_CHANGE_PAUSE: Duration = Duration::from_millis(50);
 
 type Relayed = std::result::Result<(), ReadError>;
 type ClientWriter = tokio::sync::Mutex<Writer>;
@@ -36,11 +33,11 @@ pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Sha
     if let Err(error) = relay(client, &acceptor, &connection).await {
         debug!(%error, "a connection ended");
     }
-    let Connection { copies, planned, late_without_reply, .. } = connection;
+    let Connection { tasks, planned, late_without_reply, .. } = connection;
     // No reply arrives any more.
     drop((planned, late_without_reply));
-    let mut copies = copies.into_inner().unwrap_or_else(PoisonError::into_inner);
-    while copies.join_next().await.is_some() {}
+    let mut tasks = tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
+    while tasks.join_next().await.is_some() {}
 }
 
 /// Both sockets are closed at the end.
@@ -65,7 +62,8 @@ struct Connection {
     /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
     late_without_reply: Mutex<Option<LateRequest>>,
     is_monitoring: AtomicBool,
-    copies: Mutex<JoinSet<()>>,
+    /// Copies of requests, and pauses.
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// The next step of a request.
@@ -88,7 +86,7 @@ impl Connection {
             planned: Mutex::default(),
             late_without_reply: Mutex::default(),
             is_monitoring: AtomicBool::new(false),
-            copies: Mutex::default(),
+            tasks: Mutex::default(),
         }
     }
 
@@ -101,7 +99,12 @@ impl Connection {
                 // The client has gone, but its late request still has to be executed.
                 Err(_) if self.is_planned() => break,
                 Ok(None) => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if matches!(error, ReadError::Tls) {
+                        self.shared.remarks.tell(Remark::ClientSpeaksTls);
+                    }
+                    return Err(error);
+                }
             };
             let next = match Request::of_frame(&frame.bytes, &self.shared.limits)? {
                 Request::Application(request) => self.decide(request, frame.header.request_id, to_client).await?,
@@ -189,8 +192,12 @@ impl Connection {
         OpMsg::new(Flags::default(), &error.document()).encode(0, request_id, &mut bytes);
         send(&mut *to_client.lock().await, &bytes).await?;
         if error.is_state_change() {
-            tokio::time::sleep(STATE_CHANGE_PAUSE).await;
-            self.shared.state_change.notify_waiters();
+            let shared = Arc::clone(&self.shared);
+            // The next request of the connection does not wait for it.
+            self.spawn(async move {
+                tokio::time::sleep(shared.state_change_pause).await;
+                shared.state_change.notify_waiters();
+            });
         }
         Ok(())
     }
@@ -198,7 +205,8 @@ impl Connection {
     /// Sends a request once more later, on a connection of its own.
     fn copy(&self, request: ApplicationRequest<'_>, after: Option<Duration>) {
         let Some(memory) = self.shared.late.copy_memory(request.plain.len()) else {
-            warn!(command = request.command, "too many requests wait to be sent once more: this one is not duplicated");
+            self.shared.late.fail();
+            self.shared.remarks.tell(Remark::TooManyCopies);
             return;
         };
         let (late, shared) = (self.shared.late.begin(), Arc::clone(&self.shared));
@@ -207,10 +215,18 @@ impl Connection {
             late.wait(after).await;
             if let Err(error) = send_copy(&bytes, has_reply, &shared).await {
                 debug!(%error, "a request was not sent once more");
+                shared.late.fail();
             }
             drop((late, memory));
         };
-        locked(&self.copies).spawn(copy);
+        self.spawn(copy);
+    }
+
+    /// Runs a task that may outlive the sockets of the connection, and forgets those that have ended.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = locked(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
     }
 
     /// Forwards replies until one is lost or the server closes the connection.
@@ -273,18 +289,6 @@ impl Connection {
     fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
         locked(&self.planned).take_if(|plan| plan.request_id == response_to)
     }
-}
-
-/// Sends a request on a connection of its own, and waits until the server has executed it.
-async fn send_copy(bytes: &[u8], has_reply: bool, shared: &Shared) -> Relayed {
-    let (mut from_server, mut to_server) = shared.server.connect().await?;
-    send(&mut to_server, bytes).await?;
-    if !has_reply {
-        // The server closes the connection when it has read all of it.
-        to_server.shutdown().await?;
-    }
-    read(&mut from_server, &shared.limits).await?;
-    Ok(())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

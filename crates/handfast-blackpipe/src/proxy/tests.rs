@@ -15,6 +15,8 @@ use crate::frame::read;
 use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
 mod order_and_rate;
+mod recording;
+mod remarks;
 mod tls;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -179,6 +181,8 @@ async fn garbage_closes_the_connection() {
 
 /// A time that does not pass during a test.
 const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than a busy machine takes for a request.
+const LONG: Duration = Duration::from_secs(60);
 /// A time in which a task has had its turn many times. Where it is too short, a test passes that ought to fail.
 const MOMENT: Duration = Duration::from_millis(100);
 
@@ -255,8 +259,24 @@ async fn a_driver_asks_for_the_state_again_after_an_error_that_says_it_changed()
         assert!(send(&mut monitor, &hello).await.is_some());
         assert!(send(&mut stream, &find()).await.is_some());
         assert!(send(&mut stream, &find()).await.is_some(), "the connection of the application stays open");
-        assert_eq!(send(&mut monitor, &hello).await.is_none(), is_closed);
+        let wait = if is_closed { LONG } else { MOMENT };
+        let is_open = tokio::time::timeout(wait, read(&mut monitor, &Limits::default())).await.is_err();
+        assert_eq!(is_open, !is_closed);
     }
+}
+
+/// The pause before the monitoring connections are closed is not one of the connection that gets the error.
+#[tokio::test]
+async fn an_error_holds_up_no_later_request() {
+    let (server, _) = start_server().await;
+    let rules = Rules::new(vec![Rule::once("find:1/error".parse().unwrap())]);
+    let mut proxy = Proxy::bind(ANY, server.to_string(), rules).await.unwrap();
+    Arc::get_mut(&mut proxy.shared).unwrap().state_change_pause = HOUR;
+    let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+    tokio::spawn(proxy.run());
+    assert!(send(&mut stream, &find()).await.is_some());
+    let next = tokio::time::timeout(LONG, send(&mut stream, &find())).await;
+    assert_eq!(next.expect("an answer"), Some(rawdoc! { "answered": "find" }));
 }
 
 #[tokio::test]

@@ -13,12 +13,15 @@
 //! probability = 0.1
 //! ```
 
+mod possible;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use self::possible::Decisive;
 use super::{Condition, Probability, Rule};
 use crate::fault::{Direction, ErrorReply, Fault, Injection};
 use crate::request::DRIVER_COMMANDS;
@@ -68,14 +71,14 @@ pub struct WrittenRule {
 /// Reads the text of a rules file.
 ///
 /// # Errors
-/// [`Error::RulesFile`] with the line if the text is no TOML, a key is unknown or missing, or a value is not possible.
+/// [`Error::RulesFile`] with the line if the text is no TOML, a key is unknown or missing, a value is not possible, or a rule would never apply.
 pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
-    let lines = Lines(text);
+    let lines = Lines::of(text);
     let document = DeTable::parse(text).map_err(|error| {
         let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
         lines.mistake(error.span().map_or(0, |span| span.start), reason)
     })?;
-    let mut rules = Vec::new();
+    let (mut rules, mut decisive) = (Vec::new(), Decisive::default());
     for (key, value) in document.get_ref() {
         let at = key.span().start;
         if key.get_ref() != "rule" {
@@ -87,7 +90,9 @@ pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
             let at = table.span().start;
             let is_no_table = || lines.mistake(at, format!("'rule' is no list of tables: {BEGIN}"));
             let fields = table.get_ref().as_table().ok_or_else(is_no_table)?;
-            rules.push(WrittenRule { line: lines.line(at), rule: Fields { lines, at, fields }.rule()? });
+            let written = WrittenRule { line: lines.line(at), rule: Fields { lines: &lines, at, fields }.rule()? };
+            decisive.add(&written).map_err(|reason| lines.mistake(at, reason))?;
+            rules.push(written);
         }
     }
     if rules.is_empty() {
@@ -96,23 +101,26 @@ pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
     Ok(rules)
 }
 
-/// The text of a file, by which a position becomes a line.
-#[derive(Clone, Copy)]
-struct Lines<'a>(&'a str);
+/// The positions of the line ends of a file, by which a position becomes a line.
+struct Lines(Vec<usize>);
 
-impl Lines<'_> {
-    fn line(self, byte: usize) -> usize {
-        self.0.get(..byte).unwrap_or(self.0).matches('\n').count() + 1
+impl Lines {
+    fn of(text: &str) -> Self {
+        Lines(text.match_indices('\n').map(|(byte, _)| byte).collect())
     }
 
-    fn mistake(self, byte: usize, reason: String) -> Error {
+    fn line(&self, byte: usize) -> usize {
+        self.0.partition_point(|end| *end < byte) + 1
+    }
+
+    fn mistake(&self, byte: usize, reason: String) -> Error {
         Error::RulesFile { line: self.line(byte), reason }
     }
 }
 
 /// The keys and values of a rule.
 struct Fields<'a> {
-    lines: Lines<'a>,
+    lines: &'a Lines,
     /// The position of the rule.
     at: usize,
     fields: &'a DeTable<'a>,
@@ -194,9 +202,16 @@ impl Fields<'_> {
             );
             return Err(self.wrong("command", reason));
         }
+        if let Some(reason) = command.and_then(possible::command_mistake) {
+            return Err(self.wrong("command", reason));
+        }
+        let collection = self.text("collection")?;
+        if let Some(reason) = collection.and_then(possible::collection_mistake) {
+            return Err(self.wrong("collection", reason));
+        }
         let mut condition = Condition {
             command: command.map(str::to_owned),
-            collection: self.text("collection")?.map(str::to_owned),
+            collection: collection.map(str::to_owned),
             first: self.number("first")?.unwrap_or(NonZeroU32::MIN),
             last: self.number("last")?,
             times: self.number("times")?,
@@ -212,9 +227,13 @@ impl Fields<'_> {
         match condition.last {
             Some(last) if last < condition.first => {
                 let reason = format!("'last' is {last}, which is before 'first', {}: exchange them", condition.first);
-                Err(self.wrong("last", reason))
+                return Err(self.wrong("last", reason));
             }
-            _ => Ok(condition),
+            _ => {}
+        }
+        match possible::condition_mistake(&condition) {
+            Some((key, reason)) => Err(self.wrong(key, reason)),
+            None => Ok(condition),
         }
     }
 

@@ -224,6 +224,43 @@ fn ext_blackpipe_hang() {
     assert_eq!(reply_lost["check"]["exit_code"], 0, "{found:#}");
 }
 
+/// A setup that fails in one run is the failure of that run, and the others are reported. A write without acknowledgement has no reply to lose.
+#[test]
+fn ext_blackpipe_failed_run() {
+    let _turn = turn();
+    let Some(guide) = Guide::find() else { return };
+    let (runs, junit) = (guide.path("runs"), guide.path("report.xml"));
+    let fails_second = format!(
+        "echo >> '{0}'; test $(wc -l < '{0}') != 2 || {{ echo no space; exit 5; }}; {1}",
+        runs.display(),
+        guide.command("setup.py")
+    );
+    let mut explore = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    explore.args(["blackpipe", "explore", "--json", "--jobs", "1", "--setup", &fails_second, "--check"]);
+    explore.arg(guide.command("check.py")).arg("--junit").arg(&junit);
+    let (code, found) = report(&output(explore.args(["--", &guide.python]).arg(guide.path("app.py"))));
+    assert_eq!(results(&found), ["update:1/lose-request failed", "update:1/lose-reply finding"], "{found:#}");
+    assert_eq!((code, &found["pairs"][0]["reason"]), (Some(3), &Value::from("--setup fails (exit 5: no space)")));
+    let xml = std::fs::read_to_string(junit).expect("the report");
+    assert!(xml.contains(r#"tests="2" failures="1" errors="1""#), "{xml}");
+
+    let program = guide.path("unacknowledged.py");
+    std::fs::write(&program, UNACKNOWLEDGED).expect("a program");
+    let (code, found) =
+        guide.explore_checked_by(&program, &["--unique", "accounts._id", "--replay", "insert:1/lose-reply"]);
+    let reason = found["pairs"][0]["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("the write is unacknowledged (w: 0) and has no reply"), "{found:#}");
+    assert_eq!((code, &found["not_reached"]), (Some(3), &Value::from(1)), "{found:#}");
+}
+
+const UNACKNOWLEDGED: &str = "
+import os
+from pymongo import MongoClient
+client = MongoClient(os.environ['MONGODB_URI'], w=0)
+client.bank.accounts.insert_one({'_id': 'eve'})
+client.close()
+";
+
 /// An operation that does not occur was not tested.
 #[test]
 fn ext_blackpipe_not_reached() {

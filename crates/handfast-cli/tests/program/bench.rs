@@ -35,6 +35,19 @@ fn the_server_is_measured_with_the_clients_that_the_promise_is_for() -> Result<(
 }
 
 #[test]
+fn the_proxy_is_measured_against_a_relay() -> Result<()> {
+    let scratch = Scratch::new("bench-proxy")?;
+    let (cases, code) = run(&scratch, &["proxy"])?;
+    assert_eq!((cases.len(), code), (1, Some(0)), "{cases:?}");
+    let case = &cases[0];
+    assert_eq!((&case["case"], &case["baseline"]), (&"find, blackpipe proxy".into(), &"bare TCP relay".into()));
+    assert!(case["rate"].as_f64() > Some(0.0) && case["baseline_rate"].as_f64() > Some(0.0), "{case}");
+    assert_eq!(case["promised"], 0.7);
+    assert!(case["note"].as_str().is_some_and(|note| note.starts_with("16 connections, replies of 1")), "{case}");
+    Ok(())
+}
+
+#[test]
 fn a_missed_promise_is_a_failure_for_who_says_so() -> Result<()> {
     let scratch = Scratch::new("bench-strict")?;
     // What no machine reaches, and what every one does.

@@ -4,12 +4,14 @@ use anyhow::{Context as _, Result, ensure};
 use bson::doc;
 use serde_json::{Value, json};
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, output};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, output, until};
 
 /// Explores a program that speaks to no server, with these flags.
 fn check(flags: &[&str], code: i32, expected: &str) -> Result<()> {
     let scratch = Scratch::new("blackpipe")?;
-    let output = handfast(&scratch, &[&["blackpipe", "explore"], flags].concat()).output()?;
+    let mut explore = handfast(&scratch, &[&["blackpipe", "explore"], flags].concat());
+    // It writes no files that a kill would leave behind.
+    let output = explore.env("TMPDIR", "/nowhere").output()?;
     assert_one_line(&output, code, expected);
     assert!(output.stdout.is_empty());
     Ok(())
@@ -50,6 +52,25 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
     )?;
     check(&["--check", "true", "--only", "cut", "--replay", "find:1/cut", "--", "true"], "--only")?;
     check(&["--check", "true", "--times", "0", "--", "true"], "--times")
+}
+
+/// A report that cannot be written is refused before the program runs.
+#[test]
+fn an_exploration_begins_its_report_first() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-junit")?;
+    ensure!(std::process::Command::new("mkfifo").arg(scratch.path("pipe")).status()?.success());
+    for (file, expected) in [("none/report.xml", "--junit: cannot write none/report.xml"), ("pipe", "nobody reads it")]
+    {
+        let flags = ["blackpipe", "explore", "--check", "true", "--junit", file, "--", "touch", "ran"];
+        assert_one_line(&output(&mut handfast(&scratch, &flags))?, 1, expected);
+        ensure!(!scratch.path("ran").exists(), "the program ran");
+    }
+    let flags = ["blackpipe", "explore", "--check", "true", "--junit", "report.xml", "--", "touch", "ran"];
+    std::fs::write(scratch.path("report.xml"), "of before")?;
+    assert_one_line(&output(&mut handfast(&scratch, &flags))?, 1, "the program sent no operation");
+    ensure!(scratch.path("ran").exists());
+    ensure!(std::fs::read_to_string(scratch.path("report.xml"))? == "of before", "there is no other report");
+    Ok(())
 }
 
 const RULES: &str = "\
@@ -95,7 +116,7 @@ fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
     proxy.signal("TERM")?;
     ensure!(serde_json::from_str::<Value>(&proxy.line()?)? == json!({ "event": "stopping" }));
     let stopped: Value = serde_json::from_str(&proxy.line()?)?;
-    ensure!(stopped == json!({ "event": "stopped", "operations": 3, "faults": 2 }), "{stopped}");
+    ensure!(stopped == json!({ "event": "stopped", "operations": 3, "faults": 2, "undelivered": 0 }), "{stopped}");
     let (code, said) = proxy.wait()?;
     ensure!(code == Some(0) && said.is_empty(), "{code:?} {said}");
     let line = |number: u32, decision: &str, rule_line: Option<u32>| {
@@ -108,6 +129,66 @@ fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
     Ok(())
 }
 
+/// Starts a proxy with a rule, and returns it with the address for programs.
+fn start_proxy(scratch: &Scratch, server: &Serve, rule: &str) -> Result<(Serve, String)> {
+    std::fs::write(scratch.path("rules.toml"), format!("[[rule]]\n{rule}\n"))?;
+    let upstream = format!("mongodb://{}", server.address()?);
+    let flags = ["--upstream", &upstream, "--rules", "rules.toml", "--log", "log.jsonl", "--json"];
+    let proxy = Serve::spawn(&mut handfast(scratch, &[&["blackpipe", "proxy"], &flags[..]].concat()))?;
+    let start: Value = serde_json::from_str(&proxy.start)?;
+    let uri = start["uri"].as_str().context("a connection string")?;
+    let address = uri.trim_start_matches("mongodb://").trim_end_matches('/').to_owned();
+    Ok((proxy, address))
+}
+
+/// Returns the number of requests that a proxy names at its end.
+fn undelivered(mut proxy: Serve) -> Result<Value> {
+    ensure!(serde_json::from_str::<Value>(&proxy.line()?)? == json!({ "event": "stopping" }));
+    let stopped: Value = serde_json::from_str(&proxy.line()?)?;
+    ensure!(stopped["event"] == "stopped" && proxy.wait()?.0 == Some(0), "{stopped}");
+    Ok(stopped["undelivered"].clone())
+}
+
+/// What is late at the first signal is sent before the proxy ends, or named.
+#[test]
+fn a_proxy_delivers_late_requests_before_it_stops() -> Result<()> {
+    let insert = doc! { "insert": "orders", "documents": [{ "_id": 1 }], "$db": "db" };
+    let scratch = Scratch::new("blackpipe-late")?;
+    let server = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let (proxy, address) = start_proxy(&scratch, &server, "fault = 'delay'\ndelay = '1h'\ncommand = 'insert'")?;
+    let answer = std::thread::spawn(move || exchange(&connect(&address)?, &insert));
+    let log = scratch.path("log.jsonl");
+    until("the request is delayed", || Ok(std::fs::read_to_string(&log)?.contains("delay")))?;
+    ensure!(server.find_all("orders")?.is_empty());
+    proxy.signal("TERM")?;
+    ensure!(undelivered(proxy)? == 0);
+    let answer = answer.join().map_err(|_| anyhow::anyhow!("the client failed"))??;
+    ensure!(answer.get_i32("n")? == 1 && server.find_all("orders")?.len() == 1, "{answer}");
+
+    std::fs::remove_file(log)?;
+    let increment = doc! {
+        "update": "orders", "updates": [{ "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } }], "$db": "db",
+    };
+    let rule = "fault = 'duplicate'\nafter = '1h'\ncommand = 'update'";
+    for (is_server_there, expected) in [(true, 0), (false, 1)] {
+        let _ = std::fs::remove_file(scratch.path("log.jsonl"));
+        let (proxy, address) = start_proxy(&scratch, &server, rule)?;
+        ensure!(exchange(&connect(&address)?, &increment)?.get_i32("n")? == 1);
+        if !is_server_there {
+            server.signal("KILL")?;
+            until("the server is gone", || Ok(connect(&server.address()?).is_err()))?;
+        }
+        proxy.signal("TERM")?;
+        let found = undelivered(proxy)?;
+        ensure!(found == expected, "{found}");
+        if is_server_there {
+            let document = server.find_all("orders")?;
+            ensure!(document == [doc! { "_id": 1, "n": 2 }.into()], "{document:?}");
+        }
+    }
+    Ok(())
+}
+
 /// Two runs with the same seed have the same decisions; a run with another seed has others.
 #[test]
 fn a_proxy_repeats_its_decisions_with_the_same_seed() -> Result<()> {
@@ -116,6 +197,7 @@ fn a_proxy_repeats_its_decisions_with_the_same_seed() -> Result<()> {
     let server = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
     let upstream = format!("mongodb://{}", server.address()?);
     let run = |seed: &str| -> Result<String> {
+        let _ = std::fs::remove_file(scratch.path("log.jsonl"));
         let flags = ["--rules", "rules.toml", "--log", "log.jsonl", "--seed", seed, "--json"];
         let mut proxy = handfast(&scratch, &["blackpipe", "proxy", "--upstream", &upstream]);
         let proxy = Serve::spawn(proxy.args(flags))?;
@@ -146,6 +228,12 @@ fn a_proxy_says_what_is_wrong() -> Result<()> {
     check(&[&server[..], &["--rules", "none.toml"]].concat(), 1, "cannot read none.toml")?;
     check(&[&server[..], &["--log", "none/log"]].concat(), 1, "cannot write --log none/log")?;
     check(&[&server[..], &["--record", "none/run"]].concat(), 1, "cannot write --record none/run")?;
+    std::fs::write(scratch.path("full.jsonl"), "{}\n")?;
+    for flag in ["--log", "--record"] {
+        let refusal = format!("cannot write {flag} full.jsonl: the file exists, and is not overwritten: remove it");
+        check(&[&server[..], &[flag, "full.jsonl"]].concat(), 1, &refusal)?;
+        ensure!(std::fs::read_to_string(scratch.path("full.jsonl"))? == "{}\n");
+    }
     let tls = ["--tls-certificate", "none.pem", "--tls-key", "none.pem"];
     check(&[&server[..], &tls].concat(), 1, "--tls-certificate: none.pem: it cannot be read")?;
     check(&["--upstream", "mongodb://127.0.0.1:1/?tlsCAFile=none.pem"], 1, "--upstream: tlsCAFile none.pem: ")?;

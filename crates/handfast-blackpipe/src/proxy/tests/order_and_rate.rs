@@ -9,13 +9,10 @@ use handfast_wire::{Flags, Limits, OpMsg};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{ANY, HOUR, MOMENT, find, send, start_injecting};
+use super::{ANY, HOUR, LONG, MOMENT, find, send, start_injecting};
 use crate::frame::read;
 use crate::proxy::{Handle, Proxy};
 use crate::{Condition, Direction, Injection, Rule, Rules};
-
-/// Longer than a busy machine takes for a request.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Reads the next request at the server behind the proxy, and answers it.
 async fn answer_next(server: &mut TcpStream) {

@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{ANY, find, send, start_server};
 use crate::proxy::Proxy;
-use crate::{Condition, Injection, Rule, Rules, Upstream};
+use crate::{Condition, Injection, Playback, PlaybackServer, Rule, Rules, Upstream};
 
 const NAME: &str = "localhost";
 
@@ -84,4 +84,18 @@ async fn a_server_with_tls_gets_requests_and_their_copies() {
     let untrusted = Upstream::with_tls(&address, name(), client_config(&self::certificate()));
     assert!(untrusted.check().await.unwrap_err().to_string().contains("certificate"));
     assert!(Upstream::plain(server.to_string()).check().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_recording_is_played_with_tls() {
+    let certificate = certificate();
+    let recording = "{\"hello\":{\"setName\":\"rs\",\"hosts\":[\"a:1\"],\"me\":\"a:1\",\"maxWireVersion\":21}}";
+    let server = PlaybackServer::bind(ANY, Playback::parse(recording, Vec::new()).unwrap(), |_| {}).await.unwrap();
+    let server = server.with_tls(server_config(&certificate));
+    let address = server.address();
+    tokio::spawn(server.run());
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut stream = TlsConnector::from(client_config(&certificate)).connect(name(), stream).await.unwrap();
+    let hello = send(&mut stream, &rawdoc! { "hello": 1, "$db": "admin" }).await.unwrap();
+    assert_eq!(hello.get_str("me").unwrap(), format!("{NAME}:{}", address.port()));
 }

@@ -61,6 +61,71 @@ fn rules_keep_their_order_and_their_lines() {
     assert_eq!(found, [(2, Fault::Cut), (5, Fault::Delay)]);
 }
 
+/// The time for a line does not grow with the lines before it: this takes minutes otherwise.
+#[test]
+fn a_long_file_is_read() {
+    let rule = |number: usize| format!("[[rule]]\nfault = 'cut'\ncollection = 'orders{number}'\nnth = 2\n\n");
+    let rules = parse(&(0..40_000).map(rule).collect::<String>()).unwrap();
+    assert_eq!(rules.last().map(|written| written.line), Some(39_999 * 5 + 1));
+}
+
+#[test]
+fn a_rule_that_never_applies_is_refused() {
+    let check = |text: &str, expected: &str| {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{text}\n{error}");
+    };
+    let command = |command: &str, expected: &str| {
+        check(&format!("[[rule]]\nfault = 'cut'\ncommand = '{command}'"), &format!("line 3: {expected}"));
+    };
+    command("Update", "no driver sends a command 'Update': write \"update\", as it is on the wire");
+    command("update_one", "no driver sends a command 'update_one': write \"update\"");
+    command("findOneAndUpdate", "no driver sends a command 'findOneAndUpdate': write \"findAndModify\"");
+    command("getmore", "no driver sends a command 'getmore': write \"getMore\"");
+    command("find:3", "'find:3' is no command, which has letters alone: write one such as \"find\"");
+    for right in ["update", "findandmodify", "bulkWrite", "myOwnCommand", "_configsvrMoveChunk"] {
+        assert!(parse(&format!("[[rule]]\nfault = 'cut'\ncommand = '{right}'")).is_ok(), "{right}");
+    }
+    for collection in [".x", "accounts.", "."] {
+        let text = format!("[[rule]]\nfault = 'cut'\ncollection = '{collection}'");
+        check(&text, &format!("line 3: there is no collection '{collection}': write one such as \"accounts\""));
+    }
+    check("[[rule]]\nfault = 'cut'\nprobability = 0", "line 3: with the probability 0 the rule never applies");
+    check(
+        "[[rule]]\nfault = 'cut'\nnth = 2\ntimes = 2",
+        "line 4: 'times' is 2, and the rule is for 1 of the operations",
+    );
+    check("[[rule]]\nfault = 'cut'\nfirst = 2\nlast = 4\ntimes = 4", "line 5: 'times' is 4, and the rule is for 3 of");
+    assert!(parse("[[rule]]\nfault = 'cut'\nfirst = 2\nlast = 4\ntimes = 3").is_ok());
+    assert!(parse("[[rule]]\nfault = 'cut'\nfirst = 2\ntimes = 3").is_ok());
+}
+
+#[test]
+fn a_rule_after_one_that_decides_about_the_same_operations_is_refused() {
+    let check = |first: &str, second: &str, is_refused: bool| {
+        let found = parse(&format!("[[rule]]\n{first}\n[[rule]]\n{second}"));
+        assert_eq!(found.is_err(), is_refused, "{first}\n{second}\n{found:?}");
+        if let Err(error) = found {
+            let line = first.lines().count() + 2;
+            let expected = format!(
+                "line {line}: the rule never applies, because the first one that does decides, and that of line 1"
+            );
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
+    };
+    check("fault = 'cut'", "fault = 'lose-reply'", true);
+    check("fault = 'cut'", "fault = 'lose-reply'\ncommand = 'find'\ncollection = 'a'\nnth = 2", true);
+    check("fault = 'delay'\ncommand = 'find'", "fault = 'cut'\ncommand = 'find'\ncollection = 'a'", true);
+    check("fault = 'delay'\ncollection = 'a'", "fault = 'duplicate'\ncommand = 'find'\ncollection = 'a'", true);
+    check("fault = 'cut'", "fault = 'delay'", false); // It delays what has no reply.
+    check("fault = 'cut'\ncommand = 'find'", "fault = 'cut'", false);
+    check("fault = 'cut'\ncommand = 'find'", "fault = 'cut'\ncommand = 'update'", false);
+    for some in ["nth = 2", "first = 2", "last = 9", "times = 1", "probability = 0.5"] {
+        check(&format!("fault = 'cut'\n{some}"), "fault = 'cut'", false);
+    }
+    check("fault = 'reorder'", "fault = 'delay'", false);
+}
+
 #[test]
 fn a_mistake_is_named_with_its_line_and_what_to_write() {
     let check = |text: &str, expected: &str| {

@@ -34,6 +34,9 @@ pub(crate) enum BenchArguments {
     #[command(after_help = "Examples:\n  handfast bench counters --directory /srv\n  \
         handfast bench counters --redis redis://127.0.0.1:6379")]
     Counters(CountersFlags),
+    /// The proxy of `handfast blackpipe` against a relay that copies bytes
+    #[command(after_help = "Example:\n  handfast bench proxy --seconds 5 --strict")]
+    Proxy(BenchFlags),
     /// The program as a process: its start, and its memory, idle and after loading
     #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
     Process(ProcessFlags),
@@ -42,7 +45,7 @@ pub(crate) enum BenchArguments {
 /// The flags for the extent of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct BenchFlags {
-    /// Number of concurrent tasks or connections; promises apply to the default only [default: 64; 16 for the server]
+    /// Number of concurrent tasks or connections; promises apply to the default only [default: 64; 16 for the server and the proxy]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) clients: Option<u16>,
     /// Number of documents that are read and updated

@@ -7,6 +7,7 @@ mod counters;
 mod measure;
 mod patterns;
 mod process;
+mod proxy;
 mod report;
 mod serve;
 mod store;
@@ -42,6 +43,7 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
         BenchArguments::Patterns(flags) => run_patterns(flags).await,
         BenchArguments::Counters(flags) => run_counters(flags).await,
         BenchArguments::Process(flags) => run_process(flags).await,
+        BenchArguments::Proxy(flags) => run_proxy(flags).await,
     }
 }
 
@@ -246,6 +248,25 @@ async fn run_counters(flags: &CountersFlags) -> Result<Exit> {
     let all = figures.all();
     console.report(|| figures.tables(), &all)?;
     Ok(exit(&all, flags.subject.strict))
+}
+
+async fn run_proxy(flags: &BenchFlags) -> Result<Exit> {
+    check_seconds(flags)?;
+    let Workspace { console, scratch: _scratch, sources, bar } = Workspace::make(&flags.subject)?;
+    let progress = |step: &str| next(&bar, step);
+    let (clients, default) = (flags.clients.unwrap_or(Subject::Server.clients()), Subject::Server.clients());
+    let plan = serve::Plan {
+        connections: usize::from(clients),
+        documents: flags.documents,
+        seconds: flags.seconds,
+        rounds: usize::from(flags.rounds),
+        promises: Promises { apply: clients == default, demanded: flags.demand },
+    };
+    let document = store::document(0, flags.subject.document_bytes);
+    let comparisons = proxy::run(&plan, Arc::clone(&sources.clock), document, &progress).await?;
+    bar.finish_and_clear();
+    console.report(|| report::table(&comparisons), &comparisons)?;
+    Ok(exit(&comparisons, flags.subject.strict))
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {

@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 }
 
 /// Answers each frame with `reply`, whatever it says.
-async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
+pub(super) async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let reply = Arc::clone(&reply);
         tokio::spawn(async move {
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     Ok(comparisons)
 }
 
-fn find_command(id: i64) -> RawDocumentBuf {
+pub(super) fn find_command(id: i64) -> RawDocumentBuf {
     rawdoc! { "find": "documents", "filter": { "_id": id }, "limit": 1, "singleBatch": true, "$db": "bench" }
 }
 
@@ -100,7 +100,7 @@ async fn compare(
     )))
 }
 
-async fn measured(
+pub(super) async fn measured(
     plan: &Plan,
     clock: &Arc<dyn Clock>,
     address: SocketAddr,

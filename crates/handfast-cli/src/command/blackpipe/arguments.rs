@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use handfast_blackpipe::{ErrorReply, Pair};
 
 use super::checks::DataChecks;
-use super::report::quoted;
+use super::report::flag;
 use super::selection::{self, Selection};
 use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
@@ -85,10 +85,10 @@ pub(crate) struct ProxyArguments {
     /// Seed of the decisions by chance: the same operations in the same order meet the same faults
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) seed: u64,
-    /// File to which each operation is written with its decision, a line of JSON each
+    /// New file to which each operation is written with its decision, a line of JSON each
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
-    /// File to which each request and reply is written, a line of Extended JSON each, for `handfast blackpipe play`
+    /// New file to which each request and reply is written, a line of Extended JSON each, for `handfast blackpipe play`
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
     #[command(flatten)]
@@ -154,7 +154,7 @@ pub(crate) struct RulesCheckArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ErrorFlags {
     /// Code of the fault error; the default is that of a server that is no longer the primary
-    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code, hide_short_help = true)]
+    #[arg(long, value_name = "CODE", default_value_t = ErrorReply::default().code, allow_negative_numbers = true, hide_short_help = true)]
     error_code: i32,
     /// Labels of the fault error; none if it is empty
     #[arg(long, value_name = "LABEL", value_delimiter = ',', default_values_t = ErrorReply::default().labels, hide_short_help = true)]
@@ -177,10 +177,10 @@ impl ErrorFlags {
         let (reply, default) = (self.reply(), ErrorReply::default());
         let mut words = Vec::new();
         if reply.code != default.code {
-            words.push(format!("--error-code {}", reply.code));
+            words.push(flag("--error-code", &reply.code.to_string()));
         }
         if reply.labels != default.labels {
-            words.push(format!("--error-label {}", quoted(&reply.labels.join(","))));
+            words.push(flag("--error-label", &reply.labels.join(",")));
         }
         words
     }
@@ -225,7 +225,7 @@ pub(crate) struct ExploreArguments {
     /// Run only this pair of an operation and a fault, such as find:3/lose-reply, and show the output of the program
     #[arg(long, value_name = "PAIR", value_parser = selection::explored_pair)]
     pub(crate) replay: Option<Pair>,
-    /// File to which the report is written as JUnit XML, too
+    /// File to which the report is written as JUnit XML, too; one that is there is replaced at the end
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(super) junit: Option<PathBuf>,
     #[command(flatten)]

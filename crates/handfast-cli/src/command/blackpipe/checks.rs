@@ -2,14 +2,16 @@
 //!
 //! The data are read into an [`Observation`] first; whether it is right is a function of values.
 
-use std::fmt;
-use std::str::FromStr;
+mod field;
 
 use anyhow::Result;
 use bson::{Bson, RawBson, RawBsonRef, RawDocumentBuf, doc, rawdoc};
 use clap::Args;
 use handfast_mql::order;
 use handfast_store::{Aggregate, DocumentStore, Namespace, StoreExt as _};
+
+use self::field::{Field, Sum, hidden_differences};
+use super::report::{flag, quoted};
 
 /// Databases that are not the program's.
 const SYSTEM_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -26,64 +28,6 @@ pub(super) struct DataChecks {
     /// Two collections, such as orders outbox, have to have as many documents each
     #[arg(long, value_names = ["COLLECTION", "COLLECTION"], num_args = 2)]
     count_equals: Vec<String>,
-}
-
-/// A field of a collection: `accounts.balance`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
-    collection: String,
-    path: String,
-}
-
-impl FromStr for Field {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('.') {
-            Some((collection, path)) if !collection.is_empty() && !path.is_empty() && !path.contains('$') => {
-                Ok(Field { collection: collection.to_owned(), path: path.to_owned() })
-            }
-            _ => Err(format!("'{text}' is no field: write a collection and a field, such as accounts.balance")),
-        }
-    }
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.collection, self.path)
-    }
-}
-
-/// A sum, and its value if it is given.
-#[derive(Clone, Debug, PartialEq)]
-struct Sum {
-    field: Field,
-    expected: Option<RawBson>,
-}
-
-impl FromStr for Sum {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let Some((field, value)) = text.split_once('=') else {
-            return Ok(Sum { field: text.parse()?, expected: None });
-        };
-        let integer = value.parse().map(RawBson::Int64).ok();
-        let number =
-            integer.or_else(|| value.parse().ok().filter(|value: &f64| value.is_finite()).map(RawBson::Double));
-        let wrong = || format!("'{value}' is no sum: write a number, such as {field}=100");
-        Ok(Sum { field: field.parse()?, expected: Some(number.ok_or_else(wrong)?) })
-    }
-}
-
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.field.fmt(f)?;
-        match &self.expected {
-            Some(expected) => write!(f, "={}", shown(expected.as_raw_bson_ref())),
-            None => Ok(()),
-        }
-    }
 }
 
 /// The values that the checks read, each in the order of its flags.
@@ -119,23 +63,24 @@ impl DataChecks {
         let mut observation =
             Observation { sums: Vec::new(), repeated: Vec::new(), counts: Vec::new(), vacuous: Vec::new() };
         for Sum { field, .. } in &self.sum {
-            let is_number = rawdoc! { "$expr": { "$isNumber": format!("${}", field.path) } };
-            let namespace = namespace_of(store, &field.collection).await?;
-            observation.vacuous.extend(nothing_in(store, namespace.as_ref(), field, is_number, "a number").await?);
-            let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${}", field.path) } } };
+            let (namespace, path) = located(store, field).await?;
+            let is_number = rawdoc! { "$expr": { "$isNumber": format!("${path}") } };
+            observation
+                .vacuous
+                .extend(nothing_in(store, namespace.as_ref(), field, path, is_number, "a number").await?);
+            let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${path}") } } };
             let found = aggregated(store, namespace, vec![sum]).await?;
             let value = found.as_ref().and_then(|group| group.get("value").ok().flatten());
             let value = value.map_or(RawBson::Int32(0), RawBson::from);
-            if shown(value.as_raw_bson_ref()) == "NaN" {
-                observation.vacuous.push(format!("the sum of {field} is NaN, whatever the other values are"));
+            if let Some(reason) = hidden_differences(value.as_raw_bson_ref()) {
+                observation.vacuous.push(format!("the sum of {field} is {}, {reason}", shown(value.as_raw_bson_ref())));
             }
             observation.sums.push(value);
         }
         for field in &self.unique {
-            let path = field.path.as_str();
+            let (namespace, path) = located(store, field).await?;
             let exists = RawDocumentBuf::try_from(&doc! { path: { "$exists": true } })?;
-            let namespace = namespace_of(store, &field.collection).await?;
-            let vacuous = nothing_in(store, namespace.as_ref(), field, exists.clone(), "a value").await?;
+            let vacuous = nothing_in(store, namespace.as_ref(), field, path, exists.clone(), "a value").await?;
             observation.vacuous.extend(vacuous);
             let pipeline = vec![
                 rawdoc! { "$match": exists },
@@ -171,10 +116,16 @@ impl DataChecks {
     pub(super) fn violations(&self, found: &Observation, right: Option<&Observation>) -> Vec<String> {
         let mut wrong = Vec::new();
         for (index, (Sum { field, expected }, sum)) in self.sum.iter().zip(&found.sums).enumerate() {
-            let expected = expected.as_ref().or_else(|| right?.sums.get(index)).unwrap_or(sum).as_raw_bson_ref();
             let sum = sum.as_raw_bson_ref();
+            let given = expected.as_ref().map(|number| number.beside(sum));
+            let expected = match &given {
+                Some(given) => given.as_raw_bson_ref(),
+                None => right.and_then(|right| right.sums.get(index)).map_or(sum, RawBson::as_raw_bson_ref),
+            };
             if order::compare(sum, expected).is_ne() {
                 wrong.push(format!("the sum of {field} is {}, not {}", shown(sum), shown(expected)));
+            } else if let Some(reason) = hidden_differences(sum) {
+                wrong.push(format!("the sum of {field} is {}, {reason}", shown(sum)));
             }
         }
         for (field, repeated) in self.unique.iter().zip(&found.repeated) {
@@ -193,9 +144,9 @@ impl DataChecks {
     }
 
     /// Returns the flags as words of a command line.
-    pub(super) fn words(&self, quoted: impl Fn(&str) -> String) -> Vec<String> {
-        let sums = self.sum.iter().map(|sum| format!("--sum {}", quoted(&sum.to_string())));
-        let unique = self.unique.iter().map(|field| format!("--unique {}", quoted(&field.to_string())));
+    pub(super) fn words(&self) -> Vec<String> {
+        let sums = self.sum.iter().map(|sum| flag("--sum", &sum.to_string()));
+        let unique = self.unique.iter().map(|field| flag("--unique", &field.to_string()));
         let pairs = self.count_equals.chunks(2);
         let counts = pairs.map(|pair| {
             format!("--count-equals {}", pair.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(" "))
@@ -219,18 +170,35 @@ async fn nothing_in(
     store: &impl DocumentStore,
     namespace: Option<&Namespace>,
     field: &Field,
+    path: &str,
     has_value: RawDocumentBuf,
     value: &str,
 ) -> Result<Option<String>> {
-    let Field { collection, path } = field;
     let Some(namespace) = namespace else {
-        return Ok(Some(format!("there is no collection '{collection}', of which '{field}' would be a field")));
+        let collections = field.splits().map(|(collection, _)| format!("'{collection}'")).collect::<Vec<_>>();
+        return Ok(Some(format!(
+            "there is no collection {}, of which '{field}' would be a field",
+            collections.join(" or ")
+        )));
     };
     let is_empty = store.count_matching(namespace, rawdoc! {}).await? == 0;
     if is_empty || store.count_matching(namespace, has_value).await? > 0 {
         return Ok(None);
     }
-    Ok(Some(format!("no document of the collection '{collection}' has {value} in '{path}'")))
+    Ok(Some(format!("no document of the collection '{}' has {value} in '{path}'", namespace.collection())))
+}
+
+/// Returns the collection of a field, with the path in its documents: the collection with the longest name that is there. Without one the
+/// collection is `None`.
+async fn located<'a>(store: &impl DocumentStore, field: &'a Field) -> Result<(Option<Namespace>, &'a str)> {
+    let mut path = "";
+    for (collection, rest) in field.splits() {
+        path = rest;
+        if let Some(namespace) = namespace_of(store, collection).await? {
+            return Ok((Some(namespace), path));
+        }
+    }
+    Ok((None, path))
 }
 
 /// Returns the collection with its database; `None` if there is no such collection.

@@ -7,11 +7,12 @@
 //! check     reads the data, without faults
 //! ```
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use handfast_blackpipe::rules::OPERATIONS_MAX;
 use handfast_blackpipe::{Condition, Fault, Injection, ObservedOperation, Pair, Rule, Rules};
 use handfast_store::Sources;
@@ -19,18 +20,17 @@ use handfast_store::Sources;
 use super::arguments::ExploreArguments;
 use super::checks::Observation;
 use super::program::{self, Finished, Output};
-use super::report::{Checked, PairRun, Report};
+use super::report::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome, Verdict};
 use super::server::ServerBehindProxy;
-use super::{junit, selection};
+use super::{junit, lines, selection};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
-use crate::scratch::Scratch;
+use crate::unfinished::UnfinishedFile;
 
-/// The arguments, the sources and the scratch directory of all runs.
+/// The arguments and the sources of all runs.
 struct Exploration {
     arguments: ExploreArguments,
     sources: Sources,
-    scratch: Scratch,
 }
 
 /// A run of the program.
@@ -45,12 +45,13 @@ struct ProgramRun {
 pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
     let console = Console::new(arguments.output);
     let sources = Sources::system().context("the operating system provides no random numbers")?;
-    let scratch = Scratch::create(&std::env::temp_dir(), "blackpipe")?;
+    // A report that cannot be written would be noticed only after all runs otherwise.
+    let junit = arguments.junit.as_deref().map(begin_junit).transpose()?;
     let jobs = match arguments.jobs {
         Some(jobs) => jobs.get(),
         None => available_parallelism().map_or(1, std::num::NonZeroUsize::get),
     };
-    let exploration = Exploration { arguments, sources, scratch };
+    let exploration = Exploration { arguments, sources };
     let (pairs, right) = match &exploration.arguments.replay {
         Some(pair) if !exploration.arguments.checks.data.need_run_without_faults() => (vec![pair.clone()], None),
         replay => {
@@ -64,16 +65,16 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
     };
     let bar = console.progress("explore", "runs", pairs.len() as u64);
     // No tasks of their own: where this is dropped, because it was asked to stop, the programs are killed before the process ends.
+    let (exploration, right) = (&exploration, right.as_ref());
     let runs = stream::iter(pairs.into_iter().enumerate())
-        .map(|(index, pair)| exploration.run_pair(pair, index, right.as_ref()));
-    let runs = runs.buffer_unordered(jobs).inspect_ok(|_| bar.inc(1));
-    let mut runs: Vec<(usize, PairRun)> = runs.try_collect().await?;
+        .map(|(index, pair)| async move { (index, exploration.run_pair(pair, right).await) });
+    let mut runs: Vec<(usize, PairRun)> = runs.buffer_unordered(jobs).inspect(|_| bar.inc(1)).collect().await;
     runs.sort_by_key(|(index, _)| *index);
     bar.finish_and_clear();
     let report = Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect() };
-    if let Some(path) = &exploration.arguments.junit {
-        std::fs::write(path, junit::xml(&report))
-            .with_context(|| format!("cannot write --junit {}", path.display()))?;
+    if let Some(mut file) = junit {
+        let written = file.write_all(junit::xml(&report).as_bytes()).map_err(anyhow::Error::from);
+        written.and_then(|()| file.finish()).context("--junit")?;
     }
     console.report(|| report.text(), &report.json())?;
     Ok(report.exit())
@@ -82,7 +83,7 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
 impl Exploration {
     /// Runs the program without faults. Returns its operations, and what the checks of data read.
     async fn run_without_faults(&self) -> Result<(Vec<ObservedOperation>, Observation)> {
-        let run = self.run_program(Rules::default(), "list").await?;
+        let run = self.run_program(Rules::default()).await?;
         let ProgramRun { operations, program, check, data } = run;
         ensure!(program.ended.is_success(), "the program fails without any fault ({program})");
         if let Some(check) = check {
@@ -111,14 +112,38 @@ impl Exploration {
         selection::pairs(operations, &self.arguments.only).map_err(|error| Usage(error).into())
     }
 
-    /// Runs the program with a fault; returns the run with its index.
-    async fn run_pair(&self, pair: Pair, index: usize, right: Option<&Observation>) -> Result<(usize, PairRun)> {
+    /// Runs the program with a fault. An error of the run says nothing about the other ones.
+    async fn run_pair(&self, pair: Pair, right: Option<&Observation>) -> PairRun {
+        let outcome = match self.check_pair(&pair, right).await {
+            Ok(run) => RunOutcome::Checked(run),
+            Err(error) => RunOutcome::Failed(format!("{error:#}")),
+        };
+        let mut run = PairRun { pair, outcome };
+        // The outputs of thousands of runs are not needed.
+        if let (Verdict::Right, RunOutcome::Checked(CheckedRun { checked, .. })) = (run.verdict(), &mut run.outcome)
+            && let Some(check) = &mut checked.program
+        {
+            check.output = check.reason();
+        }
+        run
+    }
+
+    async fn check_pair(&self, pair: &Pair, right: Option<&Observation>) -> Result<CheckedRun> {
         let condition = Condition::of_operations(pair.operation.clone(), self.arguments.times);
         let rules = Rules::new(vec![Rule { injection: self.injection(pair.fault), condition }]);
-        let ProgramRun { operations, program, check, data } = self.run_program(rules, &index.to_string()).await?;
-        let is_reached = operations.iter().any(|operation| operation.fault.is_some());
+        let ProgramRun { operations, program, check, data } = self.run_program(rules).await?;
+        let is_unacknowledged = |found: &ObservedOperation| {
+            found.operation == pair.operation && !found.has_reply && pair.fault.needs_reply()
+        };
+        let occurrence = if operations.iter().any(|operation| operation.fault.is_some()) {
+            Occurrence::Met
+        } else if operations.iter().any(is_unacknowledged) {
+            Occurrence::WithoutReply
+        } else {
+            Occurrence::Missing
+        };
         let checked = Checked { program: check, violations: self.arguments.checks.data.violations(&data, right) };
-        Ok((index, PairRun { pair, is_reached, program: program.ended, checked }))
+        Ok(CheckedRun { occurrence, program: program.ended, checked })
     }
 
     /// Returns the fault with the parameters that were asked for.
@@ -131,50 +156,32 @@ impl Exploration {
         }
     }
 
-    /// Runs setup, program and check on an empty server; `name` is that of the run.
-    async fn run_program(&self, rules: Rules, name: &str) -> Result<ProgramRun> {
+    /// Runs setup, program and check on an empty server.
+    async fn run_program(&self, rules: Rules) -> Result<ProgramRun> {
         let ExploreArguments { setup, checks, timeout, program, .. } = &self.arguments;
         let server = ServerBehindProxy::start(&self.sources, rules).await?;
         let direct = server.direct_uri();
-        let files = OutputFiles::of(&self.scratch, name);
-        let shown = |file| if self.arguments.replay.is_some() { Output::Shown } else { Output::File(file) };
+        let output = if self.arguments.replay.is_some() { Output::Shown } else { Output::Kept };
         if let Some(setup) = setup {
-            let setup = program::run_shell(setup, &direct, timeout.0, Output::File(&files.setup)).await?;
+            let setup = program::run_shell(setup, &direct, timeout.0, Output::Kept).await?;
             ensure!(setup.ended.is_success(), "--setup fails ({setup})");
         }
-        let program = program::run(program, &server.proxy_uri(), timeout.0, shown(&files.program)).await;
+        let program = program::run(program, &server.proxy_uri(), timeout.0, output).await;
         let program = program.map_err(|error| anyhow!("{error:#}: the program stands behind --"))?;
         let late = tokio::time::timeout(timeout.0, server.handle.deliver_late()).await;
         late.map_err(|_| anyhow!("the server did not answer a late request within --timeout: give it more time"))?;
         let operations = server.handle.operations();
         let check = match &checks.check {
-            Some(check) => Some(program::run_shell(check, &direct, timeout.0, Output::File(&files.check)).await?),
+            Some(check) => Some(program::run_shell(check, &direct, timeout.0, Output::Kept).await?),
             None => None,
         };
         let data = checks.data.observe(&server.database).await?;
-        files.remove();
         Ok(ProgramRun { operations, program, check, data })
     }
 }
 
-/// The outputs of a run.
-struct OutputFiles {
-    setup: PathBuf,
-    program: PathBuf,
-    check: PathBuf,
-}
-
-impl OutputFiles {
-    fn of(scratch: &Scratch, name: &str) -> Self {
-        let file = |what| scratch.path.join(format!("{name}-{what}"));
-        OutputFiles { setup: file("setup"), program: file("program"), check: file("check") }
-    }
-
-    /// Removes the files, because the outputs of thousands of runs are not needed.
-    fn remove(&self) {
-        for path in [&self.setup, &self.program, &self.check] {
-            // The directory is removed at the end anyway.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+/// Begins the report of --junit.
+fn begin_junit(path: &Path) -> Result<UnfinishedFile> {
+    let _pipe = lines::pipe_with_reader(path).with_context(|| format!("cannot write --junit {}", path.display()))?;
+    UnfinishedFile::replace(path).context("--junit")
 }

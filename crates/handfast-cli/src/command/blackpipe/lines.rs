@@ -1,10 +1,12 @@
 //! Files that get a line at a time.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::OFlags;
 
 use crate::console::write_remark;
 use crate::exit::Usage;
@@ -17,9 +19,21 @@ pub(super) struct LineFile {
 }
 
 impl LineFile {
-    /// Creates the file, or empties it.
+    /// Creates the file. A pipe or a device is written to, and an empty file is filled.
+    ///
+    /// # Errors
+    /// It has a content, which is not overwritten; nobody reads the pipe; the system refuses it.
     pub(super) fn create(flag: &'static str, path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write {flag} {}", path.display()))?;
+        let wrong = || format!("cannot write {flag} {}", path.display());
+        let _pipe = pipe_with_reader(path).with_context(wrong)?;
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).open(path).with_context(wrong)?;
+        let found = file.metadata().with_context(wrong)?;
+        ensure!(
+            !found.is_file() || found.len() == 0,
+            "{}: the file exists, and is not overwritten: remove it, or name another one",
+            wrong()
+        );
         Ok(LineFile { flag, file: Some(file) })
     }
 
@@ -31,6 +45,20 @@ impl LineFile {
             self.file = None;
         }
     }
+}
+
+/// Opens a pipe that somebody reads, if the path is one. Opening it in the usual way would wait for a reader, and not be ended by the first
+/// signal. As long as the caller keeps what this returns, the reader does not see the end of the pipe.
+///
+/// # Errors
+/// Nobody reads it.
+pub(super) fn pipe_with_reader(path: &Path) -> Result<Option<File>> {
+    if !std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
+    let opened = OpenOptions::new().write(true).custom_flags(nonblocking).open(path);
+    Ok(Some(opened.context("it is a pipe, and nobody reads it: start its reader first")?))
 }
 
 /// Checks that no two flags name the same file, which one of them would empty for the other.
@@ -54,7 +82,54 @@ pub(super) fn ensure_own_files(files: &[(&str, Option<&Path>)]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::ensure_own_files;
+    use std::io::Read as _;
+
+    use super::{LineFile, ensure_own_files};
+
+    fn refused(path: &std::path::Path) -> String {
+        format!("{:#}", LineFile::create("--log", path).err().expect("a refusal"))
+    }
+
+    #[test]
+    fn a_file_with_a_content_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        for _ in 0..2 {
+            // At the second time the file is there, and empty.
+            LineFile::create("--log", &path).unwrap();
+        }
+        LineFile::create("--log", &path).unwrap().write("one");
+        assert!(
+            refused(&path).ends_with("log: the file exists, and is not overwritten: remove it, or name another one")
+        );
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "one\n");
+        LineFile::create("--log", std::path::Path::new("/dev/null")).unwrap().write("one");
+    }
+
+    /// The test hangs if opening the pipe waits for a reader.
+    #[test]
+    fn a_pipe_needs_a_reader() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(refused(&path).contains("pipe: it is a pipe, and nobody reads it: start its reader first: "));
+        let reader = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                std::fs::File::open(path).unwrap().read_to_string(&mut text).map(|_| text)
+            })
+        };
+        let mut file = loop {
+            match LineFile::create("--log", &path) {
+                Ok(file) => break file,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        file.write("one");
+        drop(file);
+        assert_eq!(reader.join().unwrap().unwrap(), "one\n");
+    }
 
     #[test]
     fn a_file_of_two_flags_is_refused() {

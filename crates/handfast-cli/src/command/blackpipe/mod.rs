@@ -5,6 +5,7 @@ mod checks;
 mod explore;
 mod junit;
 mod lines;
+mod output;
 mod play;
 mod program;
 mod proxy;

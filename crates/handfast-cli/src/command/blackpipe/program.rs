@@ -2,21 +2,25 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::process::Command;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::output::{KeptOutput, reason};
 
 /// The variable that holds the connection string.
 const VARIABLE: &str = "MONGODB_URI";
-/// The bytes at the end of an output in which its last line is looked for.
-const TAIL_BYTES: u64 = 4 * 1024;
-/// Characters of the last line that are shown.
-const LINE_CHARACTERS_MAX: usize = 200;
+/// The bytes that are read from an output at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// The bytes that a process may have written into its output before it ended, and that nobody has read yet: the largest pipe that a process may
+/// make by default on Linux (pipe(7), "Pipe capacity").
+const UNREAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,65 +62,118 @@ impl fmt::Display for Ended {
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
     pub(super) ended: Ended,
-    /// The last line of its output, if it was kept.
-    pub(super) last_line: String,
+    /// The beginning and the end of its output, if it was kept.
+    pub(super) output: String,
+}
+
+impl Finished {
+    /// Returns the line of its output that tells why it failed.
+    pub(super) fn reason(&self) -> String {
+        reason(&self.output)
+    }
 }
 
 impl fmt::Display for Finished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.last_line.as_str() {
+        match self.reason().as_str() {
             "" => self.ended.fmt(f),
             line => write!(f, "{}: {line}", self.ended),
         }
     }
 }
 
-/// The place to which a process writes its output.
+/// What becomes of the output of a process.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Output<'a> {
-    /// To a file, from which the last line is taken.
-    File(&'a Path),
-    /// To standard error of this process.
+pub(super) enum Output {
+    /// Its beginning and its end are kept in memory, so that nothing is left behind on a disk.
+    Kept,
+    /// It is shown on standard error of this process.
     Shown,
 }
 
 /// Runs a shell command.
-pub(super) async fn run_shell(line: &str, uri: &str, timeout: Duration, output: Output<'_>) -> Result<Finished> {
+pub(super) async fn run_shell(line: &str, uri: &str, timeout: Duration, output: Output) -> Result<Finished> {
     run(&["sh".to_owned(), "-c".to_owned(), line.to_owned()], uri, timeout, output).await
 }
 
 /// Runs a program with its arguments.
-pub(super) async fn run(program: &[String], uri: &str, timeout: Duration, output: Output<'_>) -> Result<Finished> {
+pub(super) async fn run(program: &[String], uri: &str, timeout: Duration, output: Output) -> Result<Finished> {
     let (name, arguments) = program.split_first().context("there is no program")?;
     let mut command = Command::new(name);
     command.args(arguments).env(VARIABLE, uri).stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-    match output {
-        Output::File(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            command.stdout(file.try_clone()?).stderr(file);
+    let reader = match output {
+        Output::Kept => {
+            let (writer, reader) = pipe::pipe().context("cannot make a pipe")?;
+            let writer = writer.into_blocking_fd()?;
+            command.stdout(writer.try_clone()?).stderr(writer);
+            Some(reader)
         }
         Output::Shown => {
-            command.stdout(std::io::stderr());
+            command.stdout(io::stderr());
+            None
         }
-    }
+    };
     let mut child = command.spawn().with_context(|| format!("cannot start '{name}'"))?;
+    // It has the other end of the pipe.
+    drop(command);
+    let (ended, output) = match reader {
+        Some(reader) => kept(reader, end(&mut child, timeout)).await?,
+        None => (end(&mut child, timeout).await?, String::new()),
+    };
+    Ok(Finished { ended, output })
+}
+
+/// Waits until a process ends, and kills it with its children after this time.
+async fn end(child: &mut Child, timeout: Duration) -> io::Result<Ended> {
     let group = child.id().map(ProcessGroup);
-    let ended = match tokio::time::timeout(timeout, child.wait()).await {
+    match tokio::time::timeout(timeout, child.wait()).await {
         Ok(status) => {
             group.into_iter().for_each(ProcessGroup::leave);
-            Ended::from(status?)
+            Ok(Ended::from(status?))
         }
         Err(_) => {
             drop(group);
             child.wait().await?;
-            Ended::TimedOut
+            Ok(Ended::TimedOut)
+        }
+    }
+}
+
+/// Reads the output of a process until the process ends.
+async fn kept(mut reader: pipe::Receiver, end: impl Future<Output = io::Result<Ended>>) -> Result<(Ended, String)> {
+    let mut end = std::pin::pin!(end);
+    let (mut output, mut chunk, mut is_open) = (KeptOutput::default(), vec![0; CHUNK_BYTES], true);
+    let ended = loop {
+        tokio::select! {
+            read = reader.read(&mut chunk), if is_open => {
+                let count = read?;
+                is_open = count > 0;
+                output.push(chunk.get(..count).unwrap_or_default());
+            }
+            ended = &mut end => break ended?,
         }
     };
-    let last_line = match output {
-        Output::File(path) => last_line(path)?,
-        Output::Shown => String::new(),
-    };
-    Ok(Finished { ended, last_line })
+    // What the process wrote at its end is in the pipe, which another process may hold open.
+    let mut pipe = File::from(reader.into_nonblocking_fd()?);
+    let mut unread_bytes = 0;
+    while is_open && unread_bytes < UNREAD_BYTES_MAX {
+        match pipe.read(&mut chunk) {
+            Ok(count) => {
+                is_open = count > 0;
+                unread_bytes += count;
+                output.push(chunk.get(..count).unwrap_or_default());
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if is_open {
+        // A process that is left behind goes on writing: without a reader it would be ended by a signal.
+        let mut rest = pipe::Receiver::from_file(pipe)?;
+        tokio::spawn(async move { tokio::io::copy(&mut rest, &mut tokio::io::sink()).await });
+    }
+    Ok((ended, output.into_text()))
 }
 
 /// A process and its children, which are killed when this is dropped.
@@ -135,18 +192,6 @@ impl Drop for ProcessGroup {
         // It may have ended meanwhile.
         let _ = std::process::Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
     }
-}
-
-/// Returns the last line of a file that is not empty.
-fn last_line(path: &Path) -> Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    Ok(line.chars().take(LINE_CHARACTERS_MAX).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `handfast blackpipe proxy`: injects faults between a program and a server that is already running.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::Result;
 use handfast_blackpipe::{ObservedOperation, Proxy, Rules};
@@ -14,6 +15,9 @@ use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::listing::counted;
 use crate::shutdown::Shutdown;
+
+/// The time that the server has after the first signal to answer the requests that are late. A second signal ends the program at once.
+const DELIVERY_TIME_MAX: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     let console = Console::new(arguments.output);
@@ -46,6 +50,7 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
             Err(error) => write_remark(&format!("a message is not in --record: {error}")),
         });
     }
+    proxy = proxy.with_remarks(|remark| write_remark(&remark.to_string()));
     let uri = address.behind(proxy.address(), tls.is_some());
     if let Some(tls) = tls {
         proxy = proxy.with_tls(tls);
@@ -57,16 +62,26 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     let handle = proxy.handle();
     let begun = json!({ "event": "listening", "uri": uri, "upstream": server, "seed": arguments.seed });
     console.report(|| format!("connect to {uri} instead of {server}"), &begun)?;
+    let stopped = async {
+        shutdown.requested().await;
+        // Those that are not delivered in time are counted below.
+        let _ = tokio::time::timeout(DELIVERY_TIME_MAX, handle.deliver_late()).await;
+    };
     tokio::select! {
-        () = shutdown.requested() => {}
+        () = stopped => {}
         never = proxy.run() => match never {},
     }
-    let (operations, faults) = (handle.operation_count(), handle.fault_count());
-    let ended = json!({ "event": "stopped", "operations": operations, "faults": faults });
-    console.report(
-        || format!("stopped after {}, {}", counted(operations, "operations"), counted(faults, "faults")),
-        &ended,
-    )?;
+    let (operations, faults, undelivered) =
+        (handle.operation_count(), handle.fault_count(), handle.undelivered_count());
+    let ended = json!({ "event": "stopped", "operations": operations, "faults": faults, "undelivered": undelivered });
+    let text = || {
+        let mut text = format!("stopped after {}, {}", counted(operations, "operations"), counted(faults, "faults"));
+        if undelivered > 0 {
+            text.push_str(&format!("; the server did not answer {}", counted(undelivered, "late requests")));
+        }
+        text
+    };
+    console.report(text, &ended)?;
     Ok(Exit::Good)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use handfast_blackpipe::{Fault, Pair};
+use handfast_blackpipe::{Fault, Injection, Pair};
 use serde_json::{Value, json};
 
 use super::arguments::ExploreArguments;
@@ -14,10 +14,33 @@ use crate::listing::{Listing, counted};
 #[derive(Clone, Debug)]
 pub(super) struct PairRun {
     pub(super) pair: Pair,
-    /// Whether the operation occurred, so that it met the fault.
-    pub(super) is_reached: bool,
+    pub(super) outcome: RunOutcome,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub(super) enum RunOutcome {
+    /// The program ran, and the data were checked.
+    Checked(CheckedRun),
+    /// It did not come to that, for this reason: nothing is known about the pair.
+    Failed(String),
+}
+
+/// A run whose data were checked.
+#[derive(Clone, Debug)]
+pub(super) struct CheckedRun {
+    pub(super) occurrence: Occurrence,
     pub(super) program: Ended,
     pub(super) checked: Checked,
+}
+
+/// Whether the operation of a pair met the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occurrence {
+    Met,
+    /// It occurred, and has no reply, which the fault needs.
+    WithoutReply,
+    Missing,
 }
 
 /// The results of the checks after a run.
@@ -37,9 +60,9 @@ impl Checked {
     /// Returns what is wrong, for people.
     fn reasons(&self) -> String {
         let failed = self.program.iter().filter(|check| !check.ended.is_success());
-        let failed = failed.map(|check| match check.last_line.as_str() {
-            "" => format!("--check fails ({})", check.ended),
-            line => line.to_owned(),
+        let failed = failed.map(|check| match check.reason() {
+            line if line.is_empty() => format!("--check fails ({})", check.ended),
+            line => line,
         });
         failed.chain(self.violations.iter().cloned()).collect::<Vec<_>>().join("; ")
     }
@@ -62,39 +85,65 @@ pub(super) enum Verdict {
     Right,
     /// The check failed, or the program did not end.
     Finding,
-    /// The operation did not occur, so nothing is known.
+    /// The operation did not meet the fault, so nothing is known.
     NotReached,
+    /// The run failed, so nothing is known.
+    Failed,
 }
 
 impl PairRun {
     pub(super) fn verdict(&self) -> Verdict {
-        if !self.checked.is_right() || self.program == Ended::TimedOut {
-            Verdict::Finding
-        } else if self.is_reached {
-            Verdict::Right
-        } else {
-            Verdict::NotReached
+        match &self.outcome {
+            RunOutcome::Failed(_) => Verdict::Failed,
+            RunOutcome::Checked(run) if !run.checked.is_right() || run.program == Ended::TimedOut => Verdict::Finding,
+            RunOutcome::Checked(run) if run.occurrence == Occurrence::Met => Verdict::Right,
+            RunOutcome::Checked(_) => Verdict::NotReached,
         }
     }
 
-    /// Returns the result for people.
-    fn result(&self) -> String {
-        match self.verdict() {
+    /// Returns the output of --check, if there is any.
+    pub(super) fn check_output(&self) -> Option<&str> {
+        let RunOutcome::Checked(run) = &self.outcome else { return None };
+        run.checked.program.as_ref().map(|check| check.output.as_str())
+    }
+
+    /// Returns the cells of the run for people: program, check and result.
+    fn cells(&self) -> [String; 3] {
+        let result = match self.verdict() {
             Verdict::Right => "right".to_owned(),
-            Verdict::NotReached => "not reached".to_owned(),
             Verdict::Finding => format!("FINDING {}", self.reason()),
+            Verdict::NotReached => format!("not reached: {}", self.reason()),
+            Verdict::Failed => format!("FAILED {}", self.reason()),
+        };
+        match &self.outcome {
+            RunOutcome::Failed(_) => ["-".to_owned(), "-".to_owned(), result],
+            RunOutcome::Checked(run) => [run.program.to_string(), run.checked.to_string(), result],
         }
     }
 
     /// Returns why the run is not right.
     pub(super) fn reason(&self) -> String {
-        match self.verdict() {
-            Verdict::Right => String::new(),
-            Verdict::NotReached => "the operation did not occur".to_owned(),
-            Verdict::Finding if self.checked.is_right() => "the program did not end".to_owned(),
-            Verdict::Finding => self.checked.reasons(),
+        match (&self.outcome, self.verdict()) {
+            (RunOutcome::Failed(reason), _) => reason.clone(),
+            (RunOutcome::Checked(_), Verdict::Right) => String::new(),
+            (RunOutcome::Checked(run), Verdict::Finding) if run.checked.is_right() => {
+                "the program did not end".to_owned()
+            }
+            (RunOutcome::Checked(run), Verdict::Finding) => run.checked.reasons(),
+            (RunOutcome::Checked(run), _) if run.occurrence == Occurrence::WithoutReply => format!(
+                "the write is unacknowledged (w: 0) and has no reply, which {} needs: it can meet {}",
+                self.pair.fault,
+                faults_without_reply()
+            ),
+            (RunOutcome::Checked(_), _) => "the operation did not occur".to_owned(),
         }
     }
+}
+
+/// Returns the names of the faults that an operation without a reply can meet.
+fn faults_without_reply() -> String {
+    let possible = Fault::ALL.into_iter().filter(|fault| fault.is_explored() && !Injection::from(*fault).needs_reply());
+    possible.map(Fault::name).collect::<Vec<_>>().join(", ")
 }
 
 /// All runs of an exploration.
@@ -119,17 +168,28 @@ impl Report<'_> {
     pub(super) fn text(&self) -> String {
         let mut listing = Listing::new(&["pair", "program", "check", "result"]);
         for run in &self.runs {
-            let cells = [run.pair.to_string(), run.program.to_string(), run.checked.to_string(), run.result()];
-            listing.push(cells, Value::Null);
+            listing.push([run.pair.to_string()].into_iter().chain(run.cells()), Value::Null);
         }
         let mut lines = vec![listing.table()];
-        let findings = self.runs.iter().filter(|run| run.verdict() == Verdict::Finding);
-        lines.extend(findings.map(|run| format!("replay: {}", self.replay_line(&run.pair))));
-        let not_reached = self.count(Verdict::NotReached);
-        if not_reached > 0 {
+        let repeated = |run: &&PairRun| matches!(run.verdict(), Verdict::Finding | Verdict::Failed);
+        let repeated = self.runs.iter().filter(repeated);
+        lines.extend(repeated.map(|run| format!("replay: {}", self.replay_line(&run.pair))));
+        let is_missing = |run: &&PairRun| {
+            matches!(&run.outcome, RunOutcome::Checked(checked) if checked.occurrence == Occurrence::Missing)
+                && run.verdict() == Verdict::NotReached
+        };
+        let missing = self.runs.iter().filter(is_missing).count() as u64;
+        if missing > 0 {
             lines.push(format!(
                 "{} did not occur: the program sends other commands from run to run, or in --replay the number is too high",
-                counted(not_reached, "operations")
+                counted(missing, "operations")
+            ));
+        }
+        let failed = self.count(Verdict::Failed);
+        if failed > 0 {
+            lines.push(format!(
+                "{} failed before the data were checked: nothing is known about the program there",
+                counted(failed, "runs")
             ));
         }
         let findings = self.count(Verdict::Finding);
@@ -144,6 +204,7 @@ impl Report<'_> {
             "pairs": pairs,
             "findings": self.count(Verdict::Finding),
             "not_reached": self.count(Verdict::NotReached),
+            "failed": self.count(Verdict::Failed),
         })
     }
 
@@ -152,16 +213,24 @@ impl Report<'_> {
             Verdict::Right => "right",
             Verdict::Finding => "finding",
             Verdict::NotReached => "not-reached",
+            Verdict::Failed => "failed",
         };
-        let check = run.checked.program.as_ref();
+        let (program, check, violations) = match &run.outcome {
+            RunOutcome::Failed(_) => (Value::Null, Value::Null, &[][..]),
+            RunOutcome::Checked(CheckedRun { program, checked, .. }) => {
+                let check = checked.program.as_ref().map_or(Value::Null, |check| ended_json(check.ended));
+                (ended_json(*program), check, checked.violations.as_slice())
+            }
+        };
         json!({
             "operation": run.pair.operation.to_string(),
             "fault": run.pair.fault.name(),
             "result": verdict,
-            "program": ended_json(run.program),
-            "check": check.map(|check| ended_json(check.ended)),
-            "check_output": check.map(|check| &check.last_line),
-            "violations": run.checked.violations,
+            "reason": run.reason(),
+            "program": program,
+            "check": check,
+            "check_output": run.check_output(),
+            "violations": violations,
             "replay": self.replay_line(&run.pair),
         })
     }
@@ -183,10 +252,10 @@ fn ended_json(ended: Ended) -> Value {
 fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
     let mut words = vec!["handfast blackpipe explore".to_owned()];
     if let Some(setup) = &arguments.setup {
-        words.push(format!("--setup {}", quoted(setup)));
+        words.push(flag("--setup", setup));
     }
-    words.extend(arguments.checks.check.iter().map(|check| format!("--check {}", quoted(check))));
-    words.extend(arguments.checks.data.words(quoted));
+    words.extend(arguments.checks.check.iter().map(|check| flag("--check", check)));
+    words.extend(arguments.checks.data.words());
     if arguments.times.get() > 1 {
         words.push(format!("--times {}", arguments.times));
     }
@@ -199,6 +268,12 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
     words.push(format!("--replay {pair} --"));
     words.extend(arguments.program.iter().map(|word| quoted(word)));
     words.join(" ")
+}
+
+/// Returns a flag with its value as words of a command line. A value that looks like a flag is joined with an equals sign.
+pub(super) fn flag(name: &str, value: &str) -> String {
+    let separator = if value.starts_with('-') { '=' } else { ' ' };
+    format!("{name}{separator}{}", quoted(value))
 }
 
 /// Returns a word as a shell reads it.

@@ -1,9 +1,8 @@
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawDocumentBuf, rawdoc};
 use clap::Parser;
 use handfast_store::{DocumentStore as _, MemoryStore, Namespace, Sources, StoreExt as _};
 
 use super::DataChecks;
-use crate::command::blackpipe::report::quoted;
 
 #[derive(Debug, Parser)]
 struct Flags {
@@ -60,6 +59,59 @@ async fn a_sum_is_that_of_the_run_without_faults() {
     check(&["--sum", "accounts.balance"], &[], &right, &["the sum of accounts.balance is 0, not 30"]).await;
 }
 
+/// The name of a collection may have dots, and so may the path of a field.
+#[tokio::test]
+async fn a_field_is_one_of_the_collection_with_the_longest_name() {
+    let right = [("bank.accounts", balances(&[1])), ("bank.accounts.old", balances(&[10, 20]))];
+    let more = [("bank.accounts", balances(&[1])), ("bank.accounts.old", balances(&[10, 30]))];
+    let twice = [("bank.accounts", balances(&[1])), ("bank.accounts.old", balances(&[10, 10]))];
+    for field in ["accounts.old.balance", "accounts.old.a.b"] {
+        check(&["--sum", field], &more, &right, &[&format!("the sum of {field} is 40, not 30")]).await;
+        check(&["--unique", field], &twice, &right, &[&format!("{field} has 10 in 2 documents")]).await;
+    }
+    check(&["--sum", "accounts.a.b"], &more, &right, &[]).await;
+}
+
+fn totals(totals: impl IntoIterator<Item = RawBson>) -> Vec<RawDocumentBuf> {
+    totals.into_iter().zip(0..).map(|(total, id)| rawdoc! { "_id": id, "n": total }).collect()
+}
+
+/// Numbers are compared by their values: as decimals if the sum is one, and otherwise as they are stored.
+#[tokio::test]
+async fn a_sum_is_compared_by_its_value() {
+    let decimals = |texts: [&str; 2]| totals(texts.map(|text| RawBson::Decimal128(text.parse().unwrap())));
+    let found = async |flag: &str, documents: Vec<RawDocumentBuf>| {
+        let checks = checks(&["--sum", flag]).unwrap();
+        let observation = checks.observe(&store(&[("a.c", documents)]).await).await.unwrap();
+        (checks.violations(&observation, None).join("; "), observation.vacuous().join("; "))
+    };
+    let right = (String::new(), String::new());
+    assert_eq!(found("c.n=0.3", decimals(["0.1", "0.2"])).await, right);
+    assert_eq!(found("c.n=3e-1", decimals(["0.1", "0.2"])).await, right);
+    assert_eq!(found("c.n=0.3", decimals(["0.1", "0.3"])).await.0, "the sum of c.n is 0.4, not 0.3");
+    let doubles = |numbers: [f64; 2]| totals(numbers.map(RawBson::Double));
+    assert_eq!(found("c.n=0.3", doubles([0.1, 0.2])).await.0, "the sum of c.n is 0.30000000000000004, not 0.3");
+    assert_eq!(found("c.n=0.75", doubles([0.25, 0.5])).await, right);
+    assert_eq!(found("c.n=9223372036854775808", decimals(["9223372036854775807", "1"])).await, right);
+    let mixed = totals([RawBson::Decimal128("0.1".parse().unwrap()), RawBson::Int32(2)]);
+    assert_eq!(found("c.n=2.1", mixed).await, right);
+
+    // What does not show a difference is never right.
+    let large = 2_f64.powi(53);
+    for documents in [doubles([large, 1.0]), doubles([large, 0.0])] {
+        let (violation, vacuous) = found("c.n=9007199254740992", documents).await;
+        let expected =
+            "the sum of c.n is 9007199254740992, a double of 2^53 or more, which may stay as it is when 1 is added";
+        assert!(violation.starts_with(expected) && vacuous.starts_with(expected), "{violation} {vacuous}");
+    }
+    let infinite = "the sum of c.n is inf, whatever the other values are";
+    assert_eq!(found("c.n", doubles([f64::INFINITY, 1.0])).await, (infinite.to_owned(), infinite.to_owned()));
+    let infinite = "the sum of c.n is Infinity, whatever the other values are";
+    assert_eq!(found("c.n", decimals(["Infinity", "1"])).await.1, infinite);
+    let integers = totals([RawBson::Int64(1 << 53), RawBson::Int64(1)]);
+    assert_eq!(found("c.n=9007199254740993", integers).await, right);
+}
+
 #[tokio::test]
 async fn a_unique_value_occurs_once() {
     let right = [("shop.orders", balances(&[1, 2]))];
@@ -103,7 +155,10 @@ async fn checks_that_have_nothing_to_look_at_are_told() {
     }
     assert_eq!(vacuous(&["--count-equals", "orders", "outbox"]).await, "", "it may come");
     for (flags, expected) in [
-        (["--sum", "shop.orders.n"], "there is no collection 'shop', of which 'shop.orders.n' would be a field"),
+        (
+            ["--sum", "shop.orders.n"],
+            "there is no collection 'shop.orders' or 'shop', of which 'shop.orders.n' would be a field",
+        ),
         (["--sum", "orders.text"], "no document of the collection 'orders' has a number in 'text'"),
         (["--sum", "orders.nan"], "the sum of orders.nan is NaN, whatever the other values are"),
         (["--unique", "order.n"], "there is no collection 'order', of which 'order.n' would be a field"),
@@ -118,7 +173,7 @@ async fn checks_that_have_nothing_to_look_at_are_told() {
 #[test]
 fn flags_are_written_as_they_are_read() {
     let flags = ["--sum", "a.b", "--sum", "a.c=3", "--unique", "o.'n", "--count-equals", "a", "b"];
-    let words = checks(&flags).unwrap().words(quoted);
+    let words = checks(&flags).unwrap().words();
     assert_eq!(
         words.join(" "),
         r"--sum a.b --sum 'a.c=3' --unique 'o.'\''n' --count-equals a b".replace("'a.c=3'", "a.c=3")
@@ -134,7 +189,9 @@ fn what_is_no_field_is_refused() {
         assert!(error.contains(expected), "{error}");
     };
     check(&["--sum", "accounts"], "'accounts' is no field: write a collection and a field, such as accounts.balance");
-    check(&["--unique", ".number"], "'.number' is no field");
+    for field in [".number", "orders.", "orders..number", "orders..", "orders.$n"] {
+        check(&["--unique", field], &format!("'{field}' is no field"));
+    }
     check(&["--sum", "accounts.balance=many"], "'many' is no sum: write a number, such as accounts.balance=100");
     check(&["--sum", "accounts.balance=nan"], "'nan' is no sum");
     check(&["--count-equals", "a"], "2 values required");

@@ -1,7 +1,7 @@
 use clap::Parser as _;
 use serde_json::json;
 
-use super::{Checked, PairRun, Report, quoted};
+use super::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome, quoted};
 use crate::command::arguments::{Arguments, Command};
 use crate::command::blackpipe::arguments::{BlackpipeArguments, ExploreArguments};
 use crate::command::blackpipe::junit;
@@ -14,20 +14,25 @@ fn arguments(words: &[&str]) -> Box<ExploreArguments> {
     arguments
 }
 
-fn run(pair: &str, is_reached: bool, program: Ended, check: Ended, last_line: &str) -> PairRun {
-    let check = Finished { ended: check, last_line: last_line.to_owned() };
+fn run(pair: &str, occurrence: Occurrence, program: Ended, check: Ended, output: &str) -> PairRun {
+    let check = Finished { ended: check, output: output.to_owned() };
     let checked = Checked { program: Some(check), violations: Vec::new() };
-    PairRun { pair: pair.parse().unwrap(), is_reached, program, checked }
+    let outcome = RunOutcome::Checked(CheckedRun { occurrence, program, checked });
+    PairRun { pair: pair.parse().unwrap(), outcome }
+}
+
+fn failed_run(pair: &str, reason: &str) -> PairRun {
+    PairRun { pair: pair.parse().unwrap(), outcome: RunOutcome::Failed(reason.to_owned()) }
 }
 
 #[test]
 fn a_report_shows_each_run_and_how_to_repeat_a_finding() {
     let arguments = arguments(&["--check", "python check.py", "--times", "2", "--", "python", "my app.py"]);
     let runs = vec![
-        run("find:1/lose-request", true, Ended::Exit(0), Ended::Exit(0), "all is well"),
-        run("update:1/lose-reply", true, Ended::Exit(1), Ended::Exit(1), "balance is 2, not 1"),
-        run("update:2/lose-reply", true, Ended::TimedOut, Ended::Exit(0), ""),
-        run("update:9/lose-reply", false, Ended::Exit(0), Ended::Exit(0), ""),
+        run("find:1/lose-request", Occurrence::Met, Ended::Exit(0), Ended::Exit(0), "all is well"),
+        run("update:1/lose-reply", Occurrence::Met, Ended::Exit(1), Ended::Exit(1), "balance is 2, not 1"),
+        run("update:2/lose-reply", Occurrence::Met, Ended::TimedOut, Ended::Exit(0), ""),
+        run("update:9/lose-reply", Occurrence::Missing, Ended::Exit(0), Ended::Exit(0), ""),
     ];
     let report = Report { arguments: &arguments, runs };
     let replay = "replay: handfast blackpipe explore --check 'python check.py' --times 2 --timeout 1m --replay";
@@ -36,7 +41,7 @@ fn a_report_shows_each_run_and_how_to_repeat_a_finding() {
         "find:1/lose-request  exit 0     exit 0  right",
         "update:1/lose-reply  exit 1     exit 1  FINDING balance is 2, not 1",
         "update:2/lose-reply  timed out  exit 0  FINDING the program did not end",
-        "update:9/lose-reply  exit 0     exit 0  not reached",
+        "update:9/lose-reply  exit 0     exit 0  not reached: the operation did not occur",
         &format!("{replay} update:1/lose-reply -- python 'my app.py'"),
         &format!("{replay} update:2/lose-reply -- python 'my app.py'"),
         "1 operation did not occur: the program sends other commands from run to run, or in --replay the number is too high",
@@ -52,14 +57,17 @@ fn a_report_shows_each_run_and_how_to_repeat_a_finding() {
 /// Returns the run of a pair after which data were checked without a program.
 fn run_with_data_checks(violations: &[&str]) -> PairRun {
     let checked = Checked { program: None, violations: violations.iter().map(|text| (*text).to_owned()).collect() };
-    PairRun { pair: "find:1/cut".parse().unwrap(), is_reached: true, program: Ended::Exit(0), checked }
+    let outcome = RunOutcome::Checked(CheckedRun { occurrence: Occurrence::Met, program: Ended::Exit(0), checked });
+    PairRun { pair: "find:1/cut".parse().unwrap(), outcome }
 }
 
 #[test]
 fn checks_of_data_are_reported_with_what_they_find() {
     let arguments = arguments(&["--sum", "a.b=3", "--unique", "a.c", "--count-equals", "a", "d e", "--", "true"]);
-    let mut both = run("find:2/cut", true, Ended::Exit(0), Ended::Exit(1), "wrong");
-    both.checked.violations = vec!["the sum of a.b is 4, not 3".to_owned()];
+    let mut both = run("find:2/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), "wrong");
+    if let RunOutcome::Checked(run) = &mut both.outcome {
+        run.checked.violations = vec!["the sum of a.b is 4, not 3".to_owned()];
+    }
     let twice = run_with_data_checks(&["a.c has 7 in 2 documents", "a has 1 documents, and d has 2"]);
     let report = Report { arguments: &arguments, runs: vec![run_with_data_checks(&[]), twice, both] };
     let text = report.text();
@@ -78,13 +86,73 @@ fn checks_of_data_are_reported_with_what_they_find() {
     assert_eq!(Report { arguments: &arguments, runs: vec![run_with_data_checks(&[])] }.exit(), Exit::Good);
 }
 
+/// A run that fails is reported beside the findings of the others.
+#[test]
+fn a_failed_run_is_named() {
+    let arguments = arguments(&["--check", "true", "--", "true"]);
+    let runs = vec![
+        run("find:1/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), "wrong"),
+        failed_run("find:2/cut", "--setup fails (exit 5: no space)"),
+    ];
+    let report = Report { arguments: &arguments, runs };
+    let text = report.text();
+    let expected = [
+        "pair        program  check   result",
+        "find:1/cut  exit 0   exit 1  FINDING wrong",
+        "find:2/cut  -        -       FAILED --setup fails (exit 5: no space)",
+        "replay: handfast blackpipe explore --check true --timeout 1m --replay find:1/cut -- true",
+        "replay: handfast blackpipe explore --check true --timeout 1m --replay find:2/cut -- true",
+        "1 run failed before the data were checked: nothing is known about the program there",
+        "2 pairs, 1 finding",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    let json = report.json();
+    assert_eq!(
+        (&json["failed"], &json["findings"], &json["pairs"][1]["result"]),
+        (&json!(1), &json!(1), &json!("failed"))
+    );
+    assert_eq!(json["pairs"][1]["reason"], "--setup fails (exit 5: no space)");
+    assert_eq!(report.exit(), Exit::GuaranteeBroken);
+    let xml = junit::xml(&report);
+    assert!(xml.contains(r#"tests="2" failures="1" errors="1""#), "{xml}");
+    assert!(xml.contains(r#"<error message="--setup fails (exit 5: no space)">handfast"#), "{xml}");
+    let alone = Report { arguments: &arguments, runs: vec![failed_run("find:2/cut", "no")] };
+    assert_eq!(alone.exit(), Exit::GuaranteeBroken);
+}
+
+#[test]
+fn a_write_without_a_reply_does_not_meet_the_faults_of_replies() {
+    let arguments = arguments(&["--check", "true", "--", "true"]);
+    let runs = vec![run("insert:1/lose-reply", Occurrence::WithoutReply, Ended::Exit(0), Ended::Exit(0), "")];
+    let report = Report { arguments: &arguments, runs };
+    let expected = "not reached: the write is unacknowledged (w: 0) and has no reply, which lose-reply needs: it can meet lose-request, delay, duplicate, reorder";
+    let text = report.text();
+    assert!(text.contains(expected) && !text.contains("did not occur"), "{text}");
+    assert_eq!((&report.json()["not_reached"], report.exit()), (&json!(1), Exit::GuaranteeBroken));
+}
+
+/// A table has the line that tells the reason; JSON and JUnit have the whole output.
+#[test]
+fn the_output_of_a_check_is_reported_whole() {
+    let arguments = arguments(&["--check", "true", "--", "true"]);
+    let output = format!("ann: {}\nError: the total is <40>\n    at check.mjs:3\n\nNode.js v20.1.0", "x".repeat(300));
+    let runs = vec![run("find:1/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), &output)];
+    let report = Report { arguments: &arguments, runs };
+    assert!(report.text().contains("exit 1  FINDING Error: the total is <40>\n"));
+    assert_eq!(report.json()["pairs"][0]["check_output"], output);
+    let xml = junit::xml(&report);
+    let escaped = output.replace('<', "&lt;").replace('>', "&gt;");
+    assert!(xml.contains(&format!("<system-out>{escaped}</system-out>")), "{xml}");
+    assert!(xml.contains(r#"<failure message="Error: the total is &lt;40&gt;">handfast"#), "{xml}");
+}
+
 #[test]
 fn a_report_is_a_test_suite() {
     let arguments = arguments(&["--check", "true", "--", "python", "a<b.py"]);
     let runs = vec![
-        run("find:1/cut", true, Ended::Exit(0), Ended::Exit(0), ""),
-        run("find:2/cut", true, Ended::Exit(0), Ended::Exit(1), "1 < 2"),
-        run("find:9/cut", false, Ended::Exit(0), Ended::Exit(0), ""),
+        run("find:1/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(0), ""),
+        run("find:2/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), "1 < 2"),
+        run("find:9/cut", Occurrence::Missing, Ended::Exit(0), Ended::Exit(0), ""),
     ];
     let replay = "handfast blackpipe explore --check true --timeout 1m --replay";
     let expected = format!(
@@ -94,6 +162,7 @@ fn a_report_is_a_test_suite() {
     <testcase classname="python a&lt;b.py" name="find:1/cut"/>
     <testcase classname="python a&lt;b.py" name="find:2/cut">
       <failure message="1 &lt; 2">{replay} find:2/cut -- python 'a&lt;b.py'</failure>
+      <system-out>1 &lt; 2</system-out>
     </testcase>
     <testcase classname="python a&lt;b.py" name="find:9/cut">
       <failure message="the operation did not occur">{replay} find:9/cut -- python 'a&lt;b.py'</failure>
@@ -108,14 +177,14 @@ fn a_report_is_a_test_suite() {
 #[test]
 fn the_exit_code_is_good_only_if_every_operation_met_its_fault() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
-    let check = |is_reached, check, expected| {
-        let runs = vec![run("find:1/lose-reply", is_reached, Ended::Exit(1), check, "")];
+    let check = |occurrence, check, expected| {
+        let runs = vec![run("find:1/lose-reply", occurrence, Ended::Exit(1), check, "")];
         assert_eq!(Report { arguments: &arguments, runs }.exit(), expected);
     };
-    check(true, Ended::Exit(0), Exit::Good);
-    check(false, Ended::Exit(0), Exit::GuaranteeBroken);
-    check(true, Ended::Exit(1), Exit::GuaranteeBroken);
-    check(true, Ended::Signal(9), Exit::GuaranteeBroken);
+    check(Occurrence::Met, Ended::Exit(0), Exit::Good);
+    check(Occurrence::Missing, Ended::Exit(0), Exit::GuaranteeBroken);
+    check(Occurrence::Met, Ended::Exit(1), Exit::GuaranteeBroken);
+    check(Occurrence::Met, Ended::Signal(9), Exit::GuaranteeBroken);
 }
 
 #[test]
@@ -141,6 +210,20 @@ fn a_replay_line_has_the_parameters_of_its_fault() {
     check("find:3/delay", "--delay 5s ");
     check("find:3/error", "--error-code 91 --error-label A,B ");
     check("find:3/cut", "");
+}
+
+/// A value that begins with a hyphen is not taken as a flag.
+#[test]
+fn a_replay_line_can_be_pasted() {
+    let given = ["--check=-x y", "--setup=-s", "--sum=-a.b", "--error-code", "-5", "--error-label", "", "--", "true"];
+    let first = arguments(&given);
+    let line = super::replay_line(&first, &"find:3/error".parse().unwrap());
+    let expected = "handfast blackpipe explore --setup=-s --check='-x y' --sum=-a.b --error-code=-5 --error-label '' --timeout 1m --replay find:3/error -- true";
+    assert_eq!(line, expected);
+    let words: Vec<&str> = line.split(' ').skip(3).collect();
+    let pasted = words.join("\0").replace("'-x\0y'", "-x y").replace("''", "");
+    let again = arguments(&pasted.split('\0').collect::<Vec<_>>());
+    assert_eq!(super::replay_line(&again, &"find:3/error".parse().unwrap()), expected);
 }
 
 #[test]

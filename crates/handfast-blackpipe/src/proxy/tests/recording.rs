@@ -1,0 +1,63 @@
+//! What a proxy records: the requests of the application, and the replies that the client gets.
+
+use std::sync::{Arc, Mutex};
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_wire::{Flags, OpMsg};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::{ANY, find, send, start_server};
+use crate::proxy::Proxy;
+use crate::{ErrorReply, RecordedMessage, Rule, Rules};
+
+fn request(connection: u64, request: u64, command: RawDocumentBuf, has_reply: bool) -> RecordedMessage {
+    RecordedMessage::Request { connection, request, command, has_reply }
+}
+
+fn reply(connection: u64, request: u64, reply: RawDocumentBuf) -> RecordedMessage {
+    RecordedMessage::Reply { connection, request, reply }
+}
+
+#[tokio::test]
+async fn requests_are_recorded_with_the_replies_that_the_client_gets() {
+    let (server, _) = start_server().await;
+    let rules = ["find:2/lose-reply", "find:3/error", "find:4/cut"].map(|pair| Rule::once(pair.parse().unwrap()));
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let written = Arc::clone(&recorded);
+    let proxy = Proxy::bind(ANY, server.to_string(), Rules::new(rules.to_vec())).await.unwrap();
+    let proxy = proxy.with_recorder(move |message| written.lock().unwrap().push(message.clone()));
+    let address = proxy.address();
+    tokio::spawn(proxy.run());
+
+    let mut first = TcpStream::connect(address).await.unwrap();
+    for command in ["hello", "hello", "saslStart", "endSessions"] {
+        let of_driver = RawDocumentBuf::try_from(&bson::doc! { command: 1, "$db": "admin" }).unwrap();
+        assert!(send(&mut first, &of_driver).await.is_some());
+    }
+    assert!(send(&mut first, &find()).await.is_some());
+    assert!(send(&mut first, &find()).await.is_none(), "the reply is lost");
+    let mut second = TcpStream::connect(address).await.unwrap();
+    assert!(send(&mut second, &find()).await.is_some(), "an error");
+    assert!(send(&mut second, &find()).await.is_none(), "half of a reply");
+    let mut third = TcpStream::connect(address).await.unwrap();
+    let insert = rawdoc! { "insert": "orders", "$db": "shop" };
+    let mut bytes = Vec::new();
+    OpMsg::new(Flags { more_to_come: true, ..Flags::default() }, &insert).encode(42, 0, &mut bytes);
+    third.write_all(&bytes).await.unwrap();
+
+    let expected = vec![
+        RecordedMessage::Hello(rawdoc! { "hosts": ["a:1"], "me": "a:1", "setName": "rs", "maxWireVersion": 21 }),
+        request(1, 1, find(), true),
+        reply(1, 1, rawdoc! { "answered": "find" }),
+        request(1, 2, find(), true),
+        request(2, 3, find(), true),
+        reply(2, 3, ErrorReply::default().document()),
+        request(2, 4, find(), true),
+        request(3, 5, insert, false),
+    ];
+    while recorded.lock().unwrap().len() < expected.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*recorded.lock().unwrap(), expected);
+}
