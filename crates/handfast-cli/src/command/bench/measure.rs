@@ -58,6 +58,11 @@ impl Series {
         self.rounds.iter().map(|round| round.operations).sum()
     }
 
+    /// Returns the duration of all rounds.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.rounds.iter().map(|round| round.elapsed).sum()
+    }
+
     /// Returns the processor time of one operation over all rounds; zero without an operation.
     pub(crate) fn processor(&self) -> Duration {
         let operations = self.operations();

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
 use super::super::measure::{Round, new_histogram, processor_time};
-use super::super::report::Measurement;
+use super::super::report::{Comparison, Measurement};
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
@@ -59,6 +59,18 @@ async fn load(plan: &Plan, clock: &Arc<dyn Clock>, address: SocketAddr) -> Resul
     Ok(Round { operations: latency.len(), elapsed, processor: processor_time().saturating_sub(before), latency })
 }
 
+/// Returns whether the request of a connection at this step is a view.
+pub(super) fn is_view(connection: usize, step: u64) -> bool {
+    (step + connection as u64).is_multiple_of((READS_PER_MINUTE + WRITES_PER_MINUTE) / WRITES_PER_MINUTE)
+}
+
+/// Returns the latency of the same requests, as many as the machine serves.
+pub(super) fn at_full_load(mixed: &Comparison) -> Measurement {
+    let load = (READS_PER_MINUTE + WRITES_PER_MINUTE) as f64 / 60.0;
+    Measurement::new("as many of them as the machine serves, p99", mixed.p99_us / 1e3, "ms", P99_MILLIS)
+        .with_note(format!("{:.0} times the load, with clients that wait for each answer", mixed.rate / load))
+}
+
 /// The times at which the requests of a connection are due.
 #[derive(Clone, Copy)]
 struct Schedule {
@@ -75,7 +87,6 @@ async fn paced(
     items: u64,
 ) -> Result<Histogram<u64>> {
     let mut latency = new_histogram()?;
-    let requests_per_write = (READS_PER_MINUTE + WRITES_PER_MINUTE) / WRITES_PER_MINUTE;
     let mut due = schedule.first;
     for step in 0.. {
         if due >= schedule.end {
@@ -83,8 +94,7 @@ async fn paced(
         }
         tokio::time::sleep(due.saturating_sub(clock.elapsed())).await;
         let id = scattered(number, step, items);
-        let is_write = (step + number as u64).is_multiple_of(requests_per_write);
-        let request = if is_write { write_request(id) } else { read_request(id) };
+        let request = if is_view(number, step) { write_request(id) } else { read_request(id) };
         client.send(&request).await?;
         let took = clock.elapsed().saturating_sub(due);
         latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));

@@ -18,17 +18,18 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::super::measure::{Round, in_turns, round};
+use super::super::measure::{Round, Turns, in_turns, processor_time, round};
 use super::super::report::Comparison;
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
+use super::mixed::is_view;
 use crate::command::counters::opened_counters::counters;
 
 /// The tasks that load the items.
 const LOADING_TASKS: u64 = 64;
 /// The time between two looks at a queue that is being saved.
-const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
@@ -44,19 +45,24 @@ pub(super) struct Service {
     answering: JoinHandle<()>,
 }
 
-/// A request of a benchmark.
+/// The requests of a case.
 #[derive(Clone, Copy)]
-enum Request {
-    Read,
-    Write,
+enum Requests {
+    Reads,
+    Views,
+    /// A view after each 33 reads: as many as in the load of the service that the counters follow.
+    Mixed,
 }
 
-impl Request {
-    fn text(self, id: u64) -> Vec<u8> {
-        match self {
-            Request::Read => read_request(id),
-            Request::Write => write_request(id),
-        }
+impl Requests {
+    /// Returns the request that a connection sends at this step.
+    fn text(self, connection: usize, step: u64, id: u64) -> Vec<u8> {
+        let is_view = match self {
+            Requests::Reads => false,
+            Requests::Views => true,
+            Requests::Mixed => is_view(connection, step),
+        };
+        if is_view { write_request(id) } else { read_request(id) }
     }
 }
 
@@ -76,35 +82,52 @@ impl Service {
         Ok(Service { embedded, sources, counters, address, constant, stop, serving, answering })
     }
 
-    /// Compares reads and writes with the constant route.
-    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<Vec<Comparison>> {
+    /// Compares reads, views, and both mixed with the constant route.
+    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 3]> {
+        let connections = plan.connections;
         progress("totals over HTTP");
-        let reads = self.turns(plan, Request::Read).await?;
+        let (reads, _) = self.turns(plan, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
         let before = self.embedded.costs();
-        let turns = self.turns(plan, Request::Write).await?;
+        let (turns, saving) = self.turns(plan, Requests::Views).await?;
         let after = self.embedded.costs();
         let views = turns.subject.operations().max(1) as f64;
         let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
         let writes = Comparison::new("count a view, HTTP", "constant route", &turns, plan.promises.ratio(0.4));
-        let connections = plan.connections;
-        Ok(vec![
+        progress("totals and views over HTTP");
+        let (mixed, _) = self.turns(plan, Requests::Mixed).await?;
+        let mixed = Comparison::new("33 totals to a view, HTTP", "constant route", &mixed, plan.promises.ratio(0.6));
+        Ok([
             reads.with_note(format!("{connections} connections, {} items", plan.items)),
             writes.with_note(format!(
-                "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included",
+                "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
                 operations as f64 / views,
-                syncs as f64 / views
+                syncs as f64 / views,
+                views / (turns.subject.elapsed() + saving).as_secs_f64(),
             )),
+            mixed.with_note(format!("{connections} connections")),
         ])
     }
 
-    async fn turns(&self, plan: &Plan, request: Request) -> Result<super::super::measure::Turns> {
-        let baseline = async |_| self.measured(plan, self.constant, request).await;
-        in_turns(plan.rounds, baseline, async |_| self.measured(plan, self.address, request).await).await
+    /// Measures requests and the constant route in turns. A round ends with its last answer, and its processor time includes that of saving its views; returns the
+    /// time which that took, too.
+    async fn turns(&self, plan: &Plan, requests: Requests) -> Result<(Turns, Duration)> {
+        let mut saving = Duration::ZERO;
+        let baseline = async |_| self.measured(plan, self.constant, requests).await;
+        let turns = in_turns(plan.rounds, baseline, async |_| {
+            let mut round = self.measured(plan, self.address, requests).await?;
+            let (begun, before) = (self.sources.clock.elapsed(), processor_time());
+            self.saved().await;
+            saving += self.sources.clock.elapsed().saturating_sub(begun);
+            round.processor += processor_time().saturating_sub(before);
+            Ok(round)
+        });
+        let turns = turns.await?;
+        Ok((turns, saving))
     }
 
-    async fn measured(&self, plan: &Plan, address: SocketAddr, request: Request) -> Result<Round> {
+    async fn measured(&self, plan: &Plan, address: SocketAddr, requests: Requests) -> Result<Round> {
         let mut clients = Vec::with_capacity(plan.connections);
         for _ in 0..plan.connections {
             clients.push(Mutex::new(HttpClient::connect(address).await?));
@@ -115,14 +138,15 @@ impl Service {
             let clients = Arc::clone(&clients);
             async move {
                 let client = clients.get(task).context("a task without a connection")?;
-                client.lock().await.send(&request.text(scattered(task, step, items))).await.map(drop)
+                let request = requests.text(task, step, scattered(task, step, items));
+                client.lock().await.send(&request).await.map(drop)
             }
         })
         .await
     }
 
-    /// Waits until the views of the cases before are saved.
-    pub(super) async fn saved(&self) {
+    /// Waits until all views are saved.
+    async fn saved(&self) {
         while self.counters.queues().await.iter().any(|queue| queue.depth.pending > 0 || queue.depth.batches > 0) {
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
         }
