@@ -39,7 +39,7 @@ pub(super) fn start_with(scratch: &Scratch, interval: &str, redis: &str, store: 
     Serve::start(command(scratch, interval, redis, store).args(flags))
 }
 
-fn command(scratch: &Scratch, interval: &str, redis: &str, store: &str) -> Command {
+pub(super) fn command(scratch: &Scratch, interval: &str, redis: &str, store: &str) -> Command {
     let mut command =
         handfast(scratch, &["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", interval]);
     command.args(["--take-over-after", "1s", "--redis", redis, "--store", store]);
@@ -387,6 +387,8 @@ fn without_redis_the_service_starts_refuses_views_and_reads_totals() -> Result<(
     let read = ask(&service, "GET /v1/ads/7", "")?;
     assert_eq!(read, json!({ "kind": "ads", "id": "7", "total": 0, "partial": true }));
     assert_eq!(listed(&service)?.len(), 1, "the one that answers");
+    // Dozens of passes.
+    pause(25 * POLL);
     service.signal("TERM")?;
     let (code, stderr) = service.wait()?;
     ensure!(code == Some(1) && stderr.contains("views are not counted until Redis is there"), "{code:?} {stderr}");
