@@ -4,10 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::redis_server::RedisServer;
-use super::scaled::{DURABLE, start_with, store};
-use super::{ask, exchange, request, run_with, serve_connection, stdout};
+use super::scaled::{DURABLE, command, start_with, store};
+use super::{Answer, ask, exchange, request, run_with, serve_connection, stdout};
 use crate::support::{Scratch, Serve, until};
 
+/// The views that are sent at once. If each waited for two seconds, one after the other, most would wait for more than 30.
+const VIEWS: usize = 60;
 /// The reads that need the store, if the item is not in the cache.
 const READS: [&str; 6] = [
     "GET /v1/ads/7",
@@ -84,6 +86,39 @@ fn read_while_parts_are_stopped(name: &str, flags: &[&str]) -> Result<()> {
     until("a view", || Ok(ask(&service, view, "idempotency-key: 3").is_ok()))?;
     until_saved(&scratch, &["--store", &uri], 3)?;
     until("the whole total", || Ok(ask(&service, "GET /v1/ads/7", "")? == of_item(3, false)))?;
+    service.stop("TERM")?;
+    assert_eq!(service.wait()?.0, Some(0));
+    Ok(())
+}
+
+/// Redis is stopped when the service starts, so each view needs an answer of Redis first: all of them wait for the same one.
+#[test]
+fn ext_redis_views_are_refused_at_the_same_time_while_redis_is_stopped() -> Result<()> {
+    let scratch = Scratch::new("counters-stopped-start")?;
+    let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
+    let (_store, uri) = store(&scratch)?;
+    redis.signal("STOP")?;
+    let mut service = Serve::spawn(&mut command(&scratch, "50ms", &redis.url(), &uri))?;
+    ensure!(service.line()?.starts_with("waiting: "), "Redis is stopped");
+    let answers: Vec<Option<Answer>> = std::thread::scope(|scope| {
+        let views = (0..VIEWS).map(|item| {
+            let mut stream = serve_connection(&service).unwrap();
+            scope.spawn(move || request(&mut stream, &format!("POST /v1/ads/{item}/views"), ""))
+        });
+        let views: Vec<_> = views.collect();
+        views.into_iter().map(|view| view.join().unwrap()).collect()
+    });
+    for answer in answers {
+        let (status, body) = answer.context("no answer")?;
+        // After 30 seconds, the outcome would be unknown.
+        ensure!(
+            status == 503 && body.contains("problem:unavailable") && body.contains("not_applied"),
+            "{status} {body}"
+        );
+    }
+    redis.signal("CONT")?;
+    assert_eq!(service.line()?, "ready");
+    assert_eq!(ask(&service, "POST /v1/ads/7/views", "")?["total"], 1);
     service.stop("TERM")?;
     assert_eq!(service.wait()?.0, Some(0));
     Ok(())
