@@ -19,7 +19,7 @@ mod recording;
 mod remarks;
 mod tls;
 
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(super) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It takes its
 /// time for `slow`, and closes the connection after `quit`.
