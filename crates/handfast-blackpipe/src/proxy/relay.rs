@@ -235,8 +235,8 @@ impl Connection {
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
             let response_to = frame.header.response_to;
             let plan = self.take_plan(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
-            let ReplyPlan { fate, late, overtaking, recorded, .. } = plan;
-            drop(late);
+            // The request is late until the client has its reply: whoever waits for that may end the proxy afterwards.
+            let ReplyPlan { fate, late: _late, overtaking, recorded, .. } = plan;
             if let (Some(recorded), ReplyFate::Forward | ReplyFate::Throttle(_)) = (recorded, &fate)
                 && let Some(reply) = recorder::document_of(&frame.bytes, &self.shared.limits)
             {
@@ -294,3 +294,6 @@ impl Connection {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

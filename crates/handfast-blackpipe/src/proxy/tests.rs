@@ -19,7 +19,7 @@ mod recording;
 mod remarks;
 mod tls;
 
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(super) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It takes its
 /// time for `slow`, and closes the connection after `quit`.
@@ -214,6 +214,34 @@ async fn a_delayed_request_is_executed_later() {
     assert_eq!(sent.await, Some(rawdoc! { "answered": "find" }));
     let short = start_injecting(Injection::Delay(Duration::from_millis(1))).await;
     assert!(send(&mut short.connect().await, &find()).await.is_some());
+}
+
+/// The proxy may end as soon as nothing is late. The reply is larger than the buffers of a socket.
+#[tokio::test]
+async fn a_late_reply_reaches_the_client_before_the_proxy_ends() {
+    let server = TcpListener::bind(ANY).await.unwrap();
+    let condition = Condition { times: Some(NonZeroU32::MIN), ..Condition::default() };
+    let rules = Rules::new(vec![Rule { injection: Injection::Delay(HOUR), condition }]);
+    let proxy = Proxy::bind(ANY, server.local_addr().unwrap().to_string(), rules).await.unwrap();
+    let (address, handle) = (proxy.address(), proxy.handle());
+    let running = tokio::spawn(proxy.run());
+    let sent = tokio::spawn(async move { send(&mut TcpStream::connect(address).await.unwrap(), &find()).await });
+    let (mut server, _) = server.accept().await.unwrap();
+    while handle.operation_count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let answered = tokio::spawn(async move {
+        read(&mut server, &Limits::default()).await.unwrap().unwrap();
+        let (text, mut bytes) = ("x".repeat(15_000_000), Vec::new());
+        OpMsg::new(Flags::default(), &rawdoc! { "text": text }).encode(1, 42, &mut bytes);
+        server.write_all(&bytes).await.unwrap();
+        server
+    });
+    handle.deliver_late().await;
+    running.abort();
+    let reply = sent.await.unwrap().expect("the whole reply");
+    assert_eq!(reply.get_str("text").unwrap().len(), 15_000_000);
+    drop(answered.await);
 }
 
 #[tokio::test]

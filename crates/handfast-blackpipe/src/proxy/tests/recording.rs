@@ -7,8 +7,9 @@ use handfast_wire::{Flags, OpMsg};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{ANY, find, send, start_server};
+use super::{ANY, LONG, find, send, start_server};
 use crate::proxy::Proxy;
+use crate::proxy::recorder::{RecordedReply, Recorder};
 use crate::{ErrorReply, RecordedMessage, Rule, Rules};
 
 fn request(connection: u64, request: u64, command: RawDocumentBuf, has_reply: bool) -> RecordedMessage {
@@ -31,7 +32,7 @@ async fn requests_are_recorded_with_the_replies_that_the_client_gets() {
     tokio::spawn(proxy.run());
 
     let mut first = TcpStream::connect(address).await.unwrap();
-    for command in ["hello", "hello", "saslStart", "endSessions"] {
+    for command in ["saslStart", "hello", "hello", "endSessions"] {
         let of_driver = RawDocumentBuf::try_from(&bson::doc! { command: 1, "$db": "admin" }).unwrap();
         assert!(send(&mut first, &of_driver).await.is_some());
     }
@@ -56,8 +57,26 @@ async fn requests_are_recorded_with_the_replies_that_the_client_gets() {
         request(2, 4, find(), true),
         request(3, 5, insert, false),
     ];
-    while recorded.lock().unwrap().len() < expected.len() {
-        tokio::task::yield_now().await;
-    }
+    let all = async {
+        while recorded.lock().unwrap().len() < expected.len() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let is_whole = tokio::time::timeout(LONG, all).await.is_ok();
+    assert!(is_whole, "{:?}", recorded.lock().unwrap());
     assert_eq!(*recorded.lock().unwrap(), expected);
+}
+
+/// Two connections may wait for the reply to their handshakes at the same time.
+#[test]
+fn one_handshake_is_recorded() {
+    let (recorder, count) = (Recorder::default(), Arc::new(Mutex::new(0)));
+    let counted = Arc::clone(&count);
+    assert!(!recorder.needs_hello(), "there is no recording");
+    recorder.begin(Box::new(move |_| *counted.lock().unwrap() += 1));
+    assert!(recorder.needs_hello());
+    for connection in [1, 2] {
+        recorder.reply(connection, RecordedReply::Hello, &rawdoc! { "ok": 1.0 });
+    }
+    assert_eq!((*count.lock().unwrap(), recorder.needs_hello()), (1, false));
 }
