@@ -47,14 +47,14 @@ pub struct CountersOptions {
     /// The number of days, 1 or more, for which daily figures are kept at least; `None` for ever. Whole months that are older become a part of the
     /// base of their item's total ([`Storage::trim`]).
     pub keep_days: Option<u32>,
-    /// The time within which totals and figures are read, or an error is returned. Buffer and store get a half of it each, so that a buffer which does
-    /// not answer leaves time for the store. The store gets this half as well before a view of an item that is not cached is counted.
+    /// The time within which totals are read, or an error is returned. Buffer and store get a half of it each, so that a buffer which does
+    /// not answer leaves time for the store. Days and lists are waited for as long as the store answers a small question within such a half. The store gets this half as well before a view of an item that is not cached is counted.
     pub read_time_max: Duration,
 }
 
 impl Default for CountersOptions {
     /// Days in UTC, which are kept for ever; a pass every 2 seconds, of batches of 10,000 events; 15 minutes until a batch is taken over (seed 3). A read
-    /// takes at most 4 seconds.
+    /// of totals takes at most 4 seconds.
     fn default() -> Self {
         CountersOptions {
             time_zone: TimeZone::UTC,

@@ -46,6 +46,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction. Other transactions respect its claims until the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
+    /// Begins a transaction that only reads.
+    async fn begin_reads(&self, deadline: Duration) -> StoreResult<Start> {
+        self.begin(deadline).await
+    }
+
     /// Begins a transaction with claims on documents that others have claimed ([`Claims::wanted`]): waits for all of them, and takes the
     /// snapshot after that. Returns `None` if the engine has no queues.
     ///

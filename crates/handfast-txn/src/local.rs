@@ -14,7 +14,7 @@
 //!
 //! Outcomes are forgotten, oldest first. A mark says up to which commit: an older transaction without a record may have committed.
 //!
-//! A document that a find of the transaction has returned is not read again when it is written ([`found_documents`]).
+//! A document that a find of the transaction has returned, other than one by `_id` alone, is not read again when it is written ([`found_documents`]).
 //!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
@@ -108,6 +108,12 @@ impl Engine for Local {
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
         self.begin_with(self.register(deadline)).await
+    }
+
+    /// What such a transaction has found is not kept, as it writes nothing.
+    async fn begin_reads(&self, deadline: Duration) -> StoreResult<Start> {
+        let claims = self.register(deadline);
+        Ok(Start { snapshot: Arc::from(self.store.snapshot().await?), claims: Box::new(claims) })
     }
 
     async fn begin_with_claims(&self, deadline: Duration, wanted: Vec<DocumentKey>) -> StoreResult<Option<Start>> {

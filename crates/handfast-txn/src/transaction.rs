@@ -163,7 +163,10 @@ impl Transaction {
             return Err(Error::Store(StoreError::command(Code::BadValue, text)));
         }
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
-        let start = shared.engine.begin(deadline).await?;
+        let start = match purpose {
+            Purpose::Transaction | Purpose::Repeatable => shared.engine.begin(deadline).await?,
+            Purpose::Reads => shared.engine.begin_reads(deadline).await?,
+        };
         Ok(Transaction::open(shared, options, purpose, deadline, start, true))
     }
 

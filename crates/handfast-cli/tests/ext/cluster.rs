@@ -153,7 +153,7 @@ fn ext_transactions_of_the_rust_driver_over_ferretdb() {
         "{}",
         server.log()
     );
-    // FerretDB reads whole collections, so twice as many take it four times as long; and three seconds for ten appends.
+    // FerretDB reads whole collections, so twice as many take it four times as long. It takes three seconds for ten appends.
     transact(&server, &program, &[("bank", 200), ("list-append", 60)], "FerretDB");
     server.stop();
     no_lock_is_left(&ferretdb.uri(), true);

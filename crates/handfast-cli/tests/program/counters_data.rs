@@ -127,6 +127,16 @@ fn empty_lines_are_no_other_file() -> Result<()> {
 }
 
 #[test]
+fn a_header_alone_is_not_the_beginning_of_all_files() -> Result<()> {
+    let scratch = Scratch::new("counters-import-header")?;
+    write(&scratch, "header.csv", "kind,id,total\n")?;
+    assert_eq!(imported(&scratch, &["header.csv"])?["lines"], 0);
+    write(&scratch, "a.csv", "kind,id,total\nads,7,5\n")?;
+    assert_eq!(imported(&scratch, &["a.csv"])?["lines"], 1);
+    Ok(())
+}
+
+#[test]
 fn wrong_lines_are_named_before_anything_is_added() -> Result<()> {
     let scratch = Scratch::new("counters-import-wrong")?;
     write(&scratch, "views.csv", "kind,id,total\nads,7,5\nads,7 7,5\nads,8,x\n")?;

@@ -6,19 +6,19 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::{Counters, Flushed};
-use crate::Error;
 use crate::retention::Retention;
+use crate::{Error, time_limit};
 
 /// The time between two log lines about passes that go on to fail: there may be a pass every few milliseconds, and each may fail for another reason than the one before.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Why a pass has not saved all views, and whether views wait because of that.
+/// The error of a pass, by what it means for the views that are in the queue.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PassError {
     /// The queue is not that of the store, so no view is counted either.
     #[error("no views are counted or saved: {0}")]
     Refused(Error),
-    /// The queue does not answer, so nobody knows what is in it.
+    /// The queue, or a part of it, does not answer, so nobody knows what is in it.
     #[error("the queue cannot be saved now, and views that are in it wait there: {0}")]
     QueueUnavailable(Error),
     /// The queue has views, or a batch that is not acknowledged.
@@ -35,7 +35,7 @@ impl Counters {
     /// [`CountersOptions::keep_days`](super::CountersOptions::keep_days), some at a time.
     ///
     /// # Errors
-    /// The last pass's.
+    /// That of the last pass.
     pub async fn run(&self, stop: CancellationToken) -> Result<Flushed, PassError> {
         let (mut retention, mut log) = (Retention::default(), PassLog::default());
         loop {
@@ -59,14 +59,22 @@ impl Counters {
             Ok(flushed) => Ok(flushed),
             Err(error @ Error::WrongQueue { .. }) => Err(PassError::Refused(error)),
             Err(error @ Error::Buffer { .. }) => Err(PassError::QueueUnavailable(error)),
-            Err(error) => {
-                let queues = self.queues().await;
-                match queues.iter().all(|queue| queue.depth.pending == 0 && queue.depth.batches == 0) {
-                    true => Err(PassError::NothingWaits(error)),
-                    false => Err(PassError::ViewsWait(error)),
-                }
-            }
+            Err(error) => Err(match self.has_waiting_views().await {
+                Some(true) => PassError::ViewsWait(error),
+                Some(false) => PassError::NothingWaits(error),
+                None => PassError::QueueUnavailable(error),
+            }),
         }
+    }
+
+    /// Returns whether the queues have views that are not saved; `None` if not all of them answer.
+    async fn has_waiting_views(&self) -> Option<bool> {
+        let kinds = time_limit::of_buffer(self.options.read_time_max, self.buffer.kinds()).await.ok()?;
+        let queues = self.queues().await;
+        if queues.iter().any(|queue| queue.depth.pending > 0 || queue.depth.batches > 0) {
+            return Some(true);
+        }
+        (queues.len() >= kinds.len()).then_some(false)
     }
 }
 
@@ -82,7 +90,7 @@ impl PassError {
     }
 }
 
-/// Which failed passes are logged: the first one of each kind since the last pass that succeeded, and then one in each [`LOG_INTERVAL`].
+/// Decides which failed passes are logged: the first one of each kind since the last pass that succeeded, and then one in each [`LOG_INTERVAL`].
 #[derive(Default)]
 struct PassLog {
     /// The kinds of errors since then.

@@ -1,5 +1,5 @@
-//! Reading totals and figures: each is answered within [`CountersOptions::read_time_max`](crate::CountersOptions::read_time_max), also if a part of the counters is
-//! stopped and does not even refuse.
+//! Reading totals and figures, also while a part of the counters is stopped and does not even refuse: totals are answered within
+//! [`CountersOptions::read_time_max`](crate::CountersOptions::read_time_max).
 //!
 //! The buffer gets a half of the time, and then the store the other one:
 //!

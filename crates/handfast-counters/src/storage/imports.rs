@@ -362,6 +362,10 @@ impl Storage {
         let mut imports = EarlierImports::default();
         for document in self.store.find_all(newest).await? {
             let record = record_of(&document)?;
+            // A file of which it has added a header alone begins as others do.
+            if record.figures == 0 {
+                continue;
+            }
             imports.by_lines.entry(record.position.lines).or_default().push(record);
         }
         Ok(imports)

@@ -199,6 +199,8 @@ async fn ext_redis_late_commands_find_broken_scripts() {
         let world = World { scripts: broken_scripts(name, right, wrong), ..world };
         let run = async move { every_point(&server, &world).await };
         let caught = LocalSet::new().run_until(async { spawn_local(run).await }).await;
-        assert!(caught.is_err_and(|error| error.is_panic()), "{name} is not found");
+        let failure = caught.expect_err(name).into_panic();
+        let wrong = failure.downcast::<String>().expect("a failed assertion has a text");
+        assert!(wrong.contains(", command "), "{name}: no figure is wrong, but {wrong}");
     }
 }

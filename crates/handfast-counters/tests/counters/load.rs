@@ -141,7 +141,7 @@ async fn counters(url: &str, store: &Arc<dyn DocumentStore>) -> Counters {
     let storage = Storage::open(database, "counters").await.expect("a storage");
     let buffer =
         RedisBuffer::connect(url, storage.clone(), sources.clone(), patient_options()).await.expect("a buffer");
-    let options = CountersOptions { batch_events: 1_000, ..CountersOptions::default() };
+    let options = CountersOptions { batch_events: 1_000, read_time_max: PATIENCE, ..CountersOptions::default() };
     Counters::new(Arc::new(buffer), storage, sources, options)
 }
 

@@ -1,5 +1,6 @@
 //! The handlers of the routes: each turns a request into a call of the counters, and the result into a reply.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use axum::http::StatusCode;
@@ -62,15 +63,15 @@ impl Views {
     }
 
     /// Returns the `User-Agent` of the visitor; empty if there is none.
-    fn user_agent<'a>(&'a self, call: &'a Call) -> Result<&'a str> {
+    fn user_agent<'a>(&'a self, call: &'a Call) -> Result<Cow<'a, str>> {
         let field = in_limits("user_agent", self.user_agent.as_deref(), USER_AGENT_BYTES_MAX)?;
-        Ok(field.unwrap_or_else(|| user_agent(call)))
+        Ok(field.map_or_else(|| user_agent(call), Cow::Borrowed))
     }
 }
 
-/// Returns the `User-Agent` of a request; empty if there is none. One that is no text is that of no browser.
-pub(super) fn user_agent(call: &Call) -> &str {
-    call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default()
+/// Returns the `User-Agent` of a request; empty if there is none. Bytes that are not UTF-8 are replaced.
+pub(super) fn user_agent(call: &Call) -> Cow<'_, str> {
+    call.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes())).unwrap_or_default()
 }
 
 fn in_limits<'a>(name: &str, value: Option<&'a str>, bytes_max: usize) -> Result<Option<&'a str>> {
@@ -86,7 +87,8 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response> {
     let item = item(&call)?;
     let key = call.header(IDEMPOTENCY_KEY)?.map(IdempotencyKey::new).transpose()?;
     let body = call.json::<Views>()?.unwrap_or_default();
-    let reader = Reader { name: body.visitor(&call)?, address: call.address, agent: body.user_agent(&call)? };
+    let agent = body.user_agent(&call)?;
+    let reader = Reader { name: body.visitor(&call)?, address: call.address, agent: &agent };
     let view = View { key, ..View::new(item, body.number()?, service.counters.today()?)? };
     let (total, reason) = match count_of_reader(service, view.clone(), reader).await? {
         Counted::Yes(total) => (total, None),

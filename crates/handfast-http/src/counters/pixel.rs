@@ -29,7 +29,7 @@ pub(super) async fn count(service: &Service, call: Call) -> Result<Response, Pro
     if call.method != Method::HEAD {
         let view = View { key, ..View::new(item, 1, service.counters.today()?)? };
         // A page cannot add a header to the request of a picture, and another client could choose a new name for each view.
-        let reader = Reader { name: None, address: call.address, agent: user_agent(&call) };
+        let reader = Reader { name: None, address: call.address, agent: &user_agent(&call) };
         count_of_reader(service, view, reader).await?;
     }
     // A picture from a cache would count nothing.

@@ -102,6 +102,7 @@ async fn bots_are_counted_unless_they_are_refused() {
     assert_eq!(refusing.send(VIEWS, &[BOT], "").await.json(), not_counted(1, "bot"));
     assert_eq!(refusing.send(VIEWS, &["user-agent: Firefox"], "").await.json(), counted(2));
     assert_eq!(refusing.ask(VIEWS).await.json(), counted(3));
+    assert_eq!(refusing.send(VIEWS, &["user-agent: Googlebot/2.1 é"], "").await.json(), not_counted(3, "bot"));
     // A site's server says who reads.
     let passed_on = async |agent: &str| {
         refusing.send(VIEWS, &[JSON, "user-agent: axum"], &json!({ "user_agent": agent }).to_string()).await.json()

@@ -192,10 +192,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { operations, points, acknowledged, failures } = self;
-        let (kinds, failed) = (Kind::ALL.len(), failures.len());
+        let (kinds, failed) = (Kind::ALL.len() as u64, failures.len());
+        let all = operations * kinds;
         write!(
             f,
-            "{operations} operations x {kinds} kinds, {points} points, {acknowledged} answers looked after, {failed} failed"
+            "{operations} operations x {kinds} kinds, {points} of {all} points, {acknowledged} answers looked after, {failed} failed"
         )
     }
 }

@@ -1,13 +1,13 @@
-//! The snapshot of a transaction, with the documents that its finds have returned: a write of one of them does not read it again.
+//! The snapshot of a transaction, with the documents that its finds have returned: a write of one of them by its `_id` does not read it again.
 //!
 //! ```text
 //! find {status: "open"}      reads 1, 2 and 3, and keeps them
-//! update {_id: 2}            takes 2
-//! update {_id: 9}            reads 9
+//! update {_id: 2}            has 2
+//! update {_id: 9}            reads 9, and keeps nothing
 //! ```
 //!
-//! A snapshot does not change, so what is kept is what would be read. A document is taken once: when it is written, it moves into the write buffer as
-//! the document's state before the transaction.
+//! A snapshot does not change, so what is kept is what would be read. What is found when there is no more room takes the place of all that was found
+//! before: documents are mostly written soon after they were found.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,13 +47,16 @@ impl CachingSnapshot {
 }
 
 impl FoundDocuments {
-    /// Keeps documents, as far as there is room.
+    /// Keeps documents, except those that alone are too large.
     fn keep(&mut self, namespace: &Namespace, documents: &[RawDocumentBuf]) -> StoreResult<()> {
         for document in documents {
             let key = DocumentKey::new(namespace, insertion::id(document)?);
             let bytes = bytes_of(&key, document);
+            if bytes > KEPT_BYTES_MAX {
+                continue;
+            }
             if self.bytes + bytes > KEPT_BYTES_MAX {
-                break;
+                (self.documents, self.bytes) = (HashMap::new(), 0);
             }
             if self.documents.insert(key, document.clone()).is_none() {
                 self.bytes += bytes;
@@ -62,14 +65,11 @@ impl FoundDocuments {
         Ok(())
     }
 
-    fn take(&mut self, namespace: &Namespace, id: RawBsonRef<'_>) -> Option<RawDocumentBuf> {
+    fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Option<RawDocumentBuf> {
         if self.documents.is_empty() {
             return None;
         }
-        let key = DocumentKey::new(namespace, id);
-        let document = self.documents.remove(&key)?;
-        self.bytes -= bytes_of(&key, &document);
-        Some(document)
+        self.documents.get(&DocumentKey::new(namespace, id)).cloned()
     }
 }
 
@@ -84,7 +84,7 @@ impl Snapshot for CachingSnapshot {
     }
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
-        let found = lock(&self.found).take(namespace, id);
+        let found = lock(&self.found).get(namespace, id);
         match found {
             Some(document) => Ok(Some(document)),
             None => self.snapshot.get(namespace, id).await,

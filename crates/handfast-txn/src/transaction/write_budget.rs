@@ -53,6 +53,11 @@ impl Reservation {
         Reservation { budget, bytes: 0 }
     }
 
+    /// Returns the bytes that all transactions of the budget have reserved.
+    pub(super) fn bytes_of_all(&self) -> usize {
+        self.budget.bytes()
+    }
+
     /// Releases some bytes and reserves more.
     ///
     /// # Errors

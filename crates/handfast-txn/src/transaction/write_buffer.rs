@@ -193,7 +193,7 @@ impl WriteBuffer {
         let before = match &earlier {
             Some(earlier) => earlier.before.clone(),
             // Before its first write of a document, the transaction sees what the snapshot has.
-            None => self.before_image(before),
+            None => self.before_image(before, options),
         };
         let need = |before: &Before| size(before, after.as_ref(), &added);
         let before = match self.reservation.change(freed, need(&before), options) {
@@ -217,11 +217,12 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// Returns the before-image to keep of a document of the snapshot.
-    fn before_image(&self, before: Option<RawDocumentBuf>) -> Before {
+    /// Returns the before-image to keep of a document of the snapshot. The second half of the room of all transactions is for what they write.
+    fn before_image(&self, before: Option<RawDocumentBuf>, options: &TransactionOptions) -> Before {
         let Some(document) = before else { return Before::Nothing };
         let kept = Before::Document(Arc::new(document));
-        if bytes_of_before(&kept) <= self.before_bytes_left { kept } else { Before::Unread }
+        let has_room = self.reservation.bytes_of_all() <= options.all_write_bytes_max / 2;
+        if has_room && bytes_of_before(&kept) <= self.before_bytes_left { kept } else { Before::Unread }
     }
 
     /// Moves the writes into a batch and returns the reservation of their bytes.

@@ -97,5 +97,29 @@ async fn documents_are_kept_within_a_bound() {
     for id in 0..4 {
         add(&transaction, id).await;
     }
-    assert_eq!(gets(&store), 2, "two of four have room");
+    assert_eq!(gets(&store), 2, "the last two of four have room");
+}
+
+#[tokio::test]
+async fn a_document_larger_than_the_bound_does_not_drive_others_out() {
+    let text = "x".repeat(KEPT_BYTES_MAX);
+    let documents =
+        vec![rawdoc! { "_id": 0, "n": 0 }, rawdoc! { "_id": 1, "n": 1, "text": text }, rawdoc! { "_id": 2, "n": 2 }];
+    let (store, database) = with(documents).await;
+    let transaction = database.begin().await.expect("begun");
+    transaction.find_all(Find::new(items(), rawdoc! { "n": { "$gte": 0 } })).await.expect("found");
+    for id in 0..3 {
+        add(&transaction, id).await;
+    }
+    assert_eq!(gets(&store), 1);
+}
+
+#[tokio::test]
+async fn what_is_read_twice_is_still_there_for_a_write() {
+    let (store, database) = with(numbered(3)).await;
+    let transaction = database.begin().await.expect("begun");
+    transaction.find_all(Find::new(items(), rawdoc! { "n": { "$gte": 0 } })).await.expect("found");
+    transaction.find_one(&items(), rawdoc! { "_id": 1 }).await.expect("found");
+    add(&transaction, 1).await;
+    assert_eq!(gets(&store), 0);
 }
