@@ -22,7 +22,7 @@ use std::fmt;
 pub use answer::Answer;
 pub use matcher::{Matcher, ReceivedRequest};
 pub use role::Role;
-pub use server::ScriptedServer;
+pub use server::{Autoresponder, ScriptedServer};
 
 use crate::{Error, ErrorReply, Result};
 
@@ -38,11 +38,15 @@ const NOT_EXPECTED: i32 = 8000;
 /// The requests that are expected, and their answers.
 ///
 /// Handshakes are answered by the [`Role`] of the server. `ping`, `endSessions` and `killCursors`, which drivers send by themselves, are answered
-/// with `{ok: 1}`, unless an expectation that is due matches them.
+/// with `{ok: 1}`, unless an expectation that is due or an [`Autoresponder`] matches them.
 #[derive(Debug)]
 pub struct Script {
     expectations: Vec<Expectation>,
     is_ordered: bool,
+    /// In the order in which they were added.
+    responses: Vec<Response>,
+    /// The number of responses that were added, and the number of the next one.
+    response_count: u64,
     received: Vec<Received>,
     /// Whether a request has arrived that was not expected.
     has_unexpected: bool,
@@ -55,6 +59,14 @@ struct Expectation {
     is_met: bool,
 }
 
+/// An answer to each request that matches and meets no expectation.
+#[derive(Debug)]
+struct Response {
+    number: u64,
+    matcher: Matcher,
+    answer: Answer,
+}
+
 #[derive(Debug)]
 struct Received {
     request: ReceivedRequest,
@@ -64,7 +76,14 @@ struct Received {
 impl Script {
     /// Creates a script whose requests have to arrive in its order.
     pub fn in_order() -> Self {
-        Script { expectations: Vec::new(), is_ordered: true, received: Vec::new(), has_unexpected: false }
+        Script {
+            expectations: Vec::new(),
+            is_ordered: true,
+            responses: Vec::new(),
+            response_count: 0,
+            received: Vec::new(),
+            has_unexpected: false,
+        }
     }
 
     /// Creates a script whose requests may arrive in any order. A request meets the first expectation that matches it.
@@ -79,6 +98,19 @@ impl Script {
         self
     }
 
+    /// Adds an answer to all requests that match and meet no expectation; returns its number.
+    fn add_response(&mut self, matcher: Matcher, answer: Answer) -> u64 {
+        let number = self.response_count;
+        self.response_count += 1;
+        self.responses.push(Response { number, matcher, answer });
+        number
+    }
+
+    /// Removes the response with this number.
+    fn remove_response(&mut self, number: u64) {
+        self.responses.retain(|response| response.number != number);
+    }
+
     /// Returns the expectations that the next request may meet.
     fn due(&mut self) -> impl Iterator<Item = &mut Expectation> {
         let count = if self.is_ordered { 1 } else { usize::MAX };
@@ -91,8 +123,13 @@ impl Script {
             expectation.is_met = true;
             expectation.answer.clone()
         });
-        if answer.is_none() && ANSWERED.contains(&request.command()) {
-            return Answer::ok();
+        if answer.is_none() {
+            if let Some(response) = self.responses.iter().rev().find(|response| response.matcher.matches(&request)) {
+                return response.answer.clone();
+            }
+            if ANSWERED.contains(&request.command()) {
+                return Answer::ok();
+            }
         }
         let is_expected = answer.is_some();
         self.has_unexpected |= !is_expected;

@@ -84,15 +84,22 @@ impl fmt::Display for ReceivedRequest {
 /// Conditions on a request, all of which have to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matcher {
-    command: String,
+    command: Option<String>,
     collection: Option<String>,
     fields: Vec<(String, RawBson)>,
+    /// The paths of fields that the request does not have.
+    absent: Vec<String>,
 }
 
 impl Matcher {
     /// Returns the condition that the command has this name.
     pub fn command(name: &str) -> Self {
-        Matcher { command: name.to_owned(), collection: None, fields: Vec::new() }
+        Matcher { command: Some(name.to_owned()), ..Matcher::any() }
+    }
+
+    /// Returns a matcher without a condition: each request matches.
+    pub fn any() -> Self {
+        Matcher { command: None, collection: None, fields: Vec::new(), absent: Vec::new() }
     }
 
     /// Adds the condition that the request is on this collection, which is written with its database, such as `shop.orders`.
@@ -109,19 +116,27 @@ impl Matcher {
         self
     }
 
+    /// Adds the condition that the request does not have a field. The field is named by its path.
+    #[must_use]
+    pub fn without(mut self, path: &str) -> Self {
+        self.absent.push(path.to_owned());
+        self
+    }
+
     /// Returns whether a request meets all conditions.
     pub fn matches(&self, request: &ReceivedRequest) -> bool {
-        self.command == request.command()
+        self.command.as_deref().is_none_or(|command| command == request.command())
             && (self.collection.is_none() || self.collection == request.collection())
             && self.fields.iter().all(|(path, expected)| {
                 request.get(path).is_some_and(|found| are_equal(found, expected.as_raw_bson_ref()))
             })
+            && self.absent.iter().all(|path| request.get(path).is_none())
     }
 }
 
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.command)?;
+        f.write_str(self.command.as_deref().unwrap_or("any command"))?;
         if let Some(collection) = &self.collection {
             write!(f, " on {collection}")?;
         }
@@ -130,6 +145,9 @@ impl fmt::Display for Matcher {
                 Ok(value) => write!(f, ", {path} = {value}")?,
                 Err(error) => write!(f, ", {path} = ({error})")?,
             }
+        }
+        for path in &self.absent {
+            write!(f, ", without {path}")?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::debug;
 
-use super::{Answer, ReceivedRequest, Role, Script};
+use super::{Answer, Matcher, ReceivedRequest, Role, Script};
 use crate::frame::{ReadError, plain, read};
 use crate::request::HANDSHAKES;
 use crate::{Error, Result};
@@ -81,6 +81,13 @@ impl ScriptedServer {
         format!("mongodb://{}/", self.address)
     }
 
+    /// Answers each request that matches and meets no expectation, however often it arrives, from now on. Such requests are no part of the script.
+    /// If several autoresponders match, the one that was added last answers.
+    pub fn autorespond(&self, matcher: Matcher, answer: impl Into<Answer>) -> Autoresponder {
+        let number = self.shared.script().add_response(matcher, answer.into());
+        Autoresponder { number, shared: Arc::clone(&self.shared) }
+    }
+
     /// Ends the server. Returns the requests that arrived, without those that were answered without the script.
     ///
     /// # Errors
@@ -88,6 +95,19 @@ impl ScriptedServer {
     pub fn finish(self) -> Result<Vec<ReceivedRequest>> {
         self.task.abort();
         std::mem::replace(&mut *self.shared.script(), Script::in_order()).finish()
+    }
+}
+
+/// Answers of a [`ScriptedServer`] to requests that its script does not expect. They go on when this is dropped.
+pub struct Autoresponder {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+impl Autoresponder {
+    /// Ends the answers. Requests that arrive later are answered as before it was added.
+    pub fn cancel(self) {
+        self.shared.script().remove_response(self.number);
     }
 }
 

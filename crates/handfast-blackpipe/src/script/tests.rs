@@ -1,5 +1,8 @@
+mod autoresponders;
+
 use std::time::Duration;
 
+use bson::raw::{CString, cstr};
 use bson::{RawDocumentBuf, rawbson, rawdoc};
 use handfast_wire::{Flags, Limits, Message, OpMsg, Query, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +41,14 @@ fn a_request_meets_all_conditions_or_does_not_match() {
     check(command().with("filter", rawdoc! { "a": [1, { "b": 2 }], "c": 1 }), false);
     check(command().with("filter.a.1", rawdoc! { "c": 2 }), false);
     check(command().with("limit", 5).with("limit", 6), false);
+    check(command().without("skip"), true);
+    check(command().without("limit"), false);
+    check(command().without("filter.a.1.c"), true);
+    check(command().without("filter.a.1.b"), false);
+    check(Matcher::any(), true);
+    check(Matcher::any().on("shop.items"), false);
+    let shown = Matcher::any().on("shop.items").with("limit", 5).without("skip").to_string();
+    assert_eq!(shown, "any command on shop.items, limit = 5, without skip");
 }
 
 #[test]
@@ -142,6 +153,14 @@ impl Client {
             panic!()
         };
         (header.response_to, reply.body.to_owned())
+    }
+
+    /// Returns the field `n` of the reply to a command on shop.a.
+    async fn number(&mut self, command: &str) -> Option<i32> {
+        let mut body = RawDocumentBuf::new();
+        body.append(CString::try_from(command).unwrap(), "a");
+        body.append(cstr!("$db"), "shop");
+        self.run(body).await.1.get_i32("n").ok()
     }
 
     /// Sends `find`, and returns all bytes until the server closes the connection, and whether it was reset.

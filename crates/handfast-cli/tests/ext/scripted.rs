@@ -1,9 +1,12 @@
 //! Scripted servers with pymongo, which nobody here wrote: the cases that the documentation of mockupdb tells, and what drivers do today.
 
+mod mockupdb;
+
 use std::process::Command;
 
 use bson::rawdoc;
 use handfast_blackpipe::{Answer, Error, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
+use tokio::runtime::Runtime;
 
 use crate::running::output;
 use crate::support::{Tool, turn};
@@ -28,14 +31,31 @@ struct Played {
     received: Result<Vec<ReceivedRequest>, Error>,
 }
 
-/// Runs a program against a server that follows a script.
-fn play(python: &str, role: Role, script: Script, program: &str) -> Played {
+/// Starts a server that follows a script. It ends with the runtime.
+fn start(role: Role, script: Script) -> (Runtime, ScriptedServer) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
     let server = runtime.block_on(ScriptedServer::start(role, script)).expect("a server");
+    (runtime, server)
+}
+
+/// Runs a program against a server; returns what it printed, or how it failed.
+fn run(python: &str, server: &ScriptedServer, program: &str) -> Result<String, String> {
     let program = format!("{PRELUDE}{program}");
     let output = output(Command::new(python).args(["-c", &program]).env("MONGODB_URI", server.uri()));
-    assert!(output.status.success(), "{program}\n{output:?}\n{:?}", server.finish());
-    Played { printed: String::from_utf8_lossy(&output.stdout).into_owned(), received: server.finish() }
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{program}\n{output:?}")),
+    }
+}
+
+/// Runs a program against a server that follows a script.
+fn play(python: &str, role: Role, script: Script, program: &str) -> Played {
+    let (_runtime, server) = start(role, script);
+    let printed = match run(python, &server, program) {
+        Ok(printed) => printed,
+        Err(failure) => panic!("{failure}\n{:?}", server.finish()),
+    };
+    Played { printed, received: server.finish() }
 }
 
 /// Runs a program that follows the script; returns what it printed.
