@@ -53,6 +53,8 @@ pub enum PairOutcome {
     TimedOut,
     /// The operation did not occur, because the scenario sends other operations from run to run. Nothing is known about the pair.
     NotReached,
+    /// The server did not get a request that the fault sends later, for instance because its copy had no memory. Nothing is known about the pair.
+    NotDelivered,
 }
 
 impl fmt::Display for PairOutcome {
@@ -62,6 +64,7 @@ impl fmt::Display for PairOutcome {
             PairOutcome::Wrong(reason) => f.write_str(reason),
             PairOutcome::TimedOut => f.write_str("the scenario did not end"),
             PairOutcome::NotReached => f.write_str("the operation did not occur"),
+            PairOutcome::NotDelivered => f.write_str("the server did not answer a request that the fault sends later"),
         }
     }
 }
@@ -84,6 +87,8 @@ impl Explored {
 /// A run of a scenario.
 struct Run {
     operations: Vec<ObservedOperation>,
+    /// The number of late requests that the server did not answer.
+    undelivered: u64,
     outcome: PairOutcome,
 }
 
@@ -103,7 +108,7 @@ impl Exploration {
         invariant: impl AsyncFn(&S) -> std::result::Result<(), String>,
     ) -> Result<Explored> {
         let run = async |rules| self.run(rules, &start, &scenario, &invariant).await;
-        let Run { operations, outcome } = run(Rules::default()).await?;
+        let Run { operations, outcome, .. } = run(Rules::default()).await?;
         let reason = match outcome {
             PairOutcome::Right if operations.is_empty() => Some("it sends no operation to the proxy".to_owned()),
             PairOutcome::Right if operations.len() >= OPERATIONS_MAX => Some("it sends too many operations".to_owned()),
@@ -116,10 +121,14 @@ impl Exploration {
         let mut pairs = Vec::new();
         for pair in operations.iter().flat_map(|observed| observed.pairs(&self.faults)) {
             let condition = Condition::of_operations(pair.operation.clone(), self.times);
-            let Run { operations, outcome } =
+            let Run { operations, undelivered, outcome } =
                 run(Rules::new(vec![Rule { injection: pair.fault.into(), condition }])).await?;
             let is_reached = operations.iter().any(|operation| operation.fault.is_some());
-            let outcome = if outcome == PairOutcome::Right && !is_reached { PairOutcome::NotReached } else { outcome };
+            let outcome = match outcome {
+                PairOutcome::Right if !is_reached => PairOutcome::NotReached,
+                PairOutcome::Right if undelivered > 0 => PairOutcome::NotDelivered,
+                outcome => outcome,
+            };
             pairs.push((pair, outcome));
         }
         Ok(Explored { pairs })
@@ -144,7 +153,7 @@ impl Exploration {
             (Ok(()), Ok(())) => invariant(&server).await.map_or_else(PairOutcome::Wrong, |()| PairOutcome::Right),
             _ => PairOutcome::TimedOut,
         };
-        Ok(Run { operations: handle.operations(), outcome })
+        Ok(Run { operations: handle.operations(), undelivered: handle.undelivered_count(), outcome })
     }
 }
 

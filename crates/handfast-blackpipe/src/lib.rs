@@ -19,7 +19,7 @@ pub use exploration::{Exploration, Explored, PairOutcome};
 pub use fault::{Direction, ErrorReply, Fault, Injection};
 pub use operation::{Operation, OperationNumber, Pair};
 pub use playback::{Playback, PlaybackHandle, PlaybackServer};
-pub use proxy::{Handle, Proxy, Remark, Upstream};
+pub use proxy::{Handle, Proxy, Upstream, Warning};
 pub use recording::RecordedMessage;
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
 pub use script::{Answer, Autoresponder, Matcher, ReceivedRequest, Role, Script, ScriptedServer};

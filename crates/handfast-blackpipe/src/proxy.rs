@@ -24,9 +24,9 @@ mod late;
 mod plan;
 mod recorder;
 mod relay;
-mod remark;
 pub(crate) mod stream;
 mod throttle;
+mod warning;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -40,22 +40,22 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use self::hold::{HeldRequest, Holds, Overtaking};
-use self::late::LateRequests;
+use self::late::{LateRequest, LateRequests};
 use self::recorder::Recorder;
-use self::remark::Remarks;
 use self::stream::Acceptor;
+use self::warning::Warnings;
 use crate::accept::accept;
 use crate::recording::RecordedMessage;
 use crate::rules::Observation;
 use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
 
-pub use self::remark::Remark;
 pub use self::stream::Upstream;
+pub use self::warning::Warning;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
-/// The memory of a connection that waits for the next message: a buffer of 8 KiB for each direction, the task and its state. With 10,000
+/// The memory of a connection without TLS that waits for the next message: a buffer of 8 KiB for each direction, the task and its state. With 10,000
 /// connections that is 320 MB.
 pub const IDLE_CONNECTION_BYTES_MAX: usize = 32 * 1024;
 
@@ -81,7 +81,7 @@ struct Shared {
     limits: Limits,
     late: Arc<LateRequests>,
     recorder: Recorder,
-    remarks: Remarks,
+    warnings: Warnings,
     /// All connections so far.
     connection_count: AtomicU64,
     /// Wakes the connections by which drivers monitor the server.
@@ -98,6 +98,8 @@ struct LoggedRules {
 /// The decision about an operation.
 struct Decided {
     decision: Decision,
+    /// With a fault after which the server gets a request later.
+    late: Option<LateRequest>,
     /// With [`Fault::Reorder`].
     held: Option<HeldRequest>,
     /// The requests that are held back until this one is answered.
@@ -112,13 +114,17 @@ impl Shared {
     fn decide(self: &Arc<Self>, operation: &Operation<'_>) -> Decided {
         let LoggedRules { rules, log, holds } = &mut *self.rules();
         let Observation { decision, operation, overtakes } = rules.observe(operation);
+        let fault = operation.as_ref().and_then(|operation| operation.fault);
+        let is_late = matches!(fault, Some(Fault::Delay | Fault::Duplicate | Fault::Reorder));
+        // Begun before the operation is in the log: what the log shows is late or was answered.
+        let late = is_late.then(|| self.late.begin());
         if let (Some(log), Some(operation)) = (log, &operation) {
             log(operation);
         }
         let overtaking = (!overtakes.is_empty()).then(|| holds.overtake(&overtakes));
         let holding = operation.filter(|operation| operation.fault == Some(Fault::Reorder));
         let held = holding.and_then(|operation| operation.rule).map(|rule| holds.begin(rule, self));
-        Decided { decision, held, overtaking }
+        Decided { decision, late, held, overtaking }
     }
 }
 
@@ -148,7 +154,8 @@ impl Handle {
         self.0.late.deliver().await;
     }
 
-    /// Returns the number of requests that are late, which the server has not answered, and of copies that it did not get.
+    /// Returns the number of requests that are late, and of those that the server did not answer, because it did not get them or its
+    /// connection has ended.
     pub fn undelivered_count(&self) -> u64 {
         self.0.late.undelivered()
     }
@@ -169,7 +176,7 @@ impl Proxy {
             limits: Limits::default(),
             late: Arc::default(),
             recorder: Recorder::default(),
-            remarks: Remarks::default(),
+            warnings: Warnings::default(),
             connection_count: AtomicU64::new(0),
             state_change: Notify::new(),
             state_change_pause: STATE_CHANGE_PAUSE,
@@ -202,10 +209,10 @@ impl Proxy {
         self
     }
 
-    /// Calls a function with each remark, once. Messages wait for it.
+    /// Calls a function with each warning, once. Messages wait for it.
     #[must_use]
-    pub fn with_remarks(self, write: impl FnMut(Remark) + Send + 'static) -> Self {
-        self.shared.remarks.begin(Box::new(write));
+    pub fn with_warnings(self, write: impl FnMut(Warning) + Send + 'static) -> Self {
+        self.shared.warnings.begin(Box::new(write));
         self
     }
 

@@ -22,21 +22,29 @@ struct Payments {
 }
 
 async fn start() -> (String, Payments) {
+    start_with(u32::MAX).await
+}
+
+/// Starts a server that answers the first requests, and closes the connection of each further one.
+async fn start_with(answered_max: u32) -> (String, Payments) {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let numbers = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
-    let kept = Arc::clone(&numbers);
+    let (kept, answered) = (Arc::clone(&numbers), Arc::new(AtomicU32::new(0)));
     tasks.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, Arc::clone(&kept)));
+            tokio::spawn(serve(stream, Arc::clone(&kept), answered_max, Arc::clone(&answered)));
         }
     });
     (address, Payments { numbers, _tasks: tasks })
 }
 
-async fn serve(mut stream: TcpStream, numbers: Arc<Mutex<Vec<i32>>>) {
+async fn serve(mut stream: TcpStream, numbers: Arc<Mutex<Vec<i32>>>, answered_max: u32, answered: Arc<AtomicU32>) {
     while let Ok(Some(frame)) = read(&mut stream, &Limits::default()).await {
+        if answered.fetch_add(1, Ordering::SeqCst) >= answered_max {
+            return;
+        }
         let (header, message) = Message::decode(&frame.bytes, &Limits::default()).unwrap();
         let Message::Msg(request) = message else { return };
         let number = request.body.get_i32("number").unwrap();
@@ -121,6 +129,17 @@ async fn a_pair_that_is_not_reached_is_not_right() {
         error.starts_with("2 of 2 pairs are not right:\npay:1/lose-request: the operation did not occur\npay:1/"),
         "{error}"
     );
+}
+
+/// The copy is sent, and the server closes its connection.
+#[tokio::test]
+async fn a_pair_whose_copy_is_not_executed_is_not_right() {
+    let exploration = Exploration { faults: vec![Fault::Duplicate], ..Exploration::default() };
+    for (answered_max, expected) in [(1, PairOutcome::NotDelivered), (2, PairOutcome::Right)] {
+        let start = async || start_with(answered_max).await;
+        let explored = exploration.explore(start, async |uri| pay(uri, 7).await, is_paid_once).await.unwrap();
+        assert_eq!(explored.pairs.into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>(), [expected]);
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tracing::debug;
 use super::{Playback, PlayedAnswer};
 use crate::accept::accept;
 use crate::frame::{ReadError, plain, read};
-use crate::proxy::Remark;
+use crate::proxy::Warning;
 use crate::proxy::stream::{Acceptor, send};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
 use crate::script::ReceivedRequest;
@@ -111,7 +111,7 @@ impl PlaybackServer {
 async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
     if let Err(error) = answer_requests(client, &acceptor, &shared).await {
         if matches!(error, ReadError::Tls) && !shared.is_tls_reported.swap(true, Ordering::Relaxed) {
-            (shared.log)(&Remark::ClientSpeaksTls.to_string());
+            (shared.log)(&Warning::ClientSpeaksTls.to_string());
         }
         debug!(%error, "a connection ended");
     }

@@ -1,15 +1,15 @@
 //! The requests that reach the server later than they arrived: delayed ones, and copies.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bson::RawBsonRef;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::remark::Remark;
 use super::stream::send;
+use super::warning::Warning;
 use super::{Shared, recorder};
 use crate::frame::{ReadError, read};
 
@@ -19,22 +19,32 @@ const COPY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The late requests of a proxy.
 pub(super) struct LateRequests {
     released: watch::Sender<bool>,
-    unanswered: watch::Sender<usize>,
+    counts: watch::Sender<Counts>,
     copy_bytes: Arc<Semaphore>,
-    /// Copies that did not reach the server.
-    failed: AtomicU64,
 }
 
-/// A request that is late, until this is dropped because the server has answered it.
-pub(super) struct LateRequest(Arc<LateRequests>);
+#[derive(Default)]
+struct Counts {
+    /// Requests that are late.
+    late: u64,
+    /// Requests that are not late any more, and that the server has not executed as far as the proxy knows.
+    failed: u64,
+}
+
+/// Requests that are late until this is dropped. They count as failed afterwards, unless the server has answered them.
+pub(super) struct LateRequest {
+    requests: Arc<LateRequests>,
+    /// 1, or more if others have joined.
+    count: u64,
+    is_answered: bool,
+}
 
 impl Default for LateRequests {
     fn default() -> Self {
         LateRequests {
             released: watch::Sender::new(false),
-            unanswered: watch::Sender::new(0),
+            counts: watch::Sender::default(),
             copy_bytes: Arc::new(Semaphore::new(COPY_BYTES_MAX)),
-            failed: AtomicU64::new(0),
         }
     }
 }
@@ -42,8 +52,8 @@ impl Default for LateRequests {
 impl LateRequests {
     /// Notes that a request is late.
     pub(super) fn begin(self: &Arc<Self>) -> LateRequest {
-        self.unanswered.send_modify(|count| *count += 1);
-        LateRequest(Arc::clone(self))
+        self.counts.send_modify(|counts| counts.late += 1);
+        LateRequest { requests: Arc::clone(self), count: 1, is_answered: false }
     }
 
     /// Returns the memory of a copy, if there is enough.
@@ -51,28 +61,24 @@ impl LateRequests {
         Arc::clone(&self.copy_bytes).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
-    /// Notes that a copy did not reach the server.
-    pub(super) fn fail(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns the number of requests that are late, and of copies that did not reach the server.
+    /// Returns the number of requests that are late, and of those that failed.
     pub(super) fn undelivered(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed) + *self.unanswered.borrow() as u64
+        let counts = self.counts.borrow();
+        counts.late + counts.failed
     }
 
-    /// Sends what is late at once, and waits until it is answered.
+    /// Sends what is late at once, and waits until it is answered or has failed.
     pub(super) async fn deliver(&self) {
         self.released.send_replace(true);
         // The sender is here, so that it does not fail.
-        let _ = self.unanswered.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.counts.subscribe().wait_for(|counts| counts.late == 0).await;
     }
 }
 
 impl LateRequest {
     /// Waits for this time, or until all late requests are to be sent.
     pub(super) async fn wait(&self, time: Option<Duration>) {
-        let mut released = self.0.released.subscribe();
+        let mut released = self.requests.released.subscribe();
         let over = async {
             match time {
                 Some(time) => tokio::time::sleep(time).await,
@@ -84,31 +90,48 @@ impl LateRequest {
             _ = released.wait_for(|released| *released) => {}
         }
     }
+
+    /// Notes that the server has answered. The request is late until this is dropped, because the client may not have its reply yet.
+    pub(super) fn set_answered(&mut self) {
+        self.is_answered = true;
+    }
+
+    /// Adds a request that the server answers before this one.
+    pub(super) fn join(&mut self, mut earlier: LateRequest) {
+        self.count += std::mem::take(&mut earlier.count);
+    }
 }
 
 impl Drop for LateRequest {
     fn drop(&mut self) {
-        self.0.unanswered.send_modify(|count| *count -= 1);
+        self.requests.counts.send_modify(|counts| {
+            counts.late -= self.count;
+            counts.failed += if self.is_answered { 0 } else { self.count };
+        });
     }
 }
 
 /// The code of the error with which a server refuses a request on a connection without a login: Unauthorized.
 const UNAUTHORIZED: i32 = 13;
 
-/// Sends a request on a connection of its own, and waits until the server has executed it.
-pub(super) async fn send_copy(bytes: &[u8], has_reply: bool, shared: &Shared) -> Result<(), ReadError> {
+/// Sends a request on a connection of its own. Returns whether the server has executed it.
+///
+/// A server that refuses a request without a reply, because it asks for a login, says nothing: such a request counts as executed.
+pub(super) async fn send_copy(bytes: &[u8], has_reply: bool, shared: &Shared) -> Result<bool, ReadError> {
     let (mut from_server, mut to_server) = shared.server.connect().await?;
     send(&mut to_server, bytes).await?;
     if !has_reply {
         // The server closes the connection when it has read all of it.
         to_server.shutdown().await?;
     }
-    if let Some(frame) = read(&mut from_server, &shared.limits).await?
-        && let Some(reply) = recorder::document_of(&frame.bytes, &shared.limits)
-        && reply.get("code").ok().flatten().and_then(RawBsonRef::as_i32) == Some(UNAUTHORIZED)
-    {
-        shared.late.fail();
-        shared.remarks.tell(Remark::CopyNeedsLogin);
+    let Some(frame) = read(&mut from_server, &shared.limits).await? else {
+        return if has_reply { Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()) } else { Ok(true) };
+    };
+    let reply = recorder::document_of(&frame.bytes, &shared.limits);
+    let code = reply.as_ref().and_then(|reply| reply.get("code").ok().flatten()).and_then(RawBsonRef::as_i32);
+    let needs_login = code == Some(UNAUTHORIZED);
+    if needs_login {
+        shared.warnings.report(Warning::CopyNeedsLogin);
     }
-    Ok(())
+    Ok(!needs_login)
 }

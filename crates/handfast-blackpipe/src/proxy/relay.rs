@@ -15,8 +15,8 @@ use tracing::debug;
 use super::late::{LateRequest, send_copy};
 use super::plan::{ReplyFate, ReplyPlan};
 use super::recorder::{self, RecordedReply};
-use super::remark::Remark;
 use super::stream::{Acceptor, Reader, Writer, send};
+use super::warning::Warning;
 use super::{Decided, Shared, throttle};
 use crate::fault::{Direction, ErrorReply};
 use crate::frame::{ReadError, read};
@@ -59,8 +59,11 @@ struct Connection {
     number: u64,
     /// The request with a plan for its reply. A driver sends the next one when it has the reply.
     planned: Mutex<Option<ReplyPlan>>,
-    /// An unacknowledged write that is late. It has been executed when the server closes the connection, at the latest.
+    /// The unacknowledged writes that are late. The server has executed them when it answers a later request, or when it closes the
+    /// connection after the proxy has.
     late_without_reply: Mutex<Option<LateRequest>>,
+    /// No further request is sent to the server.
+    is_shut_down: AtomicBool,
     is_monitoring: AtomicBool,
     /// Copies of requests, and pauses.
     tasks: Mutex<JoinSet<()>>,
@@ -85,6 +88,7 @@ impl Connection {
             number,
             planned: Mutex::default(),
             late_without_reply: Mutex::default(),
+            is_shut_down: AtomicBool::new(false),
             is_monitoring: AtomicBool::new(false),
             tasks: Mutex::default(),
         }
@@ -101,7 +105,7 @@ impl Connection {
                 Ok(None) => break,
                 Err(error) => {
                     if matches!(error, ReadError::Tls) {
-                        self.shared.remarks.tell(Remark::ClientSpeaksTls);
+                        self.shared.warnings.report(Warning::ClientSpeaksTls);
                     }
                     return Err(error);
                 }
@@ -129,6 +133,8 @@ impl Connection {
                 }
             }
         }
+        // Set first: the server may close the connection at once.
+        self.is_shut_down.store(true, Ordering::Relaxed);
         server.shutdown().await?;
         pending().await
     }
@@ -140,7 +146,7 @@ impl Connection {
         request_id: i32,
         to_client: &ClientWriter,
     ) -> std::result::Result<Next, ReadError> {
-        let Decided { decision, held, overtaking } = self.shared.decide(&request.operation());
+        let Decided { decision, mut late, held, overtaking } = self.shared.decide(&request.operation());
         let has_reply = request.has_reply;
         let recorded = self.shared.recorder.request(self.number, &request.plain, has_reply);
         let mut plan = ReplyPlan { overtaking, recorded, ..ReplyPlan::forward(request_id) };
@@ -152,9 +158,9 @@ impl Connection {
                 Injection::LoseReply => plan.fate = ReplyFate::Lose,
                 Injection::Cut => plan.fate = ReplyFate::Cut,
                 Injection::Delay(time) => {
-                    let request = self.shared.late.begin();
-                    request.wait(Some(time)).await;
-                    plan.late = Some(request);
+                    if let Some(late) = &late {
+                        late.wait(Some(time)).await;
+                    }
                 }
                 Injection::Error(error) => {
                     if let Some(recorded) = recorded {
@@ -163,25 +169,27 @@ impl Connection {
                     self.answer(&error, request_id, to_client).await?;
                     return Ok(Next::Skip);
                 }
-                Injection::Duplicate { after } => self.copy(request, after),
+                Injection::Duplicate { after } => self.copy(request, late.take(), after),
                 Injection::HalfOpen => (next, plan.fate) = (Next::ForwardLast, ReplyFate::Silence),
                 Injection::Throttle { direction, bytes_per_second } => match direction {
                     Direction::Request => next = Next::ForwardSlowly(bytes_per_second),
                     Direction::Reply => plan.fate = ReplyFate::Throttle(bytes_per_second),
                 },
                 Injection::Reorder { within } => {
-                    let request = self.shared.late.begin();
-                    if let Some(held) = held {
-                        held.wait(&request, within).await;
+                    if let (Some(held), Some(late)) = (held, &late) {
+                        held.wait(late, within).await;
                     }
-                    plan.late = Some(request);
                 }
             },
         }
-        match has_reply {
-            true => self.plan(plan),
-            false if plan.late.is_some() => *locked(&self.late_without_reply) = plan.late,
-            false => {}
+        if has_reply {
+            self.plan(ReplyPlan { late, ..plan });
+        } else if let Some(mut late) = late {
+            let mut without_reply = locked(&self.late_without_reply);
+            if let Some(earlier) = without_reply.take() {
+                late.join(earlier);
+            }
+            *without_reply = Some(late);
         }
         Ok(next)
     }
@@ -203,19 +211,20 @@ impl Connection {
     }
 
     /// Sends a request once more later, on a connection of its own.
-    fn copy(&self, request: ApplicationRequest<'_>, after: Option<Duration>) {
+    fn copy(&self, request: ApplicationRequest<'_>, late: Option<LateRequest>, after: Option<Duration>) {
+        let Some(mut late) = late else { return };
         let Some(memory) = self.shared.late.copy_memory(request.plain.len()) else {
-            self.shared.late.fail();
-            self.shared.remarks.tell(Remark::TooManyCopies);
+            self.shared.warnings.report(Warning::TooManyCopies);
             return;
         };
-        let (late, shared) = (self.shared.late.begin(), Arc::clone(&self.shared));
+        let shared = Arc::clone(&self.shared);
         let (bytes, has_reply) = (request.plain.into_owned(), request.has_reply);
         let copy = async move {
             late.wait(after).await;
-            if let Err(error) = send_copy(&bytes, has_reply, &shared).await {
-                debug!(%error, "a request was not sent once more");
-                shared.late.fail();
+            match send_copy(&bytes, has_reply, &shared).await {
+                Ok(true) => late.set_answered(),
+                Ok(false) => {}
+                Err(error) => debug!(%error, "a request was not executed once more"),
             }
             drop((late, memory));
         };
@@ -235,8 +244,10 @@ impl Connection {
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
             let response_to = frame.header.response_to;
             let plan = self.take_plan(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
-            // The request is late until the client has its reply: whoever waits for that may end the proxy afterwards.
-            let ReplyPlan { fate, late: _late, overtaking, recorded, .. } = plan;
+            // The request is late until the client has its reply, so that the proxy does not end before.
+            let ReplyPlan { fate, mut late, overtaking, recorded, .. } = plan;
+            late.iter_mut().for_each(LateRequest::set_answered);
+            self.end_late_without_reply();
             if let (Some(recorded), ReplyFate::Forward | ReplyFate::Throttle(_)) = (recorded, &fate)
                 && let Some(reply) = recorder::document_of(&frame.bytes, &self.shared.limits)
             {
@@ -262,7 +273,15 @@ impl Connection {
                 }
             }
         }
+        if self.is_shut_down.load(Ordering::Relaxed) {
+            self.end_late_without_reply();
+        }
         Ok(())
+    }
+
+    /// Notes that the server has executed the unacknowledged writes before.
+    fn end_late_without_reply(&self) {
+        locked(&self.late_without_reply).take().iter_mut().for_each(LateRequest::set_answered);
     }
 
     /// Returns when the driver has to ask for the state of the server anew, if this is the connection by which it does.

@@ -73,7 +73,10 @@ pub struct WrittenRule {
 /// # Errors
 /// [`Error::RulesFile`] with the line if the text is no TOML, a key is unknown or missing, a value is not possible, or a rule would never apply.
 pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
-    let lines = Lines::of(text);
+    rules_of(text, &Lines::of(text))
+}
+
+fn rules_of(text: &str, lines: &Lines) -> Result<Vec<WrittenRule>> {
     let document = DeTable::parse(text).map_err(|error| {
         let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
         lines.mistake(error.span().map_or(0, |span| span.start), reason)
@@ -90,7 +93,7 @@ pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
             let at = table.span().start;
             let is_no_table = || lines.mistake(at, format!("'rule' is no list of tables: {BEGIN}"));
             let fields = table.get_ref().as_table().ok_or_else(is_no_table)?;
-            let written = WrittenRule { line: lines.line(at), rule: Fields { lines: &lines, at, fields }.rule()? };
+            let written = WrittenRule { line: lines.line(at), rule: Fields { lines, at, fields }.rule()? };
             decisive.add(&written).map_err(|reason| lines.mistake(at, reason))?;
             rules.push(written);
         }
@@ -102,15 +105,29 @@ pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
 }
 
 /// The positions of the line ends of a file, by which a position becomes a line.
-struct Lines(Vec<usize>);
+struct Lines {
+    ends: Vec<usize>,
+    /// The line ends that lookups have looked at.
+    #[cfg(test)]
+    looked_at: std::cell::Cell<u64>,
+}
 
 impl Lines {
     fn of(text: &str) -> Self {
-        Lines(text.match_indices('\n').map(|(byte, _)| byte).collect())
+        Lines {
+            ends: text.match_indices('\n').map(|(byte, _)| byte).collect(),
+            #[cfg(test)]
+            looked_at: std::cell::Cell::default(),
+        }
     }
 
     fn line(&self, byte: usize) -> usize {
-        self.0.partition_point(|end| *end < byte) + 1
+        let is_before = |end: &usize| {
+            #[cfg(test)]
+            self.looked_at.set(self.looked_at.get() + 1);
+            *end < byte
+        };
+        self.ends.partition_point(is_before) + 1
     }
 
     fn mistake(&self, byte: usize, reason: String) -> Error {

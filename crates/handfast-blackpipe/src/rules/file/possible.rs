@@ -89,7 +89,7 @@ pub(super) fn command_mistake(command: &str) -> Option<String> {
     match known {
         Some(known) => Some(format!("no driver sends a command '{command}': write \"{known}\", as it is on the wire")),
         None if command.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') => None,
-        None => Some(format!("'{command}' is no command, which has letters alone: write one such as \"find\"")),
+        None => Some(format!("'{command}' is not the name of a command: write one such as \"find\"")),
     }
 }
 
@@ -141,7 +141,7 @@ impl Decisive {
                 for of_reply in of_reply {
                     if let Some(earlier) = self.0.get(&(command.clone(), collection.clone(), *of_reply)) {
                         let reason = format!(
-                            "the rule never applies, because the first one that does decides, and that of line {earlier} applies to the same operations: write the rule before it"
+                            "the rule never applies: the rule of line {earlier} decides about the same operations first; move this rule before it"
                         );
                         return Err(reason);
                     }

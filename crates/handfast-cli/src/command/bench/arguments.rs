@@ -57,7 +57,7 @@ pub(crate) struct BenchFlags {
     /// Number of rounds of each case, in turns with its baseline; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Ratio to the baseline that every case with a promise must reach, instead of the promised ratio
+    /// Ratio to the baseline that every case must reach, instead of the promised one; of store, serve, transactions and proxy
     #[arg(long, value_name = "RATIO")]
     pub(crate) demand: Option<f64>,
     #[command(flatten)]

@@ -19,6 +19,7 @@ use handfast_store::Sources;
 
 use super::arguments::ExploreArguments;
 use super::checks::Observation;
+use super::output::OutputMemory;
 use super::program::{self, Finished, Output};
 use super::report::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome, Verdict};
 use super::server::ServerBehindProxy;
@@ -36,6 +37,8 @@ struct Exploration {
 /// A run of the program.
 struct ProgramRun {
     operations: Vec<ObservedOperation>,
+    /// The number of late requests that the server did not answer.
+    undelivered: u64,
     program: Finished,
     check: Option<Finished>,
     data: Observation,
@@ -68,7 +71,13 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
     let (exploration, right) = (&exploration, right.as_ref());
     let runs = stream::iter(pairs.into_iter().enumerate())
         .map(|(index, pair)| async move { (index, exploration.run_pair(pair, right).await) });
-    let mut runs: Vec<(usize, PairRun)> = runs.buffer_unordered(jobs).inspect(|_| bar.inc(1)).collect().await;
+    let mut memory = OutputMemory::default();
+    let runs = runs.buffer_unordered(jobs).map(|(index, mut run)| {
+        bar.inc(1);
+        run.check_output_mut().into_iter().for_each(|output| memory.keep(output));
+        (index, run)
+    });
+    let mut runs: Vec<(usize, PairRun)> = runs.collect().await;
     runs.sort_by_key(|(index, _)| *index);
     bar.finish_and_clear();
     let report = Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect() };
@@ -84,7 +93,7 @@ impl Exploration {
     /// Runs the program without faults. Returns its operations, and what the checks of data read.
     async fn run_without_faults(&self) -> Result<(Vec<ObservedOperation>, Observation)> {
         let run = self.run_program(Rules::default()).await?;
-        let ProgramRun { operations, program, check, data } = run;
+        let ProgramRun { operations, program, check, data, .. } = run;
         ensure!(program.ended.is_success(), "the program fails without any fault ({program})");
         if let Some(check) = check {
             ensure!(check.ended.is_success(), "--check fails without any fault ({check})");
@@ -131,17 +140,8 @@ impl Exploration {
     async fn check_pair(&self, pair: &Pair, right: Option<&Observation>) -> Result<CheckedRun> {
         let condition = Condition::of_operations(pair.operation.clone(), self.arguments.times);
         let rules = Rules::new(vec![Rule { injection: self.injection(pair.fault), condition }]);
-        let ProgramRun { operations, program, check, data } = self.run_program(rules).await?;
-        let is_unacknowledged = |found: &ObservedOperation| {
-            found.operation == pair.operation && !found.has_reply && pair.fault.needs_reply()
-        };
-        let occurrence = if operations.iter().any(|operation| operation.fault.is_some()) {
-            Occurrence::Met
-        } else if operations.iter().any(is_unacknowledged) {
-            Occurrence::WithoutReply
-        } else {
-            Occurrence::Missing
-        };
+        let ProgramRun { operations, undelivered, program, check, data } = self.run_program(rules).await?;
+        let occurrence = occurrence(pair, &operations, undelivered);
         let checked = Checked { program: check, violations: self.arguments.checks.data.violations(&data, right) };
         Ok(CheckedRun { occurrence, program: program.ended, checked })
     }
@@ -170,13 +170,26 @@ impl Exploration {
         let program = program.map_err(|error| anyhow!("{error:#}: the program stands behind --"))?;
         let late = tokio::time::timeout(timeout.0, server.handle.deliver_late()).await;
         late.map_err(|_| anyhow!("the server did not answer a late request within --timeout: give it more time"))?;
-        let operations = server.handle.operations();
+        let (operations, undelivered) = (server.handle.operations(), server.handle.undelivered_count());
         let check = match &checks.check {
             Some(check) => Some(program::run_shell(check, &direct, timeout.0, Output::Kept).await?),
             None => None,
         };
         let data = checks.data.observe(&server.database).await?;
-        Ok(ProgramRun { operations, program, check, data })
+        Ok(ProgramRun { operations, undelivered, program, check, data })
+    }
+}
+
+/// Returns whether an operation of a run met its fault.
+fn occurrence(pair: &Pair, operations: &[ObservedOperation], undelivered: u64) -> Occurrence {
+    let is_unacknowledged =
+        |found: &ObservedOperation| found.operation == pair.operation && !found.has_reply && pair.fault.needs_reply();
+    if operations.iter().any(|operation| operation.fault.is_some()) {
+        if undelivered > 0 { Occurrence::NotDelivered } else { Occurrence::Met }
+    } else if operations.iter().any(is_unacknowledged) {
+        Occurrence::WithoutReply
+    } else {
+        Occurrence::Missing
     }
 }
 
@@ -184,4 +197,26 @@ impl Exploration {
 fn begin_junit(path: &Path) -> Result<UnfinishedFile> {
     let _pipe = lines::pipe_with_reader(path).with_context(|| format!("cannot write --junit {}", path.display()))?;
     UnfinishedFile::replace(path).context("--junit")
+}
+
+#[cfg(test)]
+mod tests {
+    use handfast_blackpipe::{Operation, Rule, Rules};
+
+    use super::occurrence;
+    use crate::command::blackpipe::report::Occurrence;
+
+    #[test]
+    fn a_fault_is_met_if_its_late_requests_are_delivered() {
+        let check = |pair: &str, has_reply: bool, undelivered: u64, expected: Occurrence| {
+            let pair: handfast_blackpipe::Pair = pair.parse().unwrap();
+            let mut rules = Rules::new(vec![Rule::once(pair.clone())]);
+            rules.decide(&Operation { has_reply, ..Operation::of("insert") });
+            assert_eq!(occurrence(&pair, rules.operations(), undelivered), expected, "{pair}");
+        };
+        check("insert:1/duplicate", true, 0, Occurrence::Met);
+        check("insert:1/duplicate", true, 1, Occurrence::NotDelivered);
+        check("insert:1/cut", false, 0, Occurrence::WithoutReply);
+        check("insert:2/cut", true, 0, Occurrence::Missing);
+    }
 }

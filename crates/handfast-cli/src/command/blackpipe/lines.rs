@@ -61,7 +61,7 @@ pub(super) fn pipe_with_reader(path: &Path) -> Result<Option<File>> {
     Ok(Some(opened.context("it is a pipe, and nobody reads it: start its reader first")?))
 }
 
-/// Checks that no two flags name the same file, which one of them would empty for the other.
+/// Checks that no two flags name the same file: the lines of one would be among those of the other.
 ///
 /// # Errors
 /// A [`Usage`] that names the two flags.

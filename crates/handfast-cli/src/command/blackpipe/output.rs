@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 /// The bytes of the beginning of an output that are kept, and those of its end: most outputs are kept whole, and the outputs of all jobs fit in
 /// memory.
 pub(super) const PART_BYTES_MAX: usize = 32 * 1024;
+/// The bytes of the outputs that a report has in all: those of 512 failing checks at least. It is in memory several times, as text, JSON and XML.
+pub(super) const ALL_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Characters of a line that a table shows.
 const LINE_CHARACTERS_MAX: usize = 200;
 
@@ -37,24 +39,54 @@ impl KeptOutput {
     }
 }
 
+/// The memory for the outputs of all runs.
+#[derive(Debug)]
+pub(super) struct OutputMemory {
+    free_bytes: usize,
+}
+
+impl Default for OutputMemory {
+    fn default() -> Self {
+        OutputMemory { free_bytes: ALL_BYTES_MAX }
+    }
+}
+
+impl OutputMemory {
+    /// Leaves an output as it is if there is memory for it. Otherwise it keeps the line that tells the reason.
+    pub(super) fn keep(&mut self, output: &mut String) {
+        match self.free_bytes.checked_sub(output.len()) {
+            Some(free_bytes) => self.free_bytes = free_bytes,
+            None => {
+                let (bytes, line) = (output.len(), reason(output));
+                *output = format!("[{bytes} bytes are left out: there are too many outputs; use --replay]\n{line}");
+            }
+        }
+    }
+}
+
 /// Returns the line that tells why a program failed: usually the last one, and otherwise the last one that names an error. Runtimes write a
 /// stack trace, their version, or a hint after it.
 pub(super) fn reason(output: &str) -> String {
     let lines = || output.lines().rev().filter(|line| !line.trim().is_empty());
     let last = lines().next().unwrap_or_default();
-    let line = match is_of_runtime(last) {
-        true => lines().find(|line| names_error(line)).or_else(|| lines().find(|line| !is_of_runtime(line))),
-        false => None,
-    };
+    let line = if is_of_runtime(last) || may_be_of_trace(last) { lines().find(|line| names_error(line)) } else { None };
+    let line = line.or_else(|| {
+        // A line that only looks like one of a stack trace may be the reason.
+        let is_reason = |line: &&str| !is_of_runtime(line) && !may_be_of_trace(line);
+        if is_of_runtime(last) { lines().find(is_reason) } else { None }
+    });
     line.unwrap_or(last).trim().chars().take(LINE_CHARACTERS_MAX).collect()
 }
 
-/// Returns whether a line is what runtimes write after the reason: Node its version, Go the exit status, Rust a hint, and all stack traces.
+/// Returns whether a line is what runtimes write after the reason: Node its version, Go the exit status, Rust a hint.
 fn is_of_runtime(line: &str) -> bool {
-    let text = line.trim_start();
-    let begins =
-        ["Node.js v", "(Use `node ", "exit status ", "goroutine ", "note: run with `RUST_BACKTRACE", "at ", "}"];
-    text.len() < line.len() || begins.iter().any(|begin| text.starts_with(begin))
+    let begins = ["Node.js v", "(Use `node ", "exit status ", "goroutine ", "note: run with `RUST_BACKTRACE"];
+    begins.iter().any(|begin| line.starts_with(begin))
+}
+
+/// Returns whether a line looks like one of a stack trace. Other lines do, too: `at most 3 orders are expected`.
+fn may_be_of_trace(line: &str) -> bool {
+    line.starts_with([' ', '\t', '}']) || line.starts_with("at ")
 }
 
 /// Returns whether a line begins with the name of an error, as in `TypeError: x is undefined` and `panic: x`.
@@ -69,7 +101,7 @@ fn names_error(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{KeptOutput, LINE_CHARACTERS_MAX, PART_BYTES_MAX, reason};
+    use super::{KeptOutput, LINE_CHARACTERS_MAX, OutputMemory, PART_BYTES_MAX, reason};
 
     #[test]
     fn the_beginning_and_the_end_are_kept() {
@@ -97,6 +129,16 @@ mod tests {
     }
 
     #[test]
+    fn all_outputs_together_are_bounded() {
+        let mut memory = OutputMemory { free_bytes: 30 };
+        let mut outputs = ["a".repeat(20), "one\ntwo, three, four".to_owned(), "b".repeat(10), String::new()];
+        outputs.iter_mut().for_each(|output| memory.keep(output));
+        let left_out = "[20 bytes are left out: there are too many outputs; use --replay]\ntwo, three, four";
+        assert_eq!(outputs, ["a".repeat(20), left_out.to_owned(), "b".repeat(10), String::new()]);
+        assert_eq!(reason(left_out), "two, three, four");
+    }
+
+    #[test]
     fn the_reason_of_a_failure_is_found() {
         let check = |output: &str, expected: &str| assert_eq!(reason(output), expected);
         check("", "");
@@ -117,6 +159,11 @@ mod tests {
             "Exception in thread \"main\" java.lang.Error: no",
         );
         check("    all of it is indented", "all of it is indented");
+        check(
+            "ok so far\nat most 3 orders are expected, and there are 4",
+            "at most 3 orders are expected, and there are 4",
+        );
+        check("the balances:\n  ann 10, bob 20", "ann 10, bob 20");
         check(&"é".repeat(300), &"é".repeat(LINE_CHARACTERS_MAX));
     }
 }

@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
             Err(error) => write_remark(&format!("a message is not in --record: {error}")),
         });
     }
-    proxy = proxy.with_remarks(|remark| write_remark(&remark.to_string()));
+    proxy = proxy.with_warnings(|warning| write_remark(&warning.to_string()));
     let uri = address.behind(proxy.address(), tls.is_some());
     if let Some(tls) = tls {
         proxy = proxy.with_tls(tls);

@@ -41,6 +41,8 @@ pub(super) enum Occurrence {
     /// It occurred, and has no reply, which the fault needs.
     WithoutReply,
     Missing,
+    /// It met the fault, and the server did not answer a request that the fault sends later.
+    NotDelivered,
 }
 
 /// The results of the checks after a run.
@@ -85,7 +87,7 @@ pub(super) enum Verdict {
     Right,
     /// The check failed, or the program did not end.
     Finding,
-    /// The operation did not meet the fault, so nothing is known.
+    /// The operation did not meet the whole fault, so nothing is known.
     NotReached,
     /// The run failed, so nothing is known.
     Failed,
@@ -105,6 +107,12 @@ impl PairRun {
     pub(super) fn check_output(&self) -> Option<&str> {
         let RunOutcome::Checked(run) = &self.outcome else { return None };
         run.checked.program.as_ref().map(|check| check.output.as_str())
+    }
+
+    /// Returns the output of --check, to be shortened.
+    pub(super) fn check_output_mut(&mut self) -> Option<&mut String> {
+        let RunOutcome::Checked(run) = &mut self.outcome else { return None };
+        run.checked.program.as_mut().map(|check| &mut check.output)
     }
 
     /// Returns the cells of the run for people: program, check and result.
@@ -134,6 +142,10 @@ impl PairRun {
                 "the write is unacknowledged (w: 0) and has no reply, which {} needs: it can meet {}",
                 self.pair.fault,
                 faults_without_reply()
+            ),
+            (RunOutcome::Checked(run), _) if run.occurrence == Occurrence::NotDelivered => format!(
+                "the server did not answer a request that {} sends later; all copies of duplicate together have 64 MiB: explore the operation with less data",
+                self.pair.fault
             ),
             (RunOutcome::Checked(_), _) => "the operation did not occur".to_owned(),
         }

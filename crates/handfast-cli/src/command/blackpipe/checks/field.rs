@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bson::{Decimal128, RawBson, RawBsonRef};
+use handfast_mql::order;
 
 use super::shown;
 
@@ -96,6 +97,8 @@ impl fmt::Display for Sum {
 
 /// The double from which on not every integer is one, 2^53: a sum of this size may stay as it is when 1 is added.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+/// The same of decimals, which have 34 digits.
+const EXACT_DECIMAL_MAX: &str = "1E+34";
 
 /// Returns why a sum may be the same although the values are other ones.
 pub(super) fn hidden_differences(sum: RawBsonRef<'_>) -> Option<&'static str> {
@@ -104,8 +107,21 @@ pub(super) fn hidden_differences(sum: RawBsonRef<'_>) -> Option<&'static str> {
         RawBsonRef::Double(sum) if sum.is_finite() => {
             Some("a double of 2^53 or more, which may stay as it is when 1 is added: store integers or decimals")
         }
-        RawBsonRef::Decimal128(_) if shown(sum).parse().is_ok_and(f64::is_finite) => None,
+        RawBsonRef::Decimal128(_) if is_exact_decimal(sum) => None,
+        RawBsonRef::Decimal128(_) if shown(sum).parse().is_ok_and(f64::is_finite) => Some(
+            "a decimal of 10^34 or more, which may stay as it is when 1 is added: sum smaller values, or use --check",
+        ),
         RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => Some("whatever the other values are"),
         _ => None,
     }
+}
+
+/// Returns whether a decimal is between the bounds; NaN is not.
+fn is_exact_decimal(sum: RawBsonRef<'_>) -> bool {
+    let compared = |bound: String| {
+        let bound: Option<Decimal128> = bound.parse().ok();
+        bound.map(|bound| order::compare(sum, RawBsonRef::Decimal128(bound)))
+    };
+    compared(EXACT_DECIMAL_MAX.to_owned()).is_some_and(std::cmp::Ordering::is_lt)
+        && compared(format!("-{EXACT_DECIMAL_MAX}")).is_some_and(std::cmp::Ordering::is_gt)
 }

@@ -104,6 +104,13 @@ async fn a_sum_is_compared_by_its_value() {
             "the sum of c.n is 9007199254740992, a double of 2^53 or more, which may stay as it is when 1 is added";
         assert!(violation.starts_with(expected) && vacuous.starts_with(expected), "{violation} {vacuous}");
     }
+    for (values, flag) in [(["1E+34", "1"], "c.n=1e34"), (["-1E+34", "0"], "c.n=-1e34")] {
+        let (violation, vacuous) = found(flag, decimals(values)).await;
+        let expected = ", a decimal of 10^34 or more, which may stay as it is when 1 is added";
+        assert!(violation.contains(expected) && vacuous.contains(expected), "{violation} {vacuous}");
+    }
+    let largest = "9999999999999999999999999999999999";
+    assert_eq!(found(&format!("c.n={largest}"), decimals([largest, "0"])).await, right);
     let infinite = "the sum of c.n is inf, whatever the other values are";
     assert_eq!(found("c.n", doubles([f64::INFINITY, 1.0])).await, (infinite.to_owned(), infinite.to_owned()));
     let infinite = "the sum of c.n is Infinity, whatever the other values are";

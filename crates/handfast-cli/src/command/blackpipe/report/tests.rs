@@ -131,6 +131,18 @@ fn a_write_without_a_reply_does_not_meet_the_faults_of_replies() {
     assert_eq!((&report.json()["not_reached"], report.exit()), (&json!(1), Exit::GuaranteeBroken));
 }
 
+#[test]
+fn a_fault_whose_late_request_was_lost_was_not_met() {
+    let arguments = arguments(&["--check", "true", "--", "true"]);
+    let lost = |check| run("insert:2/duplicate", Occurrence::NotDelivered, Ended::Exit(0), Ended::Exit(check), "wrong");
+    let report = Report { arguments: &arguments, runs: vec![lost(0), lost(1)] };
+    let text = report.text();
+    let expected = "exit 0  not reached: the server did not answer a request that duplicate sends later; all copies of";
+    assert!(text.contains(expected) && text.contains("exit 1  FINDING wrong"), "{text}");
+    assert!(!text.contains("did not occur"), "{text}");
+    assert_eq!((&report.json()["not_reached"], report.exit()), (&json!(1), Exit::GuaranteeBroken));
+}
+
 /// A table has the line that tells the reason; JSON and JUnit have the whole output.
 #[test]
 fn the_output_of_a_check_is_reported_whole() {

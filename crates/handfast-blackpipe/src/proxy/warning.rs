@@ -1,11 +1,11 @@
-//! What the person who runs a proxy has to know, and no rule decides.
+//! Warnings about the setup of a proxy.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// A mistake in the setup of a proxy that shows only when messages pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum Warning {
     /// A client begins with a TLS handshake, and the proxy has no certificate. Its connection is closed.
     ClientSpeaksTls,
     /// The server refused the copy of a request, because the connection of the copy is not logged in.
@@ -14,47 +14,47 @@ pub enum Remark {
     TooManyCopies,
 }
 
-impl fmt::Display for Remark {
+impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Remark::ClientSpeaksTls => {
+            Warning::ClientSpeaksTls => {
                 "a program connects with TLS, and its connections are closed: leave tls=true out of its connection string, or start the \
                  proxy with a certificate"
             }
-            Remark::CopyNeedsLogin => {
+            Warning::CopyNeedsLogin => {
                 "the server refuses the copies of the fault duplicate, because they are sent without a login: use the fault before a \
                  server without users"
             }
-            Remark::TooManyCopies => {
+            Warning::TooManyCopies => {
                 "too many requests wait to be sent once more, and some are not duplicated: let fewer operations meet the fault duplicate"
             }
         })
     }
 }
 
-/// Passes each remark on once.
+/// The warnings of a proxy, each reported once.
 #[derive(Default)]
-pub(super) struct Remarks(Mutex<RemarkLog>);
+pub(super) struct Warnings(Mutex<WarningLog>);
 
 #[derive(Default)]
-struct RemarkLog {
-    write: Option<Box<dyn FnMut(Remark) + Send>>,
-    told: Vec<Remark>,
+struct WarningLog {
+    write: Option<Box<dyn FnMut(Warning) + Send>>,
+    reported: Vec<Warning>,
 }
 
-impl Remarks {
-    /// Calls a function with each remark from now on.
-    pub(super) fn begin(&self, write: Box<dyn FnMut(Remark) + Send>) {
+impl Warnings {
+    /// Calls a function with each warning from now on.
+    pub(super) fn begin(&self, write: Box<dyn FnMut(Warning) + Send>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write = Some(write);
     }
 
-    pub(super) fn tell(&self, remark: Remark) {
-        let RemarkLog { write, told } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn report(&self, warning: Warning) {
+        let WarningLog { write, reported } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(write) = write
-            && !told.contains(&remark)
+            && !reported.contains(&warning)
         {
-            told.push(remark);
-            write(remark);
+            reported.push(warning);
+            write(warning);
         }
     }
 }
