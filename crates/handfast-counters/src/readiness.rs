@@ -103,6 +103,11 @@ impl Counters {
         let Ok(Ok(kinds)) = tokio::time::timeout(ANSWER_TIME_MAX, self.buffer().kinds()).await else {
             return Vec::new();
         };
+        self.queues_of(kinds).await
+    }
+
+    /// Returns the queues of kinds that answer within 2 seconds.
+    pub(crate) async fn queues_of(&self, kinds: Vec<Kind>) -> Vec<KindQueue> {
         // All at once, as those on a server that is away are waited for.
         let mut reading = JoinSet::new();
         for kind in kinds {

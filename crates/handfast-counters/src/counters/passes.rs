@@ -70,11 +70,12 @@ impl Counters {
     /// Returns whether the queues have views that are not saved; `None` if not all of them answer.
     async fn has_waiting_views(&self) -> Option<bool> {
         let kinds = time_limit::of_buffer(self.options.read_time_max, self.buffer.kinds()).await.ok()?;
-        let queues = self.queues().await;
+        let all = kinds.len();
+        let queues = self.queues_of(kinds).await;
         if queues.iter().any(|queue| queue.depth.pending > 0 || queue.depth.batches > 0) {
             return Some(true);
         }
-        (queues.len() >= kinds.len()).then_some(false)
+        (queues.len() == all).then_some(false)
     }
 }
 
