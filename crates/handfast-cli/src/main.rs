@@ -6,6 +6,9 @@
 //!
 //! It is not a library: nothing may use it (a test keeps it so), and what it does with documents is in the crates below.
 
+// The help texts are documentation comments, and say `https://example.org` as it is.
+#![allow(rustdoc::bare_urls)]
+
 mod advice;
 mod backups;
 mod command;

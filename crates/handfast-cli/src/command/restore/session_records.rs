@@ -2,7 +2,7 @@
 //!
 //! A store that is restored from a dump may take the place of the one that was dumped, and a client whose answer got lost
 //! may send its write again to the new one. So a dump of everything holds the records (see
-//! [`ticket`](handfast_store::ticket)), and they are restored: without them that write would be done twice.
+//! [`handfast_store::ticket`]), and they are restored: without them that write would be done twice.
 //!
 //! Where the store has a record of the session already (a dump is restored a second time, or into a store that went on),
 //! the one that tells more stays:
