@@ -30,6 +30,9 @@ use crate::command::counters::opened_counters::counters;
 const LOADING_TASKS: u64 = 64;
 /// The time between two looks at a queue that is being saved.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How many times more connections there are in the second case of views: each view waits for a sync, so that their rate grows with the number that wait for
+/// the same one.
+const MANY_CONNECTIONS: usize = 4;
 /// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
@@ -83,40 +86,50 @@ impl Service {
     }
 
     /// Compares reads, views, and both mixed with the constant route.
-    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 3]> {
+    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 4]> {
         let connections = plan.connections;
         progress("totals over HTTP");
-        let (reads, _) = self.turns(plan, Requests::Reads).await?;
+        let (reads, _) = self.turns(plan, connections, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
-        let before = self.embedded.costs();
-        let (turns, saving) = self.turns(plan, Requests::Views).await?;
-        let after = self.embedded.costs();
-        let views = turns.subject.operations().max(1) as f64;
-        let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
-        let writes = Comparison::new("count a view, HTTP", "constant route", &turns, plan.promises.ratio(0.4));
+        let views = self.views("count a view, HTTP", plan, connections, None).await?;
+        progress("views over many connections");
+        let many = connections * MANY_CONNECTIONS;
+        let many_views = self.views("count a view, HTTP, many", plan, many, plan.promises.ratio(0.4)).await?;
         progress("totals and views over HTTP");
-        let (mixed, _) = self.turns(plan, Requests::Mixed).await?;
+        let (mixed, _) = self.turns(plan, connections, Requests::Mixed).await?;
         let mixed = Comparison::new("33 totals to a view, HTTP", "constant route", &mixed, plan.promises.ratio(0.6));
         Ok([
             reads.with_note(format!("{connections} connections, {} items", plan.items)),
-            writes.with_note(format!(
-                "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
-                operations as f64 / views,
-                syncs as f64 / views,
-                views / (turns.subject.elapsed() + saving).as_secs_f64(),
-            )),
+            views,
+            many_views,
             mixed.with_note(format!("{connections} connections")),
         ])
     }
 
+    /// Compares views over this number of connections with the constant route.
+    async fn views(&self, case: &'static str, plan: &Plan, connections: usize, promised: Option<f64>) -> Result<Comparison> {
+        let before = self.embedded.costs();
+        let (turns, saving) = self.turns(plan, connections, Requests::Views).await?;
+        let after = self.embedded.costs();
+        let views = turns.subject.operations().max(1) as f64;
+        let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
+        let note = format!(
+            "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
+            operations as f64 / views,
+            syncs as f64 / views,
+            views / (turns.subject.elapsed() + saving).as_secs_f64(),
+        );
+        Ok(Comparison::new(case, "constant route", &turns, promised).with_note(note))
+    }
+
     /// Measures requests and the constant route in turns. A round ends with its last answer, and its processor time includes that of saving its views; returns the
     /// time which that took, too.
-    async fn turns(&self, plan: &Plan, requests: Requests) -> Result<(Turns, Duration)> {
+    async fn turns(&self, plan: &Plan, connections: usize, requests: Requests) -> Result<(Turns, Duration)> {
         let mut saving = Duration::ZERO;
-        let baseline = async |_| self.measured(plan, self.constant, requests).await;
+        let baseline = async |_| self.measured(plan, connections, self.constant, requests).await;
         let turns = in_turns(plan.rounds, baseline, async |_| {
-            let mut round = self.measured(plan, self.address, requests).await?;
+            let mut round = self.measured(plan, connections, self.address, requests).await?;
             let (begun, before) = (self.sources.clock.elapsed(), processor_time());
             self.saved().await;
             saving += self.sources.clock.elapsed().saturating_sub(begun);
@@ -127,14 +140,14 @@ impl Service {
         Ok((turns, saving))
     }
 
-    async fn measured(&self, plan: &Plan, address: SocketAddr, requests: Requests) -> Result<Round> {
-        let mut clients = Vec::with_capacity(plan.connections);
-        for _ in 0..plan.connections {
+    async fn measured(&self, plan: &Plan, connections: usize, address: SocketAddr, requests: Requests) -> Result<Round> {
+        let mut clients = Vec::with_capacity(connections);
+        for _ in 0..connections {
             clients.push(Mutex::new(HttpClient::connect(address).await?));
         }
         let (clients, items) = (Arc::new(clients), plan.items);
         let duration = Duration::from_secs_f64(plan.seconds);
-        round(Arc::clone(&self.sources.clock), plan.connections, duration, move |task, step| {
+        round(Arc::clone(&self.sources.clock), connections, duration, move |task, step| {
             let clients = Arc::clone(&clients);
             async move {
                 let client = clients.get(task).context("a task without a connection")?;
