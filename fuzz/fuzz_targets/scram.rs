@@ -6,6 +6,7 @@ use scram::{ClientFirst, Credentials, Exchange, NONCE_BYTES};
 
 // Only this file is compiled, as the whole server would take minutes to build.
 #[allow(dead_code, reason = "the server uses the rest")]
+#[rustfmt::skip] // it would look for the modules of the file, here
 #[path = "../../crates/handfast-server/src/auth/scram.rs"]
 mod scram;
 

@@ -108,7 +108,13 @@ impl Service {
     }
 
     /// Compares views over this number of connections with the constant route.
-    async fn views(&self, case: &'static str, plan: &Plan, connections: usize, promised: Option<f64>) -> Result<Comparison> {
+    async fn views(
+        &self,
+        case: &'static str,
+        plan: &Plan,
+        connections: usize,
+        promised: Option<f64>,
+    ) -> Result<Comparison> {
         let before = self.embedded.costs();
         let (turns, saving) = self.turns(plan, connections, Requests::Views).await?;
         let after = self.embedded.costs();
@@ -140,7 +146,13 @@ impl Service {
         Ok((turns, saving))
     }
 
-    async fn measured(&self, plan: &Plan, connections: usize, address: SocketAddr, requests: Requests) -> Result<Round> {
+    async fn measured(
+        &self,
+        plan: &Plan,
+        connections: usize,
+        address: SocketAddr,
+        requests: Requests,
+    ) -> Result<Round> {
         let mut clients = Vec::with_capacity(connections);
         for _ in 0..connections {
             clients.push(Mutex::new(HttpClient::connect(address).await?));
