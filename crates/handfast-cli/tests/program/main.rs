@@ -4,6 +4,7 @@ mod backup;
 mod bank;
 mod bench;
 mod blackpipe;
+mod blackpipe_connections;
 mod computation;
 mod configuration;
 mod counters;

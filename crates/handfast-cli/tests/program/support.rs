@@ -176,6 +176,11 @@ impl Serve {
         Ok(batch.with_context(|| reply.to_string())?.clone())
     }
 
+    /// The id of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         signal(self.child.id(), name)
