@@ -1,10 +1,14 @@
 //! `handfast blackpipe`: what is wrong without any fault, the proxy in front of a server, and rules files. tests/ext has programs with a driver.
 
+use std::process::Stdio;
+
 use anyhow::{Context as _, Result, ensure};
 use bson::doc;
 use serde_json::{Value, json};
 
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, handfast, output, until};
+use crate::support::{
+    FREE_PORT, Scratch, Serve, assert_one_line, connect, exchange, finish, handfast, output, signal, until,
+};
 
 /// Explores a program that speaks to no server, with these flags.
 fn check(flags: &[&str], code: i32, expected: &str) -> Result<()> {
@@ -52,6 +56,31 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
     )?;
     check(&["--check", "true", "--only", "cut", "--replay", "find:1/cut", "--", "true"], "--only")?;
     check(&["--check", "true", "--times", "0", "--", "true"], "--times")
+}
+
+/// The second run with a fault does not end: by then the check has run three times, once without a fault.
+#[test]
+fn an_exploration_that_is_stopped_reports_the_runs_before() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-stopped")?;
+    let check = "echo >>checks; test $(wc -l <checks) -ne 3 || exec sleep 3600";
+    let program = format!("exec {} txns status --store \"$MONGODB_URI\"", env!("CARGO_BIN_EXE_handfast"));
+    let flags = ["--jobs", "1", "--timeout", "1h", "--junit", "report.xml", "--json", "--check", check];
+    let explore = [&["blackpipe", "explore"], &flags[..], &["--", "sh", "-c", &program]].concat();
+    let child = handfast(&scratch, &explore).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    until("the third check", || {
+        let checks = std::fs::read(scratch.path("checks")).unwrap_or_default();
+        Ok(checks.len() == 3)
+    })?;
+    signal(child.id(), "TERM")?;
+    let output = finish(child)?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(report["pairs"].as_array().is_some_and(|pairs| pairs.len() == 1), "{report}");
+    ensure!(report["pairs"][0]["result"] == "right" && report["not_run"].as_u64() > Some(1), "{report}");
+    let junit = std::fs::read_to_string(scratch.path("report.xml"))?;
+    let skipped = format!(r#"errors="0" skipped="{}""#, report["not_run"]);
+    ensure!(junit.contains(&skipped) && junit.contains("<skipped message="), "{junit}");
+    Ok(())
 }
 
 /// A report that cannot be written is refused before the program runs.

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures_util::{StreamExt as _, stream};
 use handfast_blackpipe::rules::OPERATIONS_MAX;
 use handfast_blackpipe::{Condition, Fault, Injection, ObservedOperation, Pair, Rule, Rules};
@@ -24,8 +24,9 @@ use super::program::{self, Finished, Output};
 use super::report::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome, Verdict};
 use super::server::ServerBehindProxy;
 use super::{junit, lines, selection};
-use crate::console::Console;
+use crate::console::{Console, write_remark};
 use crate::exit::{Exit, Usage};
+use crate::shutdown::{STOPPING, Shutdown};
 use crate::unfinished::UnfinishedFile;
 
 /// The arguments and the sources of all runs.
@@ -55,21 +56,15 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
         None => available_parallelism().map_or(1, std::num::NonZeroUsize::get),
     };
     let exploration = Exploration { arguments, sources };
-    let (pairs, right) = match &exploration.arguments.replay {
-        Some(pair) if !exploration.arguments.checks.data.need_run_without_faults() => (vec![pair.clone()], None),
-        replay => {
-            let (operations, right) = exploration.run_without_faults().await?;
-            let pairs = match replay {
-                Some(pair) => vec![pair.clone()],
-                None => exploration.pairs(&operations)?,
-            };
-            (pairs, Some(right))
-        }
+    let shutdown = Shutdown::listen(|| write_remark(STOPPING)).context("cannot listen for signals")?;
+    let (pairs, right) = tokio::select! {
+        prepared = exploration.prepare() => prepared?,
+        () = shutdown.clone().requested() => bail!("stopped before the first fault"),
     };
     let bar = console.progress("explore", "runs", pairs.len() as u64);
-    // No tasks of their own: where this is dropped, because it was asked to stop, the programs are killed before the process ends.
+    // No tasks of their own: where this is dropped, because it was asked to stop, the programs are killed before the report.
     let (exploration, right) = (&exploration, right.as_ref());
-    let runs = stream::iter(pairs.into_iter().enumerate())
+    let runs = stream::iter(pairs.iter().cloned().enumerate())
         .map(|(index, pair)| async move { (index, exploration.run_pair(pair, right).await) });
     let mut memory = OutputMemory::default();
     let runs = runs.buffer_unordered(jobs).map(|(index, mut run)| {
@@ -77,10 +72,13 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
         run.check_output_mut().into_iter().for_each(|output| memory.keep(output));
         (index, run)
     });
-    let mut runs: Vec<(usize, PairRun)> = runs.collect().await;
+    let mut runs: Vec<(usize, PairRun)> = runs.take_until(shutdown.requested()).collect().await;
     runs.sort_by_key(|(index, _)| *index);
     bar.finish_and_clear();
-    let report = Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect() };
+    let is_run = |index: usize| runs.binary_search_by_key(&index, |(index, _)| *index).is_ok();
+    let not_run = pairs.into_iter().enumerate().filter(|(index, _)| !is_run(*index)).map(|(_, pair)| pair).collect();
+    let report =
+        Report { arguments: &exploration.arguments, runs: runs.into_iter().map(|(_, run)| run).collect(), not_run };
     if let Some(mut file) = junit {
         let written = file.write_all(junit::xml(&report).as_bytes()).map_err(anyhow::Error::from);
         written.and_then(|()| file.finish()).context("--junit")?;
@@ -90,6 +88,20 @@ pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
 }
 
 impl Exploration {
+    /// Returns the pairs that are explored, and what the checks of data read after the run without faults.
+    async fn prepare(&self) -> Result<(Vec<Pair>, Option<Observation>)> {
+        let replay = &self.arguments.replay;
+        if let (Some(pair), false) = (replay, self.arguments.checks.data.need_run_without_faults()) {
+            return Ok((vec![pair.clone()], None));
+        }
+        let (operations, right) = self.run_without_faults().await?;
+        let pairs = match replay {
+            Some(pair) => vec![pair.clone()],
+            None => selection::pairs(&operations, &self.arguments.only).map_err(Usage)?,
+        };
+        Ok((pairs, Some(right)))
+    }
+
     /// Runs the program without faults. Returns its operations, and what the checks of data read.
     async fn run_without_faults(&self) -> Result<(Vec<ObservedOperation>, Observation)> {
         let run = self.run_program(Rules::default()).await?;
@@ -114,11 +126,6 @@ impl Exploration {
             "the program sends {OPERATIONS_MAX} operations or more: give it less work"
         );
         Ok((operations, data))
-    }
-
-    /// Returns the pairs that are explored.
-    fn pairs(&self, operations: &[ObservedOperation]) -> Result<Vec<Pair>> {
-        selection::pairs(operations, &self.arguments.only).map_err(|error| Usage(error).into())
     }
 
     /// Runs the program with a fault. An error of the run says nothing about the other ones.

@@ -4,16 +4,20 @@ use super::report::{Report, Verdict};
 
 /// The name of the suite.
 const SUITE: &str = "handfast blackpipe explore";
+/// Why a pair was skipped.
+const NOT_RUN: &str = "the exploration was asked to stop before";
 
 /// Returns the report. It has no times, because a build server measures the whole command itself.
 pub(super) fn xml(report: &Report<'_>) -> String {
     let count = |is_counted: fn(Verdict) -> bool| report.runs.iter().filter(|run| is_counted(run.verdict())).count();
     let failures = count(|verdict| matches!(verdict, Verdict::Finding | Verdict::NotReached));
     let errors = count(|verdict| verdict == Verdict::Failed);
-    let counts = format!(r#"name="{SUITE}" tests="{}" failures="{failures}" errors="{errors}""#, report.runs.len());
+    let skipped = report.not_run.len();
+    let tests = report.runs.len() + skipped;
+    let counts = format!(r#"name="{SUITE}" tests="{tests}" failures="{failures}" errors="{errors}""#);
     let program = attribute(&report.arguments.program.join(" "));
     let mut xml = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite {counts} skipped=\"0\">\n"
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite {counts} skipped=\"{skipped}\">\n"
     );
     for run in &report.runs {
         let case = format!("    <testcase classname=\"{program}\" name=\"{}\"", run.pair);
@@ -31,6 +35,11 @@ pub(super) fn xml(report: &Report<'_>) -> String {
         xml.push_str(&format!(
             "{case}>\n      <{kind} message=\"{message}\">{replay}</{kind}>\n{}    </testcase>\n",
             output.unwrap_or_default()
+        ));
+    }
+    for pair in &report.not_run {
+        xml.push_str(&format!(
+            "    <testcase classname=\"{program}\" name=\"{pair}\">\n      <skipped message=\"{NOT_RUN}\"/>\n    </testcase>\n"
         ));
     }
     xml.push_str("  </testsuite>\n</testsuites>\n");

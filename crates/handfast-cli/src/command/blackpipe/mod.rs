@@ -18,12 +18,12 @@ mod upstream;
 
 use self::arguments::BlackpipeArguments;
 use crate::exit::Exit;
-use crate::setup::{block_on, until_stopped};
+use crate::setup::block_on;
 
 /// Runs the command that was asked for.
 pub(super) fn run(arguments: BlackpipeArguments) -> anyhow::Result<Exit> {
     match arguments {
-        BlackpipeArguments::Explore(arguments) => block_on(until_stopped(explore::run(*arguments))),
+        BlackpipeArguments::Explore(arguments) => block_on(explore::run(*arguments)),
         BlackpipeArguments::Proxy(arguments) => block_on(proxy::run(*arguments)),
         BlackpipeArguments::Play(arguments) => block_on(play::run(*arguments)),
         BlackpipeArguments::Rules(arguments) => rules::run(arguments),

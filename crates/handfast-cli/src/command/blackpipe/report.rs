@@ -162,6 +162,8 @@ fn faults_without_reply() -> String {
 pub(super) struct Report<'a> {
     pub(super) arguments: &'a ExploreArguments,
     pub(super) runs: Vec<PairRun>,
+    /// The pairs that did not run, because the exploration was asked to stop.
+    pub(super) not_run: Vec<Pair>,
 }
 
 impl Report<'_> {
@@ -170,9 +172,12 @@ impl Report<'_> {
     }
 
     pub(super) fn exit(&self) -> Exit {
-        match self.count(Verdict::Right) == self.runs.len() as u64 {
-            true => Exit::Good,
-            false => Exit::GuaranteeBroken,
+        if self.count(Verdict::Right) < self.runs.len() as u64 {
+            Exit::GuaranteeBroken
+        } else if self.not_run.is_empty() {
+            Exit::Good
+        } else {
+            Exit::Failed
         }
     }
 
@@ -205,7 +210,12 @@ impl Report<'_> {
             ));
         }
         let findings = self.count(Verdict::Finding);
-        lines.push(format!("{}, {}", counted(self.runs.len() as u64, "pairs"), counted(findings, "findings")));
+        let (ran, not_run) = (self.runs.len() as u64, self.not_run.len() as u64);
+        let pairs = match not_run {
+            0 => counted(ran, "pairs"),
+            _ => format!("stopped after {ran} of {}", counted(ran + not_run, "pairs")),
+        };
+        lines.push(format!("{pairs}, {}", counted(findings, "findings")));
         lines.join("\n")
     }
 
@@ -217,6 +227,7 @@ impl Report<'_> {
             "findings": self.count(Verdict::Finding),
             "not_reached": self.count(Verdict::NotReached),
             "failed": self.count(Verdict::Failed),
+            "not_run": self.not_run.len(),
         })
     }
 

@@ -14,6 +14,10 @@ fn arguments(words: &[&str]) -> Box<ExploreArguments> {
     arguments
 }
 
+fn report_of(arguments: &ExploreArguments, runs: Vec<PairRun>) -> Report<'_> {
+    Report { arguments, runs, not_run: Vec::new() }
+}
+
 fn run(pair: &str, occurrence: Occurrence, program: Ended, check: Ended, output: &str) -> PairRun {
     let check = Finished { ended: check, output: output.to_owned() };
     let checked = Checked { program: Some(check), violations: Vec::new() };
@@ -34,7 +38,7 @@ fn a_report_shows_each_run_and_how_to_repeat_a_finding() {
         run("update:2/lose-reply", Occurrence::Met, Ended::TimedOut, Ended::Exit(0), ""),
         run("update:9/lose-reply", Occurrence::Missing, Ended::Exit(0), Ended::Exit(0), ""),
     ];
-    let report = Report { arguments: &arguments, runs };
+    let report = report_of(&arguments, runs);
     let replay = "replay: handfast blackpipe explore --check 'python check.py' --times 2 --timeout 1m --replay";
     let expected = [
         "pair                 program    check   result",
@@ -69,7 +73,7 @@ fn checks_of_data_are_reported_with_what_they_find() {
         run.checked.violations = vec!["the sum of a.b is 4, not 3".to_owned()];
     }
     let twice = run_with_data_checks(&["a.c has 7 in 2 documents", "a has 1 documents, and d has 2"]);
-    let report = Report { arguments: &arguments, runs: vec![run_with_data_checks(&[]), twice, both] };
+    let report = report_of(&arguments, vec![run_with_data_checks(&[]), twice, both]);
     let text = report.text();
     let expected = [
         "pair        program  check   result",
@@ -83,7 +87,7 @@ fn checks_of_data_are_reported_with_what_they_find() {
     assert_eq!(report.json()["pairs"][1]["check"], json!(null));
     assert_eq!(report.json()["pairs"][2]["violations"], json!(["the sum of a.b is 4, not 3"]));
     assert_eq!(report.exit(), Exit::GuaranteeBroken);
-    assert_eq!(Report { arguments: &arguments, runs: vec![run_with_data_checks(&[])] }.exit(), Exit::Good);
+    assert_eq!(report_of(&arguments, vec![run_with_data_checks(&[])]).exit(), Exit::Good);
 }
 
 /// A run that fails is reported beside the findings of the others.
@@ -94,7 +98,7 @@ fn a_failed_run_is_named() {
         run("find:1/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), "wrong"),
         failed_run("find:2/cut", "--setup fails (exit 5: no space)"),
     ];
-    let report = Report { arguments: &arguments, runs };
+    let report = report_of(&arguments, runs);
     let text = report.text();
     let expected = [
         "pair        program  check   result",
@@ -116,7 +120,7 @@ fn a_failed_run_is_named() {
     let xml = junit::xml(&report);
     assert!(xml.contains(r#"tests="2" failures="1" errors="1""#), "{xml}");
     assert!(xml.contains(r#"<error message="--setup fails (exit 5: no space)">handfast"#), "{xml}");
-    let alone = Report { arguments: &arguments, runs: vec![failed_run("find:2/cut", "no")] };
+    let alone = report_of(&arguments, vec![failed_run("find:2/cut", "no")]);
     assert_eq!(alone.exit(), Exit::GuaranteeBroken);
 }
 
@@ -124,7 +128,7 @@ fn a_failed_run_is_named() {
 fn a_write_without_a_reply_does_not_meet_the_faults_of_replies() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
     let runs = vec![run("insert:1/lose-reply", Occurrence::WithoutReply, Ended::Exit(0), Ended::Exit(0), "")];
-    let report = Report { arguments: &arguments, runs };
+    let report = report_of(&arguments, runs);
     let expected = "not reached: the write is unacknowledged (w: 0) and has no reply, which lose-reply needs: it can meet lose-request, delay, duplicate, reorder";
     let text = report.text();
     assert!(text.contains(expected) && !text.contains("did not occur"), "{text}");
@@ -135,7 +139,7 @@ fn a_write_without_a_reply_does_not_meet_the_faults_of_replies() {
 fn a_fault_whose_late_request_was_lost_was_not_met() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
     let lost = |check| run("insert:2/duplicate", Occurrence::NotDelivered, Ended::Exit(0), Ended::Exit(check), "wrong");
-    let report = Report { arguments: &arguments, runs: vec![lost(0), lost(1)] };
+    let report = report_of(&arguments, vec![lost(0), lost(1)]);
     let text = report.text();
     let expected = "exit 0  not reached: the server did not answer a request that duplicate sends later; all copies of";
     assert!(text.contains(expected) && text.contains("exit 1  FINDING wrong"), "{text}");
@@ -149,7 +153,7 @@ fn the_output_of_a_check_is_reported_whole() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
     let output = format!("ann: {}\nError: the total is <40>\n    at check.mjs:3\n\nNode.js v20.1.0", "x".repeat(300));
     let runs = vec![run("find:1/cut", Occurrence::Met, Ended::Exit(0), Ended::Exit(1), &output)];
-    let report = Report { arguments: &arguments, runs };
+    let report = report_of(&arguments, runs);
     assert!(report.text().contains("exit 1  FINDING Error: the total is <40>\n"));
     assert_eq!(report.json()["pairs"][0]["check_output"], output);
     let xml = junit::xml(&report);
@@ -183,7 +187,7 @@ fn a_report_is_a_test_suite() {
 </testsuites>
 "#
     );
-    assert_eq!(junit::xml(&Report { arguments: &arguments, runs }), expected);
+    assert_eq!(junit::xml(&report_of(&arguments, runs)), expected);
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn the_exit_code_is_good_only_if_every_operation_met_its_fault() {
     let arguments = arguments(&["--check", "true", "--", "true"]);
     let check = |occurrence, check, expected| {
         let runs = vec![run("find:1/lose-reply", occurrence, Ended::Exit(1), check, "")];
-        assert_eq!(Report { arguments: &arguments, runs }.exit(), expected);
+        assert_eq!(report_of(&arguments, runs).exit(), expected);
     };
     check(Occurrence::Met, Ended::Exit(0), Exit::Good);
     check(Occurrence::Missing, Ended::Exit(0), Exit::GuaranteeBroken);
@@ -203,7 +207,7 @@ fn the_exit_code_is_good_only_if_every_operation_met_its_fault() {
 fn a_replay_line_is_understood() {
     let given = ["--setup", "echo it's", "--check", "python check.py", "--timeout", "1m 30s", "--", "python", "a b"];
     let first = arguments(&given);
-    let report = Report { arguments: &first, runs: Vec::new() };
+    let report = report_of(&first, Vec::new());
     let line = super::replay_line(report.arguments, &"find:3/lose-reply".parse().unwrap());
     let expected = r"handfast blackpipe explore --setup 'echo it'\''s' --check 'python check.py' --timeout '1m 30s' \
                     --replay find:3/lose-reply -- python 'a b'";
@@ -247,4 +251,18 @@ fn words_are_quoted_where_a_shell_would_change_them() {
     check("a b", "'a b'");
     check("$HOME", "'$HOME'");
     check("it's", r"'it'\''s'");
+}
+
+#[test]
+fn a_report_of_an_exploration_that_was_stopped_says_what_did_not_run() {
+    let arguments = arguments(&["--check", "true", "--", "true"]);
+    let check = |ended: Ended, code: Exit| {
+        let runs = vec![run("find:1/cut", Occurrence::Met, Ended::Exit(0), ended, "")];
+        let not_run = ["find:2/cut", "find:3/cut"].map(|pair| pair.parse().unwrap()).to_vec();
+        let report = Report { not_run, ..report_of(&arguments, runs) };
+        assert_eq!(report.exit(), code, "{ended}");
+        report.text().lines().last().unwrap().to_owned()
+    };
+    assert_eq!(check(Ended::Exit(0), Exit::Failed), "stopped after 1 of 3 pairs, 0 findings");
+    assert_eq!(check(Ended::Exit(1), Exit::GuaranteeBroken), "stopped after 1 of 3 pairs, 1 finding");
 }
