@@ -19,6 +19,9 @@ pub(crate) enum ReadError {
     /// The first bytes are those of a TLS handshake.
     #[error("the peer speaks TLS")]
     Tls,
+    /// The first bytes are not those of a TLS handshake, which is expected.
+    #[error("the peer does not speak TLS")]
+    NoTls,
 }
 
 /// A whole message.

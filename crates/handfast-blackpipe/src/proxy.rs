@@ -43,7 +43,6 @@ use self::hold::{HeldRequest, Holds, Overtaking};
 use self::late::{LateRequest, LateRequests};
 use self::recorder::Recorder;
 use self::stream::Acceptor;
-use self::warning::Warnings;
 use crate::accept::accept;
 use crate::recording::RecordedMessage;
 use crate::rules::Observation;
@@ -51,6 +50,7 @@ use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules}
 
 pub use self::stream::Upstream;
 pub use self::warning::Warning;
+pub(crate) use self::warning::Warnings;
 
 /// The number of open connections, each with two sockets. Further ones wait until one is closed.
 pub const CONNECTIONS_MAX: usize = 10_000;

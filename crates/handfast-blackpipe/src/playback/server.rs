@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
@@ -14,8 +13,8 @@ use tracing::debug;
 use super::{Playback, PlayedAnswer};
 use crate::accept::accept;
 use crate::frame::{ReadError, plain, read};
-use crate::proxy::Warning;
 use crate::proxy::stream::{Acceptor, send};
+use crate::proxy::{Warning, Warnings};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
 use crate::script::ReceivedRequest;
 use crate::{Error, ErrorReply, Result, hello};
@@ -33,14 +32,13 @@ pub struct PlaybackServer {
     shared: Arc<Shared>,
 }
 
-type Log = Box<dyn Fn(&str) + Send + Sync>;
+type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
     playback: Mutex<Playback>,
     log: Log,
     limits: Limits,
-    /// Whether a client with TLS, for which there is no certificate, was reported.
-    is_tls_reported: AtomicBool,
+    warnings: Warnings,
 }
 
 impl Shared {
@@ -61,7 +59,7 @@ impl PlaybackHandle {
 
 impl PlaybackServer {
     /// Binds an address. Port 0 takes a free one. Calls `log` with a sentence about each request that is not in the recording, and about the first client that speaks TLS
-    /// where there is no certificate.
+    /// where there is no certificate, or does not where there is one.
     ///
     /// # Errors
     /// The address is in use or not allowed.
@@ -73,12 +71,10 @@ impl PlaybackServer {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Shared {
-            playback: Mutex::new(playback),
-            log: Box::new(log),
-            limits: Limits::default(),
-            is_tls_reported: AtomicBool::new(false),
-        };
+        let (log, warnings): (Log, _) = (Arc::new(log), Warnings::default());
+        let warn = Arc::clone(&log);
+        warnings.begin(Box::new(move |warning| warn(&warning.to_string())));
+        let shared = Shared { playback: Mutex::new(playback), log, limits: Limits::default(), warnings };
         Ok(PlaybackServer { listener, address, acceptor: Acceptor::default(), shared: Arc::new(shared) })
     }
 
@@ -110,9 +106,7 @@ impl PlaybackServer {
 
 async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
     if let Err(error) = answer_requests(client, &acceptor, &shared).await {
-        if matches!(error, ReadError::Tls) && !shared.is_tls_reported.swap(true, Ordering::Relaxed) {
-            (shared.log)(&Warning::ClientSpeaksTls.to_string());
-        }
+        Warning::of(&error).into_iter().for_each(|warning| shared.warnings.report(warning));
         debug!(%error, "a connection ended");
     }
 }

@@ -31,6 +31,7 @@ type ClientWriter = tokio::sync::Mutex<Writer>;
 pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Shared>) {
     let connection = Connection::new(shared);
     if let Err(error) = relay(client, &acceptor, &connection).await {
+        Warning::of(&error).into_iter().for_each(|warning| connection.shared.warnings.report(warning));
         debug!(%error, "a connection ended");
     }
     let Connection { tasks, planned, late_without_reply, .. } = connection;
@@ -103,12 +104,7 @@ impl Connection {
                 // The client has gone, but its late request still has to be executed.
                 Err(_) if self.is_planned() => break,
                 Ok(None) => break,
-                Err(error) => {
-                    if matches!(error, ReadError::Tls) {
-                        self.shared.warnings.report(Warning::ClientSpeaksTls);
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             };
             let next = match Request::of_frame(&frame.bytes, &self.shared.limits)? {
                 Request::Application(request) => self.decide(request, frame.header.request_id, to_client).await?,

@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::frame::ReadError;
+
 /// The time that a TLS handshake may take. A driver gives up after 10 to 30 seconds.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -74,14 +76,14 @@ impl Acceptor {
 
     /// Takes a new connection. Returns the address by which the client reaches the proxy as well: with the name that it gave in its
     /// handshake, for which the certificate is.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<(Reader, Writer, String)> {
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<(Reader, Writer, String), ReadError> {
         stream.set_nodelay(true)?;
         let address = stream.local_addr()?;
         let Some(acceptor) = &self.0 else {
             let (reader, writer) = plain(stream);
             return Ok((reader, writer, address.to_string()));
         };
-        let stream = in_time(acceptor.accept(stream)).await?;
+        let stream = in_time(acceptor.accept(stream)).await.map_err(handshake_error)?;
         let name = stream.get_ref().1.server_name().map(|name| named(name, address));
         let (reader, writer) = halves(stream);
         Ok((reader, writer, name.unwrap_or_else(|| address.to_string())))
@@ -106,6 +108,15 @@ fn plain(stream: TcpStream) -> (Reader, Writer) {
 fn halves(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> (Reader, Writer) {
     let (reader, writer) = tokio::io::split(stream);
     (Box::new(reader), Box::new(writer))
+}
+
+/// Returns the error of a handshake with a client.
+fn handshake_error(error: io::Error) -> ReadError {
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
+    match reason {
+        Some(rustls::Error::InvalidMessage(_)) => ReadError::NoTls,
+        _ => error.into(),
+    }
 }
 
 async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -> io::Result<T> {

@@ -1,6 +1,6 @@
 //! TLS on both sides of a proxy: a proxy with TLS is the server of another one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bson::rawdoc;
 use rcgen::{CertifiedKey, KeyPair};
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{ANY, find, send, start_server};
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, Warning};
 use crate::{Condition, Injection, Playback, PlaybackServer, Rule, Rules, Upstream};
 
 const NAME: &str = "localhost";
@@ -44,6 +44,9 @@ async fn a_client_with_tls_reaches_the_proxy_by_its_name() {
     let (server, requests) = start_server().await;
     let certificate = certificate();
     let proxy = Proxy::bind(ANY, server.to_string(), Rules::default()).await.unwrap();
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&warnings);
+    let proxy = proxy.with_warnings(move |warning| reported.lock().unwrap().push(warning));
     let proxy = proxy.with_tls(server_config(&certificate));
     let address = proxy.address();
     tokio::spawn(proxy.run());
@@ -57,7 +60,13 @@ async fn a_client_with_tls_reaches_the_proxy_by_its_name() {
     assert_eq!(send(&mut stream, &find()).await, Some(rawdoc! { "answered": "find" }));
 
     assert!(connect(client_config(&self::certificate())).await.is_err(), "another authority");
-    assert_eq!(send(&mut TcpStream::connect(address).await.unwrap(), &find()).await, None, "a client without TLS");
+    assert_eq!(*warnings.lock().unwrap(), []);
+    // The first byte of a message is that of its length, and 20 to 24 are types of TLS records.
+    for padding in 0..8 {
+        let request = rawdoc! { "find": "c", "$db": "db", "comment": "x".repeat(200 + padding) };
+        assert_eq!(send(&mut TcpStream::connect(address).await.unwrap(), &request).await, None, "a client without TLS");
+    }
+    assert_eq!(*warnings.lock().unwrap(), [Warning::ClientSpeaksNoTls]);
     assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 2);
 }
 
