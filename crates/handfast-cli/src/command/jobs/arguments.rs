@@ -1,5 +1,6 @@
 //! The arguments of `handfast jobs`.
 
+use bson::{Bson, DateTime, Document};
 use handfast_patterns::job_queue::JobState;
 
 use crate::configuration::Span;
@@ -48,6 +49,24 @@ pub(crate) enum JobsArguments {
         queue: Box<JobsFlags>,
         /// _id of the job
         id: Id,
+    },
+    /// Add a job to the queue
+    #[command(after_help = "With --id or --unique the command can be repeated: the job is enqueued once.\n\n\
+        Examples:\n  \
+        handfast jobs enqueue mail '{\"to\": \"ann\"}' --id welcome-ann --data /srv/handfast --database shop\n  \
+        handfast jobs enqueue report --at 2027-01-01T09:00:00Z --priority 5 --data /srv/handfast --database shop\n  \
+        handfast jobs enqueue digest --unique digest --window 24h --data /srv/handfast --database shop")]
+    Enqueue {
+        #[command(flatten)]
+        queue: Box<JobsFlags>,
+        /// Type of the job, which selects its handler
+        #[arg(value_name = "TYPE")]
+        kind: String,
+        /// Details for the handler, a document as Extended JSON
+        #[arg(value_name = "JSON", default_value = "{}", value_parser = details)]
+        details: Document,
+        #[command(flatten)]
+        job: Box<NewJobFlags>,
     },
     /// Put failed jobs back into the queue, with all their attempts again
     #[command(after_help = "Examples:\n  \
@@ -139,6 +158,53 @@ pub(crate) struct JobsFlags {
     pub(crate) lease: Option<Span>,
 }
 
+/// What a new job may have beside its type and its details.
+#[derive(Args, Debug)]
+pub(crate) struct NewJobFlags {
+    /// _id of the job; if it is in the queue already, nothing is enqueued
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<Id>,
+    /// Priority; larger ones are claimed first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i32,
+    /// Time before which it is not claimed, as in 2027-01-01T09:00:00Z
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub(crate) at: Option<DateTime>,
+    /// Time from now before which it is not claimed
+    #[arg(long, value_name = "TIME", conflicts_with = "at")]
+    pub(crate) delay: Option<Span>,
+    /// Number of failures after which it is given up [default: that of the queue]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: Option<u32>,
+    /// Time after which its handler is stopped [default: that of the worker]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+    /// Enqueue it only if no job with this key waits or is being processed
+    #[arg(long, value_name = "KEY")]
+    pub(crate) unique: Option<String>,
+    /// With --unique: only if no job was enqueued with the key and --window in the same window, counted from 1970
+    #[arg(long, value_name = "TIME", requires = "unique")]
+    pub(crate) window: Option<Span>,
+    /// With --unique: only if no job that is kept was enqueued with the key and --for-ever
+    #[arg(long, requires = "unique", conflicts_with = "window")]
+    pub(crate) for_ever: bool,
+    /// Process it after all earlier jobs with this key, one at a time; for a queue that is ordered
+    #[arg(long, value_name = "KEY")]
+    pub(crate) order: Option<String>,
+}
+
+fn details(text: &str) -> Result<Document, String> {
+    let value = serde_json::from_str::<serde_json::Value>(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    match Bson::try_from(value).map_err(|error| error.to_string())? {
+        Bson::Document(details) => Ok(details),
+        other => Err(format!("the details are a document, such as {{\"value\": {other}}}")),
+    }
+}
+
+fn date(text: &str) -> Result<DateTime, String> {
+    DateTime::parse_rfc3339_str(text).map_err(|_| "a date looks like 2027-01-01T09:00:00Z".to_owned())
+}
+
 /// The selection of failed jobs.
 #[derive(Args, Debug)]
 pub(crate) struct FailedFlags {
@@ -190,6 +256,7 @@ impl JobsArguments {
             JobsArguments::Status { queue }
             | JobsArguments::List { queue, .. }
             | JobsArguments::Show { queue, .. }
+            | JobsArguments::Enqueue { queue, .. }
             | JobsArguments::Retry { queue, .. }
             | JobsArguments::Discard { queue, .. }
             | JobsArguments::Cancel { queue, .. }

@@ -1,7 +1,8 @@
-//! `handfast jobs`: shows a queue, and repeats or removes failed jobs.
+//! `handfast jobs`: shows a queue, adds jobs to it, and repeats or removes failed ones.
 
 pub(super) mod arguments;
 mod bulk;
+mod enqueue;
 mod status;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,9 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
             queue.list(&filters, after.as_ref().map(|id| &id.0), *limit, console).await
         }
         JobsArguments::Show { id, .. } => queue.show(&id.0, console).await,
+        JobsArguments::Enqueue { kind, details, job, .. } => {
+            queue.enqueue(enqueue::new_job(kind, details, job)?, console).await
+        }
         JobsArguments::Retry { failed, .. } => queue.retry(failed, console).await,
         JobsArguments::Discard { failed, .. } => queue.discard(failed, console).await,
         JobsArguments::Cancel { ids, .. } => queue.cancel(ids, console).await,

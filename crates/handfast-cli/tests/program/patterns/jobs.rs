@@ -2,7 +2,7 @@
 
 mod bulk;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use bson::oid::ObjectId;
 use handfast_patterns::job_queue::{Job, JobQueue, NewJob};
 use handfast_store::DocumentStore;
@@ -38,6 +38,68 @@ async fn filled(ground: &Ground) -> Result<Vec<ObjectId>> {
     drop(queue);
     store.close().await?;
     Ok(ids)
+}
+
+#[tokio::test]
+async fn a_job_is_enqueued_from_the_command_line_once() -> Result<()> {
+    Ground::each_and_front("jobs-enqueue", async |ground| {
+        let ids = filled(&ground).await?;
+        let first =
+            report(&ground, &["jobs", "enqueue", "mail", r#"{"to": "bob", "at": {"$date": "2026-01-01T00:00:00Z"}}"#])?;
+        ensure!(first["enqueued"] == true && first["_id"]["$oid"].is_string(), "{first}");
+        let named =
+            ["jobs", "enqueue", "print", "--id", "page-1", "--priority", "-7", "--attempts", "2", "--timeout", "3s"];
+        for _ in 0..2 {
+            assert_eq!(report(&ground, &named)?, json!({ "enqueued": true, "_id": "page-1" }));
+        }
+        let unique = |more: &[&str]| {
+            report(&ground, &[&["jobs", "enqueue", "digest", "--unique", "d", "--delay", "1h"], more].concat())
+        };
+        let enqueued = [
+            unique(&[])?,
+            unique(&[])?,
+            unique(&["--window", "1000d"])?,
+            unique(&["--for-ever"])?,
+            unique(&["--for-ever"])?,
+        ];
+        assert_eq!(enqueued.map(|report| report["enqueued"] == true), [true, false, true, true, false]);
+        let at = ["jobs", "enqueue", "late", "--at", "2099-01-01T09:00:00+02:00"];
+        report(&ground, &at)?;
+
+        let (lines, _) = json(&ground, &["jobs", "list", "--state", "todo"])?;
+        let of = |kind: &str| lines.iter().rev().find(|line| line["type"] == kind).context("a line");
+        let page = of("print")?;
+        assert_eq!((&page["_id"], &page["priority"]), (&json!("page-1"), &json!(-7)));
+        let bob = of("mail")?;
+        assert_eq!(bob["details"], json!({ "to": "bob", "at": { "$date": "2026-01-01T00:00:00Z" } }));
+        assert_eq!(of("late")?["runAt"], json!({ "$date": "2099-01-01T07:00:00Z" }));
+        let status = report(&ground, &["jobs", "status"])?;
+        assert_eq!((&status["due"], &status["scheduled"]), (&json!(3), &json!(4)), "{status}");
+
+        let store = Store::open(&ground).await?;
+        let queue = queue(&store).await?;
+        let claimed = claim(&queue).await?;
+        assert_eq!(
+            claimed.id,
+            ids[4].into(),
+            "the one that waited before, with a greater priority than that of page-1"
+        );
+        drop(queue);
+        store.close().await?;
+
+        let refused = |arguments: &[&str], expected: &str| -> Result<()> {
+            let output = output(&ground, &[&["jobs", "enqueue"], arguments].concat())?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(!output.status.success() && said.contains(expected), "{said}");
+            Ok(())
+        };
+        refused(&["mail", "ann"], "it is no JSON")?;
+        refused(&["mail", "[1]"], "the details are a document")?;
+        refused(&["mail", "--at", "tomorrow"], "a date looks like")?;
+        refused(&["mail", "--window", "1h"], "--unique")?;
+        refused(&["mail", "--order", "ann"], "needs a queue that is ordered")
+    })
+    .await
 }
 
 #[tokio::test]
