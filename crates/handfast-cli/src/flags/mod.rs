@@ -1,6 +1,7 @@
 //! The flags that several commands have in common.
 
 mod settings;
+pub(crate) mod values;
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! The arguments of `handfast jobs`.
 
-use bson::{Bson, DateTime, Document};
+use bson::{DateTime, Document};
 use handfast_patterns::job_queue::JobState;
 
 use crate::configuration::Span;
-use crate::flags::{AnyStoreFlags, LimitFlags};
+use crate::flags::{AnyStoreFlags, LimitFlags, values};
 use crate::id::Id;
 use clap::{Args, Subcommand};
 
@@ -63,7 +63,7 @@ pub(crate) enum JobsArguments {
         #[arg(value_name = "TYPE")]
         kind: String,
         /// Details for the handler, a document as Extended JSON
-        #[arg(value_name = "JSON", default_value = "{}", value_parser = details)]
+        #[arg(value_name = "JSON", default_value = "{}", value_parser = values::document)]
         details: Document,
         #[command(flatten)]
         job: Box<NewJobFlags>,
@@ -168,7 +168,7 @@ pub(crate) struct NewJobFlags {
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
     /// Time before which it is not claimed, as in 2027-01-01T09:00:00Z
-    #[arg(long, value_name = "DATE", value_parser = date)]
+    #[arg(long, value_name = "DATE", value_parser = values::date)]
     pub(crate) at: Option<DateTime>,
     /// Time from now before which it is not claimed
     #[arg(long, value_name = "TIME", conflicts_with = "at")]
@@ -191,18 +191,6 @@ pub(crate) struct NewJobFlags {
     /// Process it after all earlier jobs with this key, one at a time; for a queue that is ordered
     #[arg(long, value_name = "KEY")]
     pub(crate) order: Option<String>,
-}
-
-fn details(text: &str) -> Result<Document, String> {
-    let value = serde_json::from_str::<serde_json::Value>(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    match Bson::try_from(value).map_err(|error| error.to_string())? {
-        Bson::Document(details) => Ok(details),
-        other => Err(format!("the details are a document, such as {{\"value\": {other}}}")),
-    }
-}
-
-fn date(text: &str) -> Result<DateTime, String> {
-    DateTime::parse_rfc3339_str(text).map_err(|_| "a date looks like 2027-01-01T09:00:00Z".to_owned())
 }
 
 /// The selection of failed jobs.

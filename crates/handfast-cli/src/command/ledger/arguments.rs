@@ -1,10 +1,12 @@
 //! The arguments of `handfast ledger`.
 
 use crate::configuration::Span;
-use crate::flags::{AnyStoreFlags, LimitFlags};
+use crate::flags::{AnyStoreFlags, LimitFlags, values};
 use crate::id::Id;
+use bson::{DateTime, Document};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The commands on a ledger.
 #[derive(Debug, Subcommand)]
@@ -40,13 +42,25 @@ pub(crate) enum LedgerArguments {
         id: Id,
     },
     /// Show the balances of accounts, computed from their last final balance
-    #[command(after_help = "Example:\n  handfast ledger balance ann bob --data /srv/handfast --database bank")]
+    #[command(after_help = "Examples:\n  \
+        handfast ledger balance ann bob --data /srv/handfast --database bank\n  \
+        handfast ledger balance ann --at 2026-12-31T23:59:59.999Z --data /srv/handfast --database bank")]
     Balance {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
         /// _ids of the accounts
         #[arg(id = "named", value_name = "ACCOUNT", required = true)]
         accounts: Vec<Id>,
+        /// Count only the entries that were posted at this time or before, by the clocks of their posters
+        #[arg(long, value_name = "DATE", value_parser = values::date)]
+        at: Option<DateTime>,
+    },
+    /// Sum up what all entries take and give, by asset
+    #[command(after_help = "Exit code 3 if an asset does not balance, unless the ledger has single entries.\n\n\
+        Example:\n  handfast ledger totals --data /srv/handfast --database bank")]
+    Totals {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
     },
     /// Show the changes of an account, by default the last page
     #[command(
@@ -66,6 +80,29 @@ pub(crate) enum LedgerArguments {
         /// Number of changes of a page
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,
+    },
+    /// Post an entry: all of its changes, or none
+    #[command(after_help = "With the same --id the command can be repeated: the entry is posted once.\n\
+        Exit code 1 if an account has too little.\n\n\
+        Example:\n  handfast ledger post ann=-30 bob=30 --asset EUR --id order-7 --data /srv/handfast --database bank")]
+    Post {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// An account, and what it gains or, with a minus sign, loses, in the smallest unit of the asset
+        #[arg(value_name = "ACCOUNT=VALUE", required = true)]
+        changes: Vec<AccountChange>,
+        /// Unit of the values, such as a currency
+        #[arg(long, value_name = "TEXT")]
+        asset: String,
+        /// _id of the entry
+        #[arg(long, value_name = "ID")]
+        id: Id,
+        /// Fields of your own, a document as Extended JSON
+        #[arg(long, value_name = "JSON", default_value = "{}", value_parser = values::document)]
+        metadata: Document,
+        /// Time of the entry, for one that is imported [default: now]
+        #[arg(long, value_name = "DATE", value_parser = values::date)]
+        at: Option<DateTime>,
     },
     /// Open an account, or create its lost document again with its limits
     #[command(
@@ -206,6 +243,24 @@ pub(crate) struct LedgerFlags {
     pub(crate) holds: Option<String>,
 }
 
+/// A change of an account: `ann=-30`.
+#[derive(Clone, Debug)]
+pub(crate) struct AccountChange {
+    pub(crate) account: Id,
+    pub(crate) value: i64,
+}
+
+impl FromStr for AccountChange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // The id may have the sign, too.
+        let (account, value) = text.rsplit_once('=').ok_or("a change looks like ann=-30")?;
+        let value = value.parse().map_err(|_| format!("'{value}' is no whole number of 64 bits"))?;
+        Ok(AccountChange { account: account.parse()?, value })
+    }
+}
+
 /// The format of exported entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LedgerFormat {
@@ -224,6 +279,8 @@ impl LedgerArguments {
             | LedgerArguments::Accounts { ledger, .. }
             | LedgerArguments::Show { ledger, .. }
             | LedgerArguments::Balance { ledger, .. }
+            | LedgerArguments::Totals { ledger }
+            | LedgerArguments::Post { ledger, .. }
             | LedgerArguments::Statement { ledger, .. }
             | LedgerArguments::Open { ledger, .. }
             | LedgerArguments::Reconcile { ledger, .. }

@@ -6,14 +6,16 @@ mod export;
 mod lost;
 mod shown;
 
-use anyhow::{Context as _, Result};
-use bson::{Bson, doc};
+use anyhow::{Context as _, Result, bail};
+use bson::{Bson, DateTime, doc};
 use handfast_patterns::Ledger;
-use handfast_patterns::ledger::{Cancel, Entry, LedgerOptions, LedgerStatus, Page, Proc, Statement};
+use handfast_patterns::ledger::{
+    AsOf, Cancel, Change, Entry, LedgerOptions, LedgerStatus, NewEntry, Page, Posting, Proc, Statement, Totals,
+};
 use handfast_store::Namespace;
 use serde_json::json;
 
-use self::arguments::{LedgerArguments, LedgerFlags};
+use self::arguments::{AccountChange, LedgerArguments, LedgerFlags};
 use crate::command::pattern::{ItemOutcomes, OpenedCollection, rename, report_rounds, rounds, with_collection};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -36,7 +38,13 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
         LedgerArguments::List { limit, .. } => books.list(*limit, console).await,
         LedgerArguments::Accounts { limit, .. } => books.accounts(*limit, console).await,
         LedgerArguments::Show { id, .. } => books.show(id, console).await,
-        LedgerArguments::Balance { accounts, .. } => books.balance(accounts, console).await,
+        LedgerArguments::Balance { accounts, at, .. } => books.balance(accounts, *at, console).await,
+        LedgerArguments::Totals { .. } => books.totals(console).await,
+        LedgerArguments::Post { changes, asset, id, metadata, at, .. } => {
+            let change = |change: &AccountChange| Change::new(change.account.0.clone(), change.value, asset.clone());
+            let entry = NewEntry::new(changes.iter().map(change)).with_id(id.0.clone()).with_metadata(metadata.clone());
+            books.post(at.iter().fold(entry, |entry, at| entry.at(*at)), console).await
+        }
         LedgerArguments::Statement { account, before, after, limit, .. } => {
             let page = match (before, after) {
                 (Some(before), _) => Page::Before(*before),
@@ -177,12 +185,40 @@ impl Books {
         }
     }
 
-    async fn balance(&self, accounts: &[Id], console: Console) -> Result<Exit> {
+    async fn post(&self, entry: NewEntry, console: Console) -> Result<Exit> {
+        let (entry, text) = match self.open().await?.post(entry).await? {
+            Posting::Posted(entry) => (entry, "posted"),
+            Posting::AlreadyPosted(entry) => (entry, "was posted before"),
+            Posting::Refused(refusal) => bail!("not posted: {refusal}"),
+        };
+        let json = json!({ "posted": text == "posted", "entry": shown::entry(&entry) });
+        console.report(|| format!("{} {text}: {}", id(&entry.id), shown::changes(&entry)), &json)?;
+        Ok(Exit::Good)
+    }
+
+    async fn totals(&self, console: Console) -> Result<Exit> {
+        let totals = self.attach().await?.totals().await?;
+        let mut listing = Listing::new(&["asset", "debits", "credits", "held"]);
+        for total in &totals {
+            let Totals { asset, debits, credits, held } = total;
+            let cells = [asset.clone(), debits.to_string(), credits.to_string(), held.to_string()];
+            listing.push(cells, json!({ "asset": asset, "debits": debits, "credits": credits, "held": held }));
+        }
+        console.list(&listing)?;
+        let balances = self.options.single_entry || totals.iter().all(Totals::is_balanced);
+        Ok(if balances { Exit::Good } else { Exit::GuaranteeBroken })
+    }
+
+    async fn balance(&self, accounts: &[Id], at: Option<DateTime>, console: Console) -> Result<Exit> {
         let ledger = self.attach().await?;
         let mut listing = Listing::new(&["account", "asset", "balance", "available", "held", "pending", "missing"]);
         let mut exit = Exit::Good;
         for account in bsons(accounts) {
-            match ledger.balance(account.clone()).await {
+            let balance = match at {
+                None => ledger.balance(account.clone()).await,
+                Some(at) => ledger.balance_at(account.clone(), AsOf::Time(at)).await,
+            };
+            match balance {
                 Ok(Some(balance)) => listing.push(shown::balance_cells(&balance), shown::balance(&balance)),
                 Ok(None) => exit = books::no_account(&account),
                 Err(error) => exit = books::unreadable(error)?,

@@ -94,7 +94,7 @@ async fn a_job_is_enqueued_from_the_command_line_once() -> Result<()> {
             Ok(())
         };
         refused(&["mail", "ann"], "it is no JSON")?;
-        refused(&["mail", "[1]"], "the details are a document")?;
+        refused(&["mail", "[1]"], "it is no document")?;
         refused(&["mail", "--at", "tomorrow"], "a date looks like")?;
         refused(&["mail", "--window", "1h"], "--unique")?;
         refused(&["mail", "--order", "ann"], "needs a queue that is ordered")

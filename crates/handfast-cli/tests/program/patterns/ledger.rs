@@ -70,6 +70,46 @@ async fn entries_are_seen_and_committed() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_entry_is_posted_from_the_command_line_once() -> Result<()> {
+    Ground::each_and_front("ledger-post", async |ground| {
+        filled(&ground).await?;
+        let post = |changes: &[&str], id: &str| {
+            let flags = ["--asset", "EUR", "--id", id, "--metadata", r#"{"order": 7}"#];
+            output(&ground, &[&["ledger", "post", "--json"], changes, &flags].concat())
+        };
+        for posted in [true, false] {
+            let output = post(&["ann=-50", "bob=45", "fees=5"], "order-7")?;
+            ensure!(output.status.success(), "{output:?}");
+            let report: Value = serde_json::from_slice(&output.stdout)?;
+            assert_eq!((&report["posted"], &report["entry"]["metadata"]), (&json!(posted), &json!({ "order": 7 })));
+        }
+        assert_one_line(&post(&["ann=-21", "bob=21"], "order-8")?, 1, "not posted: account \"ann\" has 20 available");
+        assert_one_line(&post(&["ann=-1", "bob=2"], "order-8")?, 1, "EUR");
+        let output = post(&["ann"], "order-8")?;
+        ensure!(String::from_utf8_lossy(&output.stderr).contains("a change looks like ann=-30"), "{output:?}");
+        let (totals, code) = json(&ground, &["ledger", "totals"])?;
+        assert_eq!(totals, [json!({ "asset": "EUR", "debits": -180, "credits": 180, "held": 0 })]);
+        assert_eq!(code, Some(0));
+
+        let early = output_of_post(&ground, "2001-01-01T00:00:00Z")?;
+        ensure!(early.status.success(), "{early:?}");
+        let at = |at: &str| report(&ground, &["ledger", "balance", "bob", "--at", at]);
+        assert_eq!(at("2000-12-31T23:59:59Z")?["balance"], 0);
+        assert_eq!(at("2001-01-01T00:00:00Z")?["balance"], 1);
+        assert_eq!(at("2100-01-01T00:00:00Z")?["balance"], 76);
+        assert_eq!(report(&ground, &["ledger", "balance", "bob"])?["balance"], 76);
+        assert_eq!(report(&ground, &["ledger", "verify"])?["findings"], json!([]));
+        Ok(())
+    })
+    .await
+}
+
+/// Posts an entry of this time.
+fn output_of_post(ground: &Ground, at: &str) -> Result<std::process::Output> {
+    output(ground, &["ledger", "post", "cash=-1", "bob=1", "--asset", "EUR", "--id", "early", "--at", at])
+}
+
+#[tokio::test]
 async fn entries_are_taken_back() -> Result<()> {
     Ground::each("ledger-cancel", async |ground| {
         filled(&ground).await?;
