@@ -69,8 +69,8 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     if !options.sole_writer {
         return Err(lacks_atomic_updates(&server));
     }
-    let judged = ClientSideStore::new(direct, sources);
-    Ok(Connection { store: Arc::new(NamespaceMapping::new(judged)), server })
+    let client_side = ClientSideStore::new(direct, sources);
+    Ok(Connection { store: Arc::new(NamespaceMapping::new(client_side)), server })
 }
 
 /// Creates the driver's client for a connection string. Returns it with the first server's answer to `hello`.

@@ -23,8 +23,8 @@ use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use crate::{
     Aggregate, AtomicBatch, BatchLimit, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats,
     CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Page, RenameCollection,
-    Result, Update, UpdateOutcome,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Page,
+    RenameCollection, Result, Update, UpdateOutcome,
 };
 
 pub use by_reading::check_by_reading;
@@ -64,7 +64,7 @@ pub trait DocumentStore: Send + Sync + 'static {
 
     /// Creates indexes, and the collection if it is not there. An index that exists with the same definition is kept.
     /// Returns how many indexes the collection had before and has now.
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)>;
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts>;
 
     /// Drops indexes by name or key; returns how many indexes there were.
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32>;

@@ -108,6 +108,23 @@ pub struct IndexInfo {
     pub spec: IndexSpec,
 }
 
+/// How many indexes a collection had before `createIndexes`, and has after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexCounts {
+    /// The number before.
+    pub before: u32,
+    /// The number after.
+    pub after: u32,
+}
+
+impl IndexCounts {
+    /// Creates the counts; a number beyond 32 bits becomes the largest one.
+    pub fn new(before: usize, after: usize) -> Self {
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        IndexCounts { before: count(before), after: count(after) }
+    }
+}
+
 /// A collection as `listCollections` shows it.
 #[derive(Clone, Debug)]
 pub struct CollectionInfo {

@@ -13,8 +13,8 @@ use handfast_mql::key;
 use handfast_store::index::Index;
 use handfast_store::{
     AtomicBatch, CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
-    Explain, Find, IndexInfo, IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult,
-    Snapshot,
+    Explain, Find, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace, RenameCollection,
+    Result as StoreResult, Snapshot,
 };
 
 use crate::{Outcome, TransactionId};
@@ -128,7 +128,7 @@ pub trait Catalog: Send + Sync {
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>>;
 
     /// As [`DocumentStore::create_indexes`].
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)>;
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts>;
 
     /// As [`DocumentStore::drop_indexes`].
     async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32>;
@@ -197,7 +197,7 @@ impl Catalog for StoreCatalog {
         self.0.list_indexes(namespace).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts> {
         self.0.create_indexes(request).await
     }
 

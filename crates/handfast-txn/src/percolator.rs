@@ -87,8 +87,8 @@ use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{
     CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
-    Error as StoreError, Explain, Find, IndexInfo, IndexSpec, ModifyCollection, Namespace, RenameCollection,
-    Result as StoreResult, Sources, StoreExt, Ticket,
+    Error as StoreError, Explain, Find, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace,
+    RenameCollection, Result as StoreResult, Sources, StoreExt, Ticket,
 };
 
 use self::committer::{Committer, Prepared};
@@ -303,7 +303,7 @@ impl Catalog for Percolator {
         self.core.list_indexes(namespace).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts> {
         self.core.create_indexes(request).await
     }
 

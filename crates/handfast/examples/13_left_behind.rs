@@ -23,7 +23,7 @@ struct World {
     sources: Sources,
 }
 
-fn place(collection: &str) -> anyhow::Result<Namespace> {
+fn namespace(collection: &str) -> anyhow::Result<Namespace> {
     Ok(Namespace::new("db", collection)?)
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 /// Two dead letters, a job that is done, one whose worker is gone, and one that waits.
 async fn jobs(world: &World) -> anyhow::Result<()> {
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let queue = JobQueue::open(store, place("jobs")?, sources, Default::default()).await?;
+    let queue = JobQueue::open(store, namespace("jobs")?, sources, Default::default()).await?;
     for kind in ["mail", "print", "mail", "mail", "mail"] {
         queue.enqueue(NewJob::new(kind, &doc! { "to": "ann" })?).await?;
     }
@@ -62,13 +62,13 @@ async fn jobs(world: &World) -> anyhow::Result<()> {
 
 /// Creates a finished transaction, one whose process died after A had paid, and one that no process has begun.
 async fn transactions(world: &World) -> anyhow::Result<()> {
-    let accounts = place("accounts")?;
+    let accounts = namespace("accounts")?;
     for id in ["A", "B"] {
         world.store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
     }
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
     let options = TwoPhaseOptions::new("App1", accounts.clone());
-    let transfers = TwoPhase::open(store, place("transactions")?, sources, options).await?;
+    let transfers = TwoPhase::open(store, namespace("transactions")?, sources, options).await?;
     for id in 1..=3 {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
@@ -77,7 +77,7 @@ async fn transactions(world: &World) -> anyhow::Result<()> {
     let claimed = rawdoc! {
         "$set": { "state": "pending", "application": "App1" }, "$currentDate": { "lastModified": true },
     };
-    world.store.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, claimed).await?;
+    world.store.update_one(&namespace("transactions")?, rawdoc! { "_id": 2 }, claimed).await?;
     let paid = rawdoc! { "$inc": { "balance": -100 }, "$push": { "pendingTransactions": 2 } };
     world.store.update_one(&accounts, rawdoc! { "_id": "A" }, paid).await?;
     Ok(())
@@ -86,7 +86,7 @@ async fn transactions(world: &World) -> anyhow::Result<()> {
 /// Wages that are committed, and a payment that is not.
 async fn entries(world: &World) -> anyhow::Result<()> {
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let ledger = Ledger::open(store, place("tx")?, sources, Default::default()).await?;
+    let ledger = Ledger::open(store, namespace("tx")?, sources, Default::default()).await?;
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
     let wages = ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR").with_id("wages")).await?;
     ledger.commit(10).await?;
@@ -97,11 +97,11 @@ async fn entries(world: &World) -> anyhow::Result<()> {
 
 /// John has two comments and has become Mary; the process has died before the comments knew.
 async fn copies(world: &World) -> anyhow::Result<()> {
-    let comments = place("comments")?;
-    world.store.insert_one(&place("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
+    let comments = namespace("comments")?;
+    world.store.insert_one(&namespace("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
     let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let names = SyncFlag::open(store, place("users")?, sources, options).await?;
+    let names = SyncFlag::open(store, namespace("users")?, sources, options).await?;
     for id in [8, 9] {
         println!("comment: {:?}", names.insert_copy(&comments, doc! { "_id": id, "user": 1 }).await?);
     }
@@ -116,7 +116,7 @@ async fn copies(world: &World) -> anyhow::Result<()> {
 async fn versions(world: &World) -> anyhow::Result<()> {
     let options = VersionedTreeOptions::new("catalogue");
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let tree = VersionedTree::open(store, place("items")?, sources, options).await?;
+    let tree = VersionedTree::open(store, namespace("items")?, sources, options).await?;
     for price in [30, 25, 20] {
         tree.change(|mut write| async move {
             write.put("lamp", doc! { "price": price }).await?;

@@ -9,7 +9,7 @@ use super::recorder::RecordedReply;
 /// The plan for the reply to a request.
 pub(super) struct ReplyPlan {
     pub(super) request_id: i32,
-    pub(super) fate: ReplyFate,
+    pub(super) handling: ReplyHandling,
     /// The request is late until it is answered.
     pub(super) late: Option<LateRequest>,
     /// It overtakes others until then.
@@ -18,7 +18,7 @@ pub(super) struct ReplyPlan {
     pub(super) recorded: Option<RecordedReply>,
 }
 
-pub(super) enum ReplyFate {
+pub(super) enum ReplyHandling {
     Forward,
     Lose,
     Cut,
@@ -30,12 +30,12 @@ pub(super) enum ReplyFate {
 impl ReplyPlan {
     /// Creates the plan of a reply that is forwarded.
     pub(super) fn forward(request_id: i32) -> Self {
-        ReplyPlan { request_id, fate: ReplyFate::Forward, late: None, overtaking: None, recorded: None }
+        ReplyPlan { request_id, handling: ReplyHandling::Forward, late: None, overtaking: None, recorded: None }
     }
 
     /// Returns whether it asks for more than to forward the reply.
     pub(super) fn is_needed(&self) -> bool {
-        let is_forwarded = matches!(self.fate, ReplyFate::Forward);
+        let is_forwarded = matches!(self.handling, ReplyHandling::Forward);
         !is_forwarded || self.late.is_some() || self.overtaking.is_some() || self.recorded.is_some()
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::late::{LateRequest, send_copy};
-use super::plan::{ReplyFate, ReplyPlan};
+use super::plan::{ReplyHandling, ReplyPlan};
 use super::recorder::{self, RecordedReply};
 use super::stream::{Acceptor, Reader, Writer, send};
 use super::warning::Warning;
@@ -151,8 +151,8 @@ impl Connection {
             Decision::Forward => {}
             Decision::Inject(injection) => match injection {
                 Injection::LoseRequest => return Ok(Next::Close),
-                Injection::LoseReply => plan.fate = ReplyFate::Lose,
-                Injection::Cut => plan.fate = ReplyFate::Cut,
+                Injection::LoseReply => plan.handling = ReplyHandling::Lose,
+                Injection::Cut => plan.handling = ReplyHandling::Cut,
                 Injection::Delay(time) => {
                     if let Some(late) = &late {
                         late.wait(Some(time)).await;
@@ -166,10 +166,10 @@ impl Connection {
                     return Ok(Next::Skip);
                 }
                 Injection::Duplicate { after } => self.copy(request, late.take(), after),
-                Injection::HalfOpen => (next, plan.fate) = (Next::ForwardLast, ReplyFate::Silence),
+                Injection::HalfOpen => (next, plan.handling) = (Next::ForwardLast, ReplyHandling::Silence),
                 Injection::Throttle { direction, bytes_per_second } => match direction {
                     Direction::Request => next = Next::ForwardSlowly(bytes_per_second),
-                    Direction::Reply => plan.fate = ReplyFate::Throttle(bytes_per_second),
+                    Direction::Reply => plan.handling = ReplyHandling::Throttle(bytes_per_second),
                 },
                 Injection::Reorder { within } => {
                     if let (Some(held), Some(late)) = (held, &late) {
@@ -241,29 +241,29 @@ impl Connection {
             let response_to = frame.header.response_to;
             let plan = self.take_plan(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
             // The request is late until the client has its reply, so that the proxy does not end before.
-            let ReplyPlan { fate, mut late, overtaking, recorded, .. } = plan;
+            let ReplyPlan { handling, mut late, overtaking, recorded, .. } = plan;
             late.iter_mut().for_each(LateRequest::set_answered);
             self.end_late_without_reply();
-            if let (Some(recorded), ReplyFate::Forward | ReplyFate::Throttle(_)) = (recorded, &fate)
+            if let (Some(recorded), ReplyHandling::Forward | ReplyHandling::Throttle(_)) = (recorded, &handling)
                 && let Some(reply) = recorder::document_of(&frame.bytes, &self.shared.limits)
             {
                 self.shared.recorder.reply(self.number, recorded, &reply);
             }
-            match fate {
-                ReplyFate::Lose => return Ok(()),
-                ReplyFate::Cut => {
+            match handling {
+                ReplyHandling::Lose => return Ok(()),
+                ReplyHandling::Cut => {
                     let half = frame.bytes.get(..frame.bytes.len() / 2).unwrap_or_default();
                     return Ok(send(&mut *to_client.lock().await, half).await?);
                 }
-                ReplyFate::Silence => {
+                ReplyHandling::Silence => {
                     drop(overtaking);
                     while let Ok(Some(_)) = read(&mut server, &self.shared.limits).await {}
                     return pending().await;
                 }
-                ReplyFate::Throttle(rate) => {
+                ReplyHandling::Throttle(rate) => {
                     throttle::write(&mut *to_client.lock().await, &frame.bytes, rate).await?;
                 }
-                ReplyFate::Forward => {
+                ReplyHandling::Forward => {
                     let hello = hello::with_address(&frame.bytes, address, &self.shared.limits);
                     send(&mut *to_client.lock().await, hello.as_ref().unwrap_or(&frame.bytes)).await?;
                 }

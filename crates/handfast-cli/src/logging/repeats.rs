@@ -75,9 +75,9 @@ impl Table {
             let is_over = now.saturating_sub(seen.at) >= WINDOW;
             if is_over && seen.counted > 0 {
                 let count = seen.counted;
-                let told =
+                let reported =
                     if is_json { format!("\"repeated\":{count},") } else { format!("repeated {count} more times:") };
-                lines.extend([time, told.as_bytes(), before].concat());
+                lines.extend([time, reported.as_bytes(), before].concat());
             }
             !is_over
         });
@@ -113,13 +113,13 @@ mod tests {
         for second in 1..10 {
             check(&mut table, second, &format!("0{second}Z  WARN gone server=a\n"), "");
         }
-        // What was not repeated is not told of.
+        // A line that was not repeated is not reported.
         check(&mut table, 10, "10Z  INFO x\n", "10Z repeated 9 more times: WARN gone server=a\n10Z  INFO x\n");
         check(&mut table, 11, "11Z  WARN gone server=a\n", "11Z  WARN gone server=a\n");
         check(&mut table, 12, "12Z  WARN gone server=a\n", "");
         // The same line again tells how often it came, and is written.
-        let told = "30Z repeated 1 more times: WARN gone server=a\n30Z  WARN gone server=a\n";
-        check(&mut table, 30, "30Z  WARN gone server=a\n", told);
+        let reported = "30Z repeated 1 more times: WARN gone server=a\n30Z  WARN gone server=a\n";
+        check(&mut table, 30, "30Z  WARN gone server=a\n", reported);
     }
 
     #[test]
@@ -130,9 +130,9 @@ mod tests {
         let mut table = Table::default();
         check(&mut table, 0, &line(0), &line(0));
         check(&mut table, 1, &line(1), "");
-        let told = "{\"timestamp\":\"20\",\"repeated\":1,\"level\":\"WARN\",\"fields\":{\"message\":\"a, b\"}}\n";
-        check(&mut table, 20, &line(20), &format!("{told}{}", line(20)));
-        assert!(serde_json::from_str::<serde_json::Value>(told).is_ok());
+        let reported = "{\"timestamp\":\"20\",\"repeated\":1,\"level\":\"WARN\",\"fields\":{\"message\":\"a, b\"}}\n";
+        check(&mut table, 20, &line(20), &format!("{reported}{}", line(20)));
+        assert!(serde_json::from_str::<serde_json::Value>(reported).is_ok());
     }
 
     #[test]

@@ -40,14 +40,19 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// After a failure, until the next try.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Money moved from an account to another one.
-type Moved = (i32, i32, i64);
+/// Money that moves from an account to another one.
+#[derive(Clone, Copy)]
+struct MoneyTransfer {
+    from: i32,
+    to: i32,
+    amount: i64,
+}
 
 /// The counts of a client.
 #[derive(Default)]
 struct Knowledge {
-    done: Vec<Moved>,
-    unknown: Vec<(TransactionId, Moved)>,
+    done: Vec<MoneyTransfer>,
+    unknown: Vec<(TransactionId, MoneyTransfer)>,
     /// Transfers that were certainly not applied.
     refused: u64,
     /// Sums of all accounts that were read in one transaction.
@@ -156,7 +161,7 @@ async fn client(bank: Arc<Bank>, seed: u64) -> Result<Knowledge> {
             continue;
         }
         let (from, to) = pair(random.next_u64());
-        let moved = (from, to, 1 + (random.next_u64() % 9) as i64);
+        let moved = MoneyTransfer { from, to, amount: 1 + (random.next_u64() % 9) as i64 };
         match transfer(&bank, moved, seed.is_multiple_of(2)).await {
             Ok(()) => {
                 knowledge.done.push(moved);
@@ -181,7 +186,11 @@ fn pair(chance: u64) -> (i32, i32) {
     (from as i32, ((from + step) % accounts) as i32)
 }
 
-async fn transfer(bank: &Bank, (from, to, amount): Moved, is_named: bool) -> handfast::Result<()> {
+async fn transfer(
+    bank: &Bank,
+    MoneyTransfer { from, to, amount }: MoneyTransfer,
+    is_named: bool,
+) -> handfast::Result<()> {
     let tx = bank.database.begin().await?;
     if is_named {
         // Whoever asks before the commit leaves a record of its own.
@@ -200,7 +209,7 @@ async fn sum(bank: &Bank) -> Result<i64> {
     accounts.iter().map(|account| Ok(account.get_i64("balance")?)).sum()
 }
 
-fn book(balances: &mut BTreeMap<i32, i64>, (from, to, amount): Moved) {
+fn book(balances: &mut BTreeMap<i32, i64>, MoneyTransfer { from, to, amount }: MoneyTransfer) {
     *balances.entry(from).or_default() -= amount;
     *balances.entry(to).or_default() += amount;
 }

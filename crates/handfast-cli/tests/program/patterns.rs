@@ -91,7 +91,7 @@ impl Store {
     }
 }
 
-fn place(collection: &str) -> Result<Namespace> {
+fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("db", collection)?)
 }
 

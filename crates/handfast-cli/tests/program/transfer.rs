@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The first balance of each account.
 const BALANCE: i64 = 100_000;
 
-fn place(collection: &str) -> Result<Namespace> {
+fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("bank", collection)?)
 }
 
@@ -43,7 +43,7 @@ async fn bank(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, _) = open(&scratch).await?;
     for number in 0..ACCOUNTS {
-        store.insert_one(&place("accounts")?, rawdoc! { "_id": account(number), "balance": BALANCE }).await?;
+        store.insert_one(&namespace("accounts")?, rawdoc! { "_id": account(number), "balance": BALANCE }).await?;
     }
     store.close().await?;
     Ok(scratch)
@@ -53,7 +53,8 @@ async fn bank(name: &str) -> Result<Scratch> {
 async fn ledger(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, sources) = open(&scratch).await?;
-    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx")?, sources, Default::default()).await?;
+    let ledger =
+        Ledger::open(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
     for number in 0..ACCOUNTS {
         ledger.open_account(NewAccount::new(account(number), "EUR").with_minimum(0)).await?;
         let _ = ledger.post(NewEntry::transfer("cash", account(number), BALANCE, "EUR")).await?;
@@ -90,7 +91,7 @@ fn expected(rows: i64) -> Vec<i64> {
 
 async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
     let (store, _) = open(scratch).await?;
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts")?, rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace("accounts")?, rawdoc! {}) };
     let found = store.find_all(find).await?;
     store.close().await?;
     found.iter().map(|account| Ok(account.get_i64("balance")?)).collect()
@@ -98,7 +99,8 @@ async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
 
 async fn ledger_balances(scratch: &Scratch) -> Result<Vec<i64>> {
     let (store, sources) = open(scratch).await?;
-    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx")?, sources, Default::default()).await?;
+    let ledger =
+        Ledger::open(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
     assert!(ledger.verify_all().await?.is_clean());
     let mut balances = Vec::new();
     for number in 0..ACCOUNTS {
@@ -306,10 +308,10 @@ async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
     let scratch = bank("transfer-recorded").await?;
     let (store, sources) = open(&scratch).await?;
     for number in [1, 2] {
-        store.insert_one(&place("accounts")?, rawdoc! { "_id": number, "balance": BALANCE }).await?;
+        store.insert_one(&namespace("accounts")?, rawdoc! { "_id": number, "balance": BALANCE }).await?;
     }
     let recorded = rawdoc! { "_id": 7, "from": 1, "to": 2, "amount": 5_i64, "ts": sources.clock.now() };
-    store.insert_one(&place("transfers")?, recorded).await?;
+    store.insert_one(&namespace("transfers")?, recorded).await?;
     store.close().await?;
     std::fs::write(scratch.path("rows.csv"), "id,from,to,amount\n7,1,2,5\n")?;
     assert_eq!(counts(&summary(&run(&scratch, &["--account-ids", "number", "--json"])?)?), [0, 1, 0].map(Some));

@@ -7,8 +7,8 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
     Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Explained, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
-    Update, UpdateOutcome,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result, Update, UpdateOutcome,
 };
 
 use super::EmbeddedStore;
@@ -62,7 +62,7 @@ impl DocumentStore for EmbeddedStore {
         }
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         index_build::create_indexes(&self.context, request).await
     }
 

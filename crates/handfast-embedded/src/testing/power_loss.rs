@@ -75,8 +75,8 @@ async fn begin(acknowledge_after_sync: bool) -> (Arc<Kept>, EmbeddedStore) {
     let memory_sync_interval = Duration::from_secs(3600);
     let options = Options { acknowledge_after_sync, memory_sync_interval, ..Options::small() };
     let (engine, store) = open_faulty(&original, options);
-    let keeper = Arc::clone(&kept);
-    engine.after_each_sync(move || keeper.keep(&original));
+    let copies = Arc::clone(&kept);
+    engine.after_each_sync(move || copies.keep(&original));
     (kept, store)
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
-use handfast_store::{CreateIndexes, Error as StoreError, Namespace, Result as StoreResult};
+use handfast_store::{CreateIndexes, Error as StoreError, IndexCounts, Namespace, Result as StoreResult};
 use tokio::sync::oneshot;
 
 use super::context::{Builds, WriteContext};
@@ -23,9 +23,6 @@ use crate::catalog::CollectionIndex;
 use crate::committer::{AnswerAfter, Writer};
 use crate::engine::{Direction, Keyspace};
 use crate::format::{CollectionId, IndexId, collection_prefix};
-
-/// The numbers of indexes before and after, as in the answer of `createIndexes`.
-type IndexNumbers = (u32, u32);
 
 /// The indexes that one task builds. Its drop ends their builds.
 struct Build {
@@ -60,7 +57,7 @@ impl Drop for Build {
 ///
 /// # Cancellation
 /// The indexes are dropped again, unless they were complete already.
-pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateIndexes) -> StoreResult<IndexNumbers> {
+pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateIndexes) -> StoreResult<IndexCounts> {
     let namespace = request.namespace;
     let indexes = request.indexes.into_iter().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
     let (mut reply, answered) = oneshot::channel();
@@ -81,8 +78,8 @@ async fn add_and_build(
     context: &WriteContext,
     namespace: &Namespace,
     indexes: Vec<Index>,
-    reply: &mut oneshot::Sender<StoreResult<IndexNumbers>>,
-) -> StoreResult<IndexNumbers> {
+    reply: &mut oneshot::Sender<StoreResult<IndexCounts>>,
+) -> StoreResult<IndexCounts> {
     loop {
         check_is_wanted(context, reply)?;
         let ended = context.builds.ended.notified();
@@ -90,7 +87,7 @@ async fn add_and_build(
         let (namespace, indexes, uuid) = (namespace.clone(), indexes.clone(), context.new_uuid());
         let begun = task.clone();
         let added = context.change_catalog(move |writer| begin(writer, &namespace, uuid, indexes, &begun)).await?;
-        let Some(AddedIndexes { before, after, build: to_build }) = added else {
+        let Some(AddedIndexes { counts, build: to_build }) = added else {
             ended.await;
             continue;
         };
@@ -102,12 +99,12 @@ async fn add_and_build(
             context.key_removal.notify_one();
             return Err(error);
         }
-        return Ok((before, after));
+        return Ok(counts);
     }
 }
 
 /// Fails if the store is being closed, or the caller has dropped its future.
-fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<IndexNumbers>>) -> StoreResult<()> {
+fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<IndexCounts>>) -> StoreResult<()> {
     if context.is_closing() {
         return Err(StoreError::command(Code::InterruptedAtShutdown, "the store is being closed"));
     }
@@ -121,7 +118,7 @@ fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<I
 async fn build(
     context: &WriteContext,
     indexes: &[(CollectionId, IndexId)],
-    reply: &oneshot::Sender<StoreResult<IndexNumbers>>,
+    reply: &oneshot::Sender<StoreResult<IndexCounts>>,
 ) -> StoreResult<()> {
     let Some(&(collection, _)) = indexes.first() else {
         return Ok(());

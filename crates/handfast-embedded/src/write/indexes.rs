@@ -7,7 +7,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use handfast_store::{
-    DropIndexes, Error as StoreError, IndexInfo, IndexSpec, ModifyCollection, Namespace, Result as StoreResult,
+    DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace,
+    Result as StoreResult,
 };
 
 use super::context::WriteContext;
@@ -15,10 +16,10 @@ use crate::catalog::{Collection, CollectionIndex};
 use crate::committer::{Snapshot, Writer};
 use crate::format::{CollectionId, IndexId, MetadataKey};
 
-/// The numbers of indexes before and after, and the indexes that must be built.
+/// The indexes that were added to the catalog.
 pub(crate) struct AddedIndexes {
-    pub(super) before: u32,
-    pub(super) after: u32,
+    pub(super) counts: IndexCounts,
+    /// Those that must be built.
     pub(super) build: Vec<(CollectionId, IndexId)>,
 }
 
@@ -118,8 +119,7 @@ pub(crate) fn add_to_catalog(
     if after != before {
         writer.put_collection(Arc::new(changed));
     }
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(AddedIndexes { before: count(before), after: count(after), build })
+    Ok(AddedIndexes { counts: IndexCounts::new(before, after), build })
 }
 
 /// Returns an index and its collection.

@@ -66,9 +66,9 @@ fn the_caller_overrides_the_isolation_of_the_header() {
         {"type":"ok","process":0,"value":[["r",1,[]],["r",2,[]],["append",1,1]]}
         {"type":"ok","process":1,"value":[["r",1,[]],["r",2,[]],["append",2,1]]}
     "#;
-    let judged = judge(skew.as_bytes(), None, None).unwrap();
-    assert_eq!(judged.report.kinds(), ["G2"]);
-    assert_eq!(judged.expectation, Expectation { isolation: Isolation::Serializable, order: Order::RealTime });
+    let checked = judge(skew.as_bytes(), None, None).unwrap();
+    assert_eq!(checked.report.kinds(), ["G2"]);
+    assert_eq!(checked.expectation, Expectation { isolation: Isolation::Serializable, order: Order::RealTime });
     assert!(judge(skew.as_bytes(), Some(Isolation::Snapshot), None).unwrap().is_clean());
 }
 

@@ -5,8 +5,8 @@ use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_store::{
     Aggregate, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete, DeleteOutcome,
     Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify, FindAndModifyOutcome, Hint,
-    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result, Update, UpdateOutcome,
-    aggregation,
+    IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result, Update,
+    UpdateOutcome, aggregation,
 };
 
 use super::ClientSideStore;
@@ -78,7 +78,7 @@ impl DocumentStore for ClientSideStore {
         }
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         self.define(move |inner| async move { inner.create_indexes(request).await }).await
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_store::{
-    CollectionStats, CreateIndexes, DocumentStore, DropIndexes, Error, IndexSelector, IndexSpec, ModifyCollection,
-    Namespace, RenameCollection, Result,
+    CollectionStats, CreateIndexes, DocumentStore, DropIndexes, Error, IndexCounts, IndexSelector, IndexSpec,
+    ModifyCollection, Namespace, RenameCollection, Result,
 };
 
 use super::working_copy::WorkingCopy;
@@ -31,7 +31,7 @@ impl ClientSideStore {
 }
 
 impl Inner {
-    pub(super) async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    pub(super) async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         let namespace = &request.namespace;
         let copy = self.copy_collection(namespace).await?;
         let before = specs(&copy, namespace).await?;

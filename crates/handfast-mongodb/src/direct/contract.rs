@@ -8,8 +8,8 @@ use handfast_store::page::IteratorCursor;
 use handfast_store::{
     Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
-    Update, UpdateOutcome,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result, Update, UpdateOutcome,
 };
 
 use super::DirectStore;
@@ -93,14 +93,14 @@ impl DocumentStore for DirectStore {
         self.remote.read(database, command::explain(&request), ReplyWait::Unlimited).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         needs::check(&request, &self.server.capabilities)?;
         let reply = self.remote.define(request.namespace.database(), command::create_indexes(&request)).await?;
         let field = |name| {
             let count = reply::count(&reply, name).and_then(|count| u32::try_from(count).ok());
             count.ok_or_else(|| incomplete(&format!("there is no {name}"), Effect::Several))
         };
-        Ok((field("numIndexesBefore")?, field("numIndexesAfter")?))
+        Ok(IndexCounts { before: field("numIndexesBefore")?, after: field("numIndexesAfter")? })
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {

@@ -5,8 +5,8 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
     Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
-    Update, UpdateOutcome,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result, Update, UpdateOutcome,
 };
 
 use super::{HANDFAST_DATABASE, NamespaceMapping, is_system_database, mapped};
@@ -72,7 +72,7 @@ impl<S: DocumentStore> DocumentStore for NamespaceMapping<S> {
         self.0.explain(Explain { explained: mapped_explained(request.explained)?, ..request }).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         self.0.create_indexes(CreateIndexes { namespace: mapped(request.namespace)?, ..request }).await
     }
 

@@ -14,11 +14,11 @@ fn c() -> Namespace {
 /// All that a request needs.
 fn needed(request: &impl Needs) -> Vec<Capability> {
     let mut all = Vec::new();
-    let told = request.needs(&mut |capability| {
+    let reported = request.needs(&mut |capability| {
         all.push(capability);
         Ok(())
     });
-    told.expect("nothing is refused");
+    reported.expect("nothing is refused");
     all
 }
 

@@ -263,7 +263,7 @@ impl Ledger {
     pub async fn create_indexes(&self) -> Result<()> {
         let fields = self.fields();
         // Committed entries are in this index and in the one by time only.
-        let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&requests::place(fields))?) };
+        let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&requests::place_key(fields))?) };
         let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };
         let waiting =
             IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
@@ -276,7 +276,7 @@ impl Ledger {
 
     /// Returns whether the unique index on accounts and places exists.
     async fn has_unique_places(&self) -> Result<bool> {
-        self.entries.has_unique_index(&requests::place(self.fields())).await
+        self.entries.has_unique_index(&requests::place_key(self.fields())).await
     }
 
     /// Returns the same ledger on another store. In an open transaction an entry is posted if and only if the

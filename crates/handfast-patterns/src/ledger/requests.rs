@@ -7,7 +7,7 @@ use super::{EntryState, LedgerFields, Proc};
 use crate::steps::Request;
 
 /// Returns the keys of the index on accounts and places.
-pub(super) fn place(fields: &LedgerFields) -> Document {
+pub(super) fn place_key(fields: &LedgerFields) -> Document {
     doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 }
 }
 

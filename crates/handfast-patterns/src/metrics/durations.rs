@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-fn place(collection: &str) -> Result<Namespace> {
+fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
@@ -85,7 +85,7 @@ fn recorded(metric: &str, collection: &str, scenario: impl AsyncFnOnce(&World) -
 fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
     let scenario = async |world: &World| {
         let queue =
-            JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), Default::default()).await?;
+            JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
         queue.enqueue(NewJob::new("work", &doc! {})?).await?;
         world.clock.advance(5 * SECOND);
         let clock = Arc::clone(&world.clock);
@@ -109,7 +109,7 @@ fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
 fn a_posting_takes_as_long_as_its_requests() {
     let (seconds, expected) = recorded("ledger_post", "tx", async |world| {
         let options = LedgerOptions::default();
-        let ledger = Ledger::open(world.store.clone(), place("tx")?, world.sources.clone(), options).await?;
+        let ledger = Ledger::open(world.store.clone(), namespace("tx")?, world.sources.clone(), options).await?;
         for account in ["ann", "bob"] {
             ledger.open_account(NewAccount::new(account, "EUR")).await?;
         }
@@ -122,7 +122,7 @@ fn a_posting_takes_as_long_as_its_requests() {
 #[test]
 fn a_transaction_takes_from_its_claim_to_its_end() {
     let (seconds, expected) = recorded("two_phase_run", "transactions", async |world| {
-        let (accounts, transactions) = (place("accounts")?, place("transactions")?);
+        let (accounts, transactions) = (namespace("accounts")?, namespace("transactions")?);
         for id in ["A", "B"] {
             world.store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
         }
@@ -140,7 +140,7 @@ fn a_transaction_takes_from_its_claim_to_its_end() {
 #[test]
 fn a_version_is_carried_to_all_copies() {
     let (seconds, all) = recorded("sync_flag_carry", "users", async |world| {
-        let (users, comments) = (place("users")?, place("comments")?);
+        let (users, comments) = (namespace("users")?, namespace("comments")?);
         world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
         world.store.insert_one(&comments, rawdoc! { "_id": 8, "user": 1 }).await?;
         let options = SyncFlagOptions::new([Link::new(comments, "user").field("name", "userName")]);
@@ -157,7 +157,8 @@ fn a_version_is_carried_to_all_copies() {
 fn a_write_takes_from_its_begin_to_its_commit() {
     let (seconds, all) = recorded("versioned_tree_write", "items", async |world| {
         let options = VersionedTreeOptions::new("tree");
-        let tree = VersionedTree::open(world.store.clone(), place("items")?, world.sources.clone(), options).await?;
+        let tree =
+            VersionedTree::open(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
         world.clock.advance(100 * SECOND);
         let written = async {
             let mut write = tree.begin().await?;
@@ -173,16 +174,16 @@ fn a_write_takes_from_its_begin_to_its_commit() {
 #[test]
 fn an_update_takes_as_long_as_its_requests() {
     let once = recorded("exactly_once_apply", "pages", async |world| {
-        let pages = place("pages")?;
+        let pages = namespace("pages")?;
         world.store.insert_one(&pages, rawdoc! { "_id": "/" }).await?;
         let once = ExactlyOnce::open(world.store.clone(), pages, world.sources.clone(), Default::default()).await?;
         world.timed(once.apply(once.token(), "/", &Change::increment("views", 1))).await
     });
     let in_steps = recorded("exactly_once_apply", "pages", async |world| {
-        world.store.insert_one(&place("pages")?, rawdoc! { "_id": "/" }).await?;
+        world.store.insert_one(&namespace("pages")?, rawdoc! { "_id": "/" }).await?;
         let view = Change::increment("views", 1);
         let (store, sources) = (world.store.clone(), world.sources.clone());
-        let visits = TwoStep::open(store, place("pages")?, sources, view, Default::default()).await?;
+        let visits = TwoStep::open(store, namespace("pages")?, sources, view, Default::default()).await?;
         world.timed(visits.apply(visits.token(), "/")).await
     });
     assert_eq!((once, in_steps), ((1.0, 1.0), (2.0, 2.0)));

@@ -53,7 +53,7 @@ fn other(error: &dyn std::fmt::Display) -> Error {
     Error::invalid(error.to_string())
 }
 
-fn place(collection: &str) -> Result<Namespace> {
+fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
@@ -77,7 +77,7 @@ async fn jobs() -> Result<()> {
     let world = World::new();
     let options = JobQueueOptions::default();
     let lease = options.lease;
-    let queue = JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), options).await?;
+    let queue = JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), options).await?;
     let job = || NewJob::new("work", &doc! {});
     queue.enqueue(job()?.unique("one")).await?;
     queue.enqueue(job()?.unique("one")).await?;
@@ -109,7 +109,7 @@ async fn jobs() -> Result<()> {
     assert!(queue.cancel(id).await?);
 
     queue.enqueue_all([job()?, job()?]).await?;
-    world.store.insert_one(&place("jobs")?, rawdoc! { "_id": "of somebody else", "state": "TODO" }).await?;
+    world.store.insert_one(&namespace("jobs")?, rawdoc! { "_id": "of somebody else", "state": "TODO" }).await?;
     let _ = queue.claim("w", &kinds).await?.ok_or_else(|| Error::invalid("two are due"))?;
     world.clock.advance(Duration::from_secs(3));
     queue.depth().await.map(|_| ())
@@ -155,7 +155,7 @@ fn of_jobs() {
 async fn ledger() -> Result<()> {
     let world = World::new();
     let ledger =
-        Ledger::open(world.store.clone(), place("tx")?, world.sources.clone(), LedgerOptions::default()).await?;
+        Ledger::open(world.store.clone(), namespace("tx")?, world.sources.clone(), LedgerOptions::default()).await?;
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
     ledger.open_account(NewAccount::new("shop", "EUR").with_sequence()).await?;
     let pay = |value: i64| NewEntry::transfer("ann", "bob", value, "EUR");
@@ -171,7 +171,7 @@ async fn ledger() -> Result<()> {
     assert_eq!(ledger.expire(10).await?.done, 1);
 
     // The sequence is behind the existing entries, and one of its places was drawn in vain.
-    let accounts = place(&LedgerOptions::default().accounts)?;
+    let accounts = namespace(&LedgerOptions::default().accounts)?;
     let buy = || NewEntry::transfer("cash", "shop", 1, "EUR");
     let _ = ledger.post(buy()).await?;
     world.by_hand(&accounts, doc! { "_id": "shop" }, doc! { "$inc": { "lastSeqId": -1 } }).await?;
@@ -210,7 +210,7 @@ fn of_entries() {
 
 async fn two_phase() -> Result<()> {
     let world = World::new();
-    let (accounts, transactions) = (place("accounts")?, place("transactions")?);
+    let (accounts, transactions) = (namespace("accounts")?, namespace("transactions")?);
     for id in ["A", "B"] {
         world.store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
     }
@@ -266,7 +266,7 @@ fn of_transactions_in_two_phases() {
 
 async fn sync_flag() -> Result<()> {
     let world = World::new();
-    let (users, comments) = (place("users")?, place("comments")?);
+    let (users, comments) = (namespace("users")?, namespace("comments")?);
     world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
     let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
     let names = SyncFlag::open(world.store.clone(), users.clone(), world.sources.clone(), options.clone()).await?;
@@ -317,7 +317,7 @@ fn of_copies() {
 async fn versioned_tree() -> Result<()> {
     let world = World::new();
     let options = VersionedTreeOptions::new("tree");
-    let tree = VersionedTree::open(world.store.clone(), place("items")?, world.sources.clone(), options).await?;
+    let tree = VersionedTree::open(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
     let (mut first, mut second) = (tree.begin().await?, tree.begin().await?);
     first.put("a", doc! { "n": 1 }).await?;
     second.put("a", doc! { "n": 2 }).await?;
@@ -350,7 +350,7 @@ fn of_versions() {
 
 async fn exactly_once() -> Result<()> {
     let world = World::new();
-    let pages = place("pages")?;
+    let pages = namespace("pages")?;
     world.store.insert_one(&pages, rawdoc! { "_id": "/", "views": 0 }).await?;
     let once = ExactlyOnce::open(world.store.clone(), pages.clone(), world.sources.clone(), Default::default()).await?;
     let (token, view) = (once.token(), Change::increment("views", 1));
@@ -387,7 +387,8 @@ async fn runners() -> Result<()> {
     let world = World::new();
     let every = || RunnerOptions { interval: Duration::from_secs(10), jitter: 0.0, batch: 5 };
     let cancel = CancellationToken::new();
-    let queue = JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), Default::default()).await?;
+    let queue =
+        JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
     queue.enqueue(NewJob::new("work", &doc! {})?).await?;
     let depth = queue.spawn_depth(every(), &cancel)?;
     let sweep = Runner::spawn("sweep", &world.sources, every(), &cancel, |_| async {
@@ -416,9 +417,10 @@ fn of_background_work() {
 /// Covers the other counters: those of a schedule, and of copies that are found without a version.
 async fn schedule_and_backfill() -> Result<()> {
     let world = World::new();
-    let (users, comments) = (place("users")?, place("comments")?);
-    let queue = JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), Default::default()).await?;
-    let schedules = Schedules::open(queue.clone(), place("schedules")?).await?;
+    let (users, comments) = (namespace("users")?, namespace("comments")?);
+    let queue =
+        JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
+    let schedules = Schedules::open(queue.clone(), namespace("schedules")?).await?;
     let [name, cron, zone] = ["daily", "0 9 * * *", "UTC"].map(str::to_owned);
     schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job: NewJob::new("work", &doc! {})? }).await?;
     world.clock.advance(DAY);

@@ -8,16 +8,16 @@ use super::requests::{self, Step};
 use super::{Link, MainEvent, MainState, OnDelete, Stale, SyncFields};
 use crate::steps::{Request, Steps};
 
-fn place(collection: &str) -> Namespace {
+fn namespace(collection: &str) -> Namespace {
     Namespace::new("site", collection).expect("a name")
 }
 
 fn link() -> Link {
-    Link::new(place("comments"), "user").field("profile.name", "userName")
+    Link::new(namespace("comments"), "user").field("profile.name", "userName")
 }
 
 fn main(document: Document) -> Main {
-    let steps = Steps::new(std::sync::Arc::new(MemoryStore::new(Sources::seeded(1))), place("users"));
+    let steps = Steps::new(std::sync::Arc::new(MemoryStore::new(Sources::seeded(1))), namespace("users"));
     Main::read(&steps, document, &SyncFields::default()).expect("a main document")
 }
 
@@ -106,25 +106,25 @@ fn a_flag_is_taken_away_by_its_date_and_version() {
 #[test]
 fn links_that_cannot_work_are_refused() {
     let name = |link: Link| link.field("name", "userName");
-    let user = || Link::new(place("comments"), "user");
+    let user = || Link::new(namespace("comments"), "user");
     let refused = [
         vec![],
         vec![user()],
         vec![user().field("name", "user")],
         vec![user().field("name", "_id")],
-        vec![Link::new(place("comments"), "user.id").field("name", "user")],
+        vec![Link::new(namespace("comments"), "user.id").field("name", "user")],
         vec![user().field("name", "a").field("name", "a.b")],
-        vec![name(user()), name(Link::new(place("comments"), "editor"))],
-        vec![user().field("name", "editor"), Link::new(place("comments"), "editor").field("name", "editorName")],
-        vec![Link::new(place("comments"), "editor").field("name", "editorName"), user().field("name", "editor.id")],
+        vec![name(user()), name(Link::new(namespace("comments"), "editor"))],
+        vec![user().field("name", "editor"), Link::new(namespace("comments"), "editor").field("name", "editorName")],
+        vec![Link::new(namespace("comments"), "editor").field("name", "editorName"), user().field("name", "editor.id")],
         vec![name(user()).with_fields("userName", "flag")],
         vec![name(user()).on_delete(OnDelete::Set(doc! { "other": 1 }))],
     ];
     for links in refused {
         assert!(check_all(&links).is_err(), "{links:?}");
     }
-    let editor = Link::new(place("comments"), "editor").field("name", "editorName");
-    let elsewhere = name(Link::new(place("likes"), "user"));
+    let editor = Link::new(namespace("comments"), "editor").field("name", "editorName");
+    let elsewhere = name(Link::new(namespace("likes"), "user"));
     let deleted = name(user()).on_delete(OnDelete::Set(doc! { "userName": "somebody" }));
     check_all(&[deleted, editor, elsewhere]).expect("they write to different places");
 }
@@ -145,7 +145,7 @@ fn an_expression_says_what_a_copy_is() {
         (doc! { "$rand": {} }.into(), "time or chance"),
         (doc! { "$none": 1 }.into(), "is not an expression"),
     ] {
-        let refused = Link::new(place("comments"), "user").expression("copy", wrong);
+        let refused = Link::new(namespace("comments"), "user").expression("copy", wrong);
         assert!(refused.is_err_and(|error| error.to_string().contains(why)), "{why}");
     }
 }

@@ -94,7 +94,7 @@ impl VersionedTree {
                 let (Ok(version), Ok(base)) = (integer(&write, &fields.version), integer(&write, &fields.base)) else {
                     continue;
                 };
-                let is_gone = base > 0 && self.nodes.find_one(&requests.place(base)).await?.is_none();
+                let is_gone = base > 0 && self.nodes.find_one(&requests.root_or_mark(base)).await?.is_none();
                 // The write may be over by now, and its base pruned and forgotten.
                 if is_gone && self.writes.find_one(&doc! { "_id": value(&write, "_id") }).await?.is_some() {
                     verified.found(Finding::BaseGone { version, base });

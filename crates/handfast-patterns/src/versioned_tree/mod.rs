@@ -267,7 +267,7 @@ impl VersionedTree {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a root.
     pub async fn show(&self, version: i64) -> Result<Option<Version>> {
-        let found = self.nodes.find_one(&self.requests().place(version)).await?;
+        let found = self.nodes.find_one(&self.requests().root_or_mark(version)).await?;
         found.map(|document| Version::read(&self.nodes, document, self.fields())).transpose()
     }
 

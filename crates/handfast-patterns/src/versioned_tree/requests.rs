@@ -26,7 +26,7 @@ impl Requests<'_> {
     }
 
     /// Matches the root or the mark of a version.
-    pub(super) fn place(self, version: i64) -> Document {
+    pub(super) fn root_or_mark(self, version: i64) -> Document {
         doc! { &self.fields.item: self.root.clone(), &self.fields.version: version }
     }
 
@@ -159,7 +159,7 @@ impl Requests<'_> {
 
     fn step(self, version: i64, state: VersionState, event: VersionEvent) -> Option<Request> {
         let next = state.after(event)?;
-        let mut filter = self.place(version);
+        let mut filter = self.root_or_mark(version);
         filter.insert(&self.fields.state, state.name());
         Some(Request { filter, update: doc! { "$set": { &self.fields.state: next.name() } } })
     }
@@ -167,7 +167,7 @@ impl Requests<'_> {
     /// Moves a version from pruned to cleared: removes the content of the root, and keeps the rest as a mark.
     pub(super) fn clear(self, version: i64, now: DateTime) -> Option<Request> {
         let next = VersionState::Pruned.after(VersionEvent::NodesRemoved)?;
-        let mut filter = self.place(version);
+        let mut filter = self.root_or_mark(version);
         filter.insert(&self.fields.state, VersionState::Pruned.name());
         let stub = doc! {
             &self.fields.item: self.root.clone(),

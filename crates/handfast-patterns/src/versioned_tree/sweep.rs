@@ -69,7 +69,7 @@ impl VersionedTree {
         let silent = self.intents(&requests.silent(self.now(), self.options.lease), limit).await?;
         let mut undecided = Vec::new();
         for WriteIntent { version, .. } in silent {
-            if self.nodes.find_one(&requests.place(version)).await?.is_none() {
+            if self.nodes.find_one(&requests.root_or_mark(version)).await?.is_none() {
                 undecided.push(version);
             }
         }
@@ -138,7 +138,7 @@ impl VersionedTree {
             let mut announced = requests.of_tree();
             announced.insert(&fields.version, version);
             if self.writes.find_one(&announced).await?.is_none()
-                && self.nodes.find_one(&requests.place(version)).await?.is_none()
+                && self.nodes.find_one(&requests.root_or_mark(version)).await?.is_none()
             {
                 unannounced.push(version);
             }

@@ -23,28 +23,28 @@ fn set_back(world: &World, by: Duration) {
 }
 
 async fn transfers(world: &World, abandoned_after: Duration) -> TwoPhase {
-    let options = TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new("App1", world.place("accounts")) };
-    let place = world.place("transactions");
-    TwoPhase::open(Arc::clone(&world.store), place, world.sources.clone(), options).await.unwrap()
+    let options = TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new("App1", world.namespace("accounts")) };
+    let target = world.namespace("transactions");
+    TwoPhase::open(Arc::clone(&world.store), target, world.sources.clone(), options).await.unwrap()
 }
 
 /// Leaves a transfer whose process dies when the first account has paid.
 async fn half_a_transfer(world: &World) {
     for id in ["A", "B"] {
-        world.store.insert_one(&world.place("accounts"), rawdoc! { "_id": id, "balance": 1000 }).await.unwrap();
+        world.store.insert_one(&world.namespace("accounts"), rawdoc! { "_id": id, "balance": 1000 }).await.unwrap();
     }
     transfers(world, MINUTE).await.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
     for number in 0.. {
         let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
         let there = world.on(dying);
-        let options = TwoPhaseOptions::new("App1", world.place("accounts"));
+        let options = TwoPhaseOptions::new("App1", world.namespace("accounts"));
         if let Ok(theirs) =
-            TwoPhase::attach(Arc::clone(&there.store), world.place("transactions"), there.sources.clone(), options)
+            TwoPhase::attach(Arc::clone(&there.store), world.namespace("transactions"), there.sources.clone(), options)
                 .await
         {
             let _ = theirs.run(1).await;
         }
-        let paid = world.store.find_one(&world.place("accounts"), rawdoc! { "balance": 900 }).await.unwrap();
+        let paid = world.store.find_one(&world.namespace("accounts"), rawdoc! { "balance": 900 }).await.unwrap();
         if paid.is_some() {
             return;
         }
@@ -62,7 +62,8 @@ async fn a_transaction_with_a_date_far_ahead_was_left_alone() {
     set_back(&world, 10 * DAY);
     assert_eq!(ours.status().await.unwrap().abandoned, 1);
     assert_eq!(ours.recover(10).await.unwrap().done, 1);
-    let paid = world.store.find_one(&world.place("accounts"), rawdoc! { "_id": "B", "balance": 1100 }).await.unwrap();
+    let paid =
+        world.store.find_one(&world.namespace("accounts"), rawdoc! { "_id": "B", "balance": 1100 }).await.unwrap();
     assert!(paid.is_some());
 }
 
@@ -78,7 +79,7 @@ async fn a_threshold_of_nothing_takes_every_transaction() {
 
 async fn queue(world: &World) -> JobQueue {
     let options = JobQueueOptions { lease: MINUTE, crashes_max: 1, ..JobQueueOptions::default() };
-    JobQueue::open(Arc::clone(&world.store), world.place("jobs"), world.sources.clone(), options).await.unwrap()
+    JobQueue::open(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await.unwrap()
 }
 
 async fn enqueued(queue: &JobQueue) {
@@ -87,16 +88,16 @@ async fn enqueued(queue: &JobQueue) {
 
 /// Reclaims silent jobs and returns the result for each.
 async fn reclaimed(queue: &JobQueue) -> Vec<Reclaimed> {
-    let fates = std::sync::Mutex::new(Vec::new());
-    let round = queue.reclaim_each(10, |fate| fates.lock().unwrap().push(fate)).await.unwrap();
-    let fates = fates.into_inner().unwrap();
-    assert_eq!((round.done, round.failed), (fates.len() as u64, 0));
-    fates
+    let outcomes = std::sync::Mutex::new(Vec::new());
+    let round = queue.reclaim_each(10, |outcome| outcomes.lock().unwrap().push(outcome)).await.unwrap();
+    let outcomes = outcomes.into_inner().unwrap();
+    assert_eq!((round.done, round.failed), (outcomes.len() as u64, 0));
+    outcomes
 }
 
 async fn change(world: &World, update: &Document) {
     let update = bson::RawDocumentBuf::try_from(update).unwrap();
-    world.store.update_one(&world.place("jobs"), rawdoc! { "_id": 1 }, update).await.unwrap();
+    world.store.update_one(&world.namespace("jobs"), rawdoc! { "_id": 1 }, update).await.unwrap();
 }
 
 #[tokio::test]
@@ -166,7 +167,7 @@ async fn a_job_with_an_unreadable_worker_becomes_a_dead_letter_or_is_canceled() 
             assert_eq!(queue.depth().await.unwrap().silent, 1, "{odd}");
             let expected = if canceled { Reclaimed::Canceled } else { Reclaimed::GivenUp };
             assert_eq!(reclaimed(&queue).await, [expected], "{odd}");
-            let found = world.store.find_one(&world.place("jobs"), rawdoc! { "_id": 1 }).await.unwrap().unwrap();
+            let found = world.store.find_one(&world.namespace("jobs"), rawdoc! { "_id": 1 }).await.unwrap().unwrap();
             let state = if canceled { "CANCELED" } else { "FAILED" };
             assert_eq!(found.get_str("state").unwrap(), state, "{odd}");
         }
@@ -180,7 +181,9 @@ async fn tree(world: &World) -> VersionedTree {
         wait: Duration::ZERO,
         ..VersionedTreeOptions::new("tree")
     };
-    VersionedTree::open(Arc::clone(&world.store), world.place("items"), world.sources.clone(), options).await.unwrap()
+    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]

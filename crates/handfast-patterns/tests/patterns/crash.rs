@@ -93,7 +93,7 @@ struct Acknowledged {
 }
 
 impl World {
-    pub(crate) fn place(&self, collection: &str) -> Namespace {
+    pub(crate) fn namespace(&self, collection: &str) -> Namespace {
         Namespace::new(self.database.clone(), collection).unwrap()
     }
 
@@ -134,7 +134,7 @@ impl World {
         for answer in acknowledged {
             let Acknowledged { what, collection, filter, there } = answer;
             let filter = RawDocumentBuf::try_from(filter).unwrap();
-            let found = self.store.find_one(&self.place(collection), filter).await.unwrap();
+            let found = self.store.find_one(&self.namespace(collection), filter).await.unwrap();
             if found.is_some() != *there {
                 return Err(format!("{what} was answered, and does not hold: {answer:?}"));
             }
@@ -229,7 +229,7 @@ pub(crate) async fn every_point<T>(
             }
             report.points += 1;
             let world = World::new(stage, &format!("{kind:?}{number}"));
-            match point(&world, (kind, number), &prepare, &run, &recover, &check).await {
+            match point(&world, FaultPoint { kind, number }, &prepare, &run, &recover, &check).await {
                 Ok(acknowledged) => report.acknowledged += acknowledged,
                 Err(what) => report.failures.push((kind, format!("{kind:?} at operation {number}: {what}"))),
             }
@@ -238,10 +238,18 @@ pub(crate) async fn every_point<T>(
     report
 }
 
+/// A kind of fault at an operation.
+#[derive(Clone, Copy)]
+struct FaultPoint {
+    kind: Kind,
+    /// The number of the operation, from 0.
+    number: u64,
+}
+
 /// Runs one point; returns the number of results that were acknowledged before the fault and held.
 async fn point<T>(
     world: &World,
-    (kind, number): (Kind, u64),
+    FaultPoint { kind, number }: FaultPoint,
     prepare: &impl AsyncFn(&World),
     run: &impl AsyncFn(&World) -> Result<T>,
     recover: &impl AsyncFn(&World, &Result<T>) -> Result<()>,
@@ -276,20 +284,20 @@ async fn answers_that_do_not_hold_are_caught() {
     let right = async |_: &World, _: &Result<()>| Ok(());
     let too_early = async |world: &World| {
         world.acknowledge("it is in", "entries", doc! { "_id": 1 });
-        Ok(world.store.insert_one(&world.place("entries"), entry()).await?)
+        Ok(world.store.insert_one(&world.namespace("entries"), entry()).await?)
     };
     let report = every_point(&Stage::Memory, async |_| {}, too_early, async |_, _| Ok(()), right).await;
     assert_eq!(report.kinds(), [Kind::FailBefore, Kind::CrashBefore], "{report}");
 
     let in_time = async |world: &World| {
-        world.store.insert_one(&world.place("entries"), entry()).await?;
+        world.store.insert_one(&world.namespace("entries"), entry()).await?;
         world.acknowledge("it is in", "entries", doc! { "_id": 1 });
-        Ok(world.store.find_one(&world.place("entries"), rawdoc! { "_id": 2 }).await.map(|_| ())?)
+        Ok(world.store.find_one(&world.namespace("entries"), rawdoc! { "_id": 2 }).await.map(|_| ())?)
     };
     let report = every_point(&Stage::Memory, async |_| {}, in_time, async |_, _| Ok(()), right).await;
     report.assert_clean("in time", &Stage::Memory, 21);
     let losing = async |world: &World, _: &Result<()>| {
-        Ok(world.store.delete_one(&world.place("entries"), entry()).await.map(|_| ())?)
+        Ok(world.store.delete_one(&world.namespace("entries"), entry()).await.map(|_| ())?)
     };
     let report = every_point(&Stage::Memory, async |_| {}, in_time, losing, right).await;
     assert_eq!(report.kinds(), Kind::ALL, "{report}");

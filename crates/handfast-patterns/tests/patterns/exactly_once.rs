@@ -28,12 +28,12 @@ fn memory() -> Memory {
 
 async fn once(world: &World) -> Result<ExactlyOnce> {
     let store = Arc::clone(&world.store);
-    ExactlyOnce::open(store, world.place("days"), world.sources.clone(), memory()).await
+    ExactlyOnce::open(store, world.namespace("days"), world.sources.clone(), memory()).await
 }
 
 async fn two_step(world: &World) -> Result<TwoStep> {
     let (store, options) = (Arc::clone(&world.store), TwoStepOptions { memory: memory(), ..TwoStepOptions::default() });
-    TwoStep::open(store, world.place("days"), world.sources.clone(), count(), options).await
+    TwoStep::open(store, world.namespace("days"), world.sources.clone(), count(), options).await
 }
 
 /// Tokens that a program has stored durably.
@@ -43,7 +43,7 @@ fn tokens() -> [Token; 2] {
 }
 
 async fn day(world: &World) -> Document {
-    let found = world.store.find_one(&world.place("days"), rawdoc! { "_id": "today" }).await.unwrap();
+    let found = world.store.find_one(&world.namespace("days"), rawdoc! { "_id": "today" }).await.unwrap();
     found.map(|found| Document::try_from(&*found).unwrap()).unwrap_or_default()
 }
 
@@ -160,8 +160,8 @@ async fn ext_two_steps_killed_at_every_operation_on_ferretdb() {
 async fn a_naive_retry_is_caught() {
     let increment = async |world: &World| {
         let change = rawdoc! { "$inc": { "n": 1 } };
-        let place = world.place("days");
-        let send = || world.store.upsert_one(&place, rawdoc! { "_id": "today" }, change.clone());
+        let target = world.namespace("days");
+        let send = || world.store.upsert_one(&target, rawdoc! { "_id": "today" }, change.clone());
         match send().await {
             Err(error) if error.class() == ErrorClass::TransientNetwork => send().await,
             result => result,
@@ -194,11 +194,11 @@ async fn two_steps_without_the_memory_are_caught() {
     let settle = async |world: &World| {
         let filter = rawdoc! { "_id": "today", "pending": token };
         let change = rawdoc! { "$pull": { "pending": token }, "$inc": { "n": 1 } };
-        world.store.update_one(&world.place("days"), filter, change).await.map_err(Error::from)
+        world.store.update_one(&world.namespace("days"), filter, change).await.map_err(Error::from)
     };
     let run = async |world: &World| {
         let announce = rawdoc! { "$addToSet": { "pending": token } };
-        world.store.upsert_one(&world.place("days"), rawdoc! { "_id": "today" }, announce).await?;
+        world.store.upsert_one(&world.namespace("days"), rawdoc! { "_id": "today" }, announce).await?;
         settle(world).await
     };
     let recover = async |world: &World, _: &Result<_>| settle(world).await.map(|_| ());
@@ -285,9 +285,9 @@ async fn ten_thousand_in_two_steps_are_exact() {
 async fn ten_thousand_with_naive_retries_are_too_many_and_without_any_unknown() {
     let world = World::in_memory();
     let lossy = losing_replies(&world);
-    let (place, change) = (world.place("days"), rawdoc! { "$inc": { "n": 1 } });
+    let (target, change) = (world.namespace("days"), rawdoc! { "$inc": { "n": 1 } });
     for _ in 0..INCREMENTS {
-        while lossy.upsert_one(&place, rawdoc! { "_id": "today" }, change.clone()).await.is_err() {}
+        while lossy.upsert_one(&target, rawdoc! { "_id": "today" }, change.clone()).await.is_err() {}
     }
     let n = number(&day(&world).await);
     assert!(n > INCREMENTS + 500, "{n} counted");
@@ -325,7 +325,7 @@ async fn two_step_leaves_the_documents_of_the_seed() {
 
     // A process died after step 1.
     let step_1 = rawdoc! { "$addToSet": { "pending": other.0 } };
-    world.store.update_one(&world.place("days"), rawdoc! {}, step_1).await.unwrap();
+    world.store.update_one(&world.namespace("days"), rawdoc! {}, step_1).await.unwrap();
     assert_eq!(two_step.clean_up(HOUR, 10).await.unwrap().done, 0, "it may be under way");
     world.clock.advance(2 * HOUR);
     assert_eq!(two_step.clean_up(HOUR, 10).await.unwrap().done, 1);
@@ -344,7 +344,7 @@ async fn many_clean_ups_at_once_finish_each_token_once() {
     let two_step = two_step(&world).await.unwrap();
     let pending: Vec<_> = (0..50).map(|_| Bson::from(two_step.token())).collect();
     let left = bson::RawDocumentBuf::try_from(&doc! { "_id": "today", "n": 0, "pending": pending }).unwrap();
-    world.store.insert_one(&world.place("days"), left).await.unwrap();
+    world.store.insert_one(&world.namespace("days"), left).await.unwrap();
     world.clock.advance(2 * HOUR);
     let tasks: Vec<_> = (0..4)
         .map(|_| {
@@ -370,7 +370,7 @@ async fn tokens_are_forgotten_by_age() {
     assert!(once.apply(once.token(), "c", &count()).await.unwrap().is_applied());
     assert_eq!(once.forget(HOUR / 2, 1).await.unwrap(), handfast_patterns::Round { done: 1, failed: 0, more: true });
     assert_eq!(once.forget(HOUR / 2, 10).await.unwrap().done, 1);
-    let left = world.store.count_matching(&world.place("days"), rawdoc! { "applied": { "$exists": true } }).await;
+    let left = world.store.count_matching(&world.namespace("days"), rawdoc! { "applied": { "$exists": true } }).await;
     assert_eq!(left.unwrap(), 1, "the one that was changed lately");
 }
 
@@ -379,7 +379,7 @@ async fn the_clean_up_runs_in_the_background() {
     let world = World::in_memory();
     let two_step = two_step(&world).await.unwrap();
     let left = rawdoc! { "_id": "today", "pending": [two_step.token().0] };
-    world.store.insert_one(&world.place("days"), left).await.unwrap();
+    world.store.insert_one(&world.namespace("days"), left).await.unwrap();
     world.clock.advance(2 * HOUR);
     let runner = two_step.spawn_clean_up(HOUR, RunnerOptions::default(), &CancellationToken::new()).unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
@@ -406,12 +406,13 @@ async fn invalid_requests_are_refused() {
     // A field whose name begins with that of the list is another field.
     assert!(once.apply(once.token(), 1, &Change::increment("appliedTwice", 1).or_insert()).await.is_ok());
     let memory = Memory { tokens_max: 0, ..Memory::default() };
-    let forgetful = ExactlyOnce::open(world.store.clone(), world.place("days"), world.sources.clone(), memory).await;
+    let forgetful =
+        ExactlyOnce::open(world.store.clone(), world.namespace("days"), world.sources.clone(), memory).await;
     assert!(matches!(forgetful, Err(Error::Invalid { .. })));
     let guarded = Change::increment("n", 1).guarded(doc! {});
     let options = TwoStepOptions::default();
     let refused =
-        TwoStep::open(world.store.clone(), world.place("days"), world.sources.clone(), guarded, options).await;
+        TwoStep::open(world.store.clone(), world.namespace("days"), world.sources.clone(), guarded, options).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })));
 }
 
@@ -420,7 +421,7 @@ async fn a_refusal_of_the_store_is_an_error_and_not_retried() {
     let world = World::in_memory();
     let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Plan::none()));
     let once = once(&world.on(counting.clone())).await.unwrap();
-    world.store.insert_one(&world.place("days"), rawdoc! { "_id": "today", "n": "many" }).await.unwrap();
+    world.store.insert_one(&world.namespace("days"), rawdoc! { "_id": "today", "n": "many" }).await.unwrap();
     let before = counting.operations();
     let refused: StoreError = once.apply(once.token(), "today", &count()).await.expect_err("no number").into();
     assert_eq!((refused.class(), refused.applied()), (ErrorClass::Command, Applied::No));

@@ -147,8 +147,8 @@ async fn of_the_job_queue() {
             ("ordered", JobQueueOptions { ordered: true, ..JobQueueOptions::default() }),
             ("limited", JobQueueOptions { limits, ..JobQueueOptions::default() }),
         ] {
-            let (place, sources) = (world.place(name), world.sources.clone());
-            let queue = JobQueue::open(Arc::clone(&world.store), place, sources, options.clone()).await.unwrap();
+            let (target, sources) = (world.namespace(name), world.sources.clone());
+            let queue = JobQueue::open(Arc::clone(&world.store), target, sources, options.clone()).await.unwrap();
             let job = |n: i32| NewJob::new("count", &doc! { "n": n }).unwrap();
             let kinds = ["count".to_owned()];
             for n in 0..6 {
@@ -166,7 +166,7 @@ async fn of_the_job_queue() {
             let ts = world.sources.clock.now();
             let as_in_the_seed = doc! { "_id": 1, "ts": ts, "state": "TODO", "type": "count", "details": {} };
             let as_in_the_seed = RawDocumentBuf::try_from(&as_in_the_seed).unwrap();
-            world.store.insert_one(&world.place(name), as_in_the_seed).await.unwrap();
+            world.store.insert_one(&world.namespace(name), as_in_the_seed).await.unwrap();
             world.clock.advance(HOUR);
             queue.reclaim(10).await.unwrap();
             queue.depth().await.unwrap();
@@ -174,7 +174,7 @@ async fn of_the_job_queue() {
                 queue.list(state, 5).await.unwrap();
             }
             queue.purge(HOUR, HOUR, 10).await.unwrap();
-            let schedules = Schedules::open(queue, world.place(&format!("{name}.schedules"))).await.unwrap();
+            let schedules = Schedules::open(queue, world.namespace(&format!("{name}.schedules"))).await.unwrap();
             let (name, cron, zone) = ("report".to_owned(), "0 9 * * *".to_owned(), "UTC".to_owned());
             schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job: job(1) }).await.unwrap();
             world.clock.advance(24 * HOUR);
@@ -187,7 +187,7 @@ async fn of_the_job_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_sync_flag() {
     let play = async |world: &World| {
-        let (users, comments) = (world.place("users"), world.place("comments"));
+        let (users, comments) = (world.namespace("users"), world.namespace("comments"));
         for id in [1, 2] {
             world.store.insert_one(&users, rawdoc! { "_id": id, "name": "John" }).await.unwrap();
         }
@@ -210,11 +210,11 @@ async fn of_the_sync_flag() {
 async fn of_two_phase_commit() {
     let play = async |world: &World| {
         for id in ["A", "B"] {
-            world.store.insert_one(&world.place("accounts"), rawdoc! { "_id": id, "balance": 100 }).await.unwrap();
+            world.store.insert_one(&world.namespace("accounts"), rawdoc! { "_id": id, "balance": 100 }).await.unwrap();
         }
-        let options = TwoPhaseOptions::new("App1", world.place("accounts"));
-        let (place, sources) = (world.place("transactions"), world.sources.clone());
-        let transfers = TwoPhase::open(Arc::clone(&world.store), place, sources, options).await.unwrap();
+        let options = TwoPhaseOptions::new("App1", world.namespace("accounts"));
+        let (target, sources) = (world.namespace("transactions"), world.sources.clone());
+        let transfers = TwoPhase::open(Arc::clone(&world.store), target, sources, options).await.unwrap();
         for id in 1..4 {
             transfers.begin(id, Transfer::new("A", "B", 1)).await.unwrap();
         }
@@ -235,8 +235,8 @@ async fn of_two_phase_commit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_ledger() {
     let play = async |world: &World| {
-        let (place, sources) = (world.place("tx"), world.sources.clone());
-        let ledger = Ledger::open(Arc::clone(&world.store), place, sources, LedgerOptions::default()).await.unwrap();
+        let (target, sources) = (world.namespace("tx"), world.sources.clone());
+        let ledger = Ledger::open(Arc::clone(&world.store), target, sources, LedgerOptions::default()).await.unwrap();
         ledger.open_account(NewAccount::new("A", "EUR").with_minimum(0)).await.unwrap();
         ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
         for id in 1..5 {
@@ -261,8 +261,8 @@ async fn of_the_ledger() {
 async fn of_versioned_trees() {
     let play = async |world: &World| {
         let options = VersionedTreeOptions::new("tree");
-        let (place, sources) = (world.place("items"), world.sources.clone());
-        let tree = VersionedTree::open(Arc::clone(&world.store), place, sources, options).await.unwrap();
+        let (target, sources) = (world.namespace("items"), world.sources.clone());
+        let tree = VersionedTree::open(Arc::clone(&world.store), target, sources, options).await.unwrap();
         for n in 0..4 {
             let change = |mut write: handfast_patterns::versioned_tree::Write| async move {
                 write.put("a", doc! { "n": n }).await?;
@@ -293,12 +293,12 @@ async fn of_versioned_trees() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_exactly_once() {
     let play = async |world: &World| {
-        let (place, sources) = (world.place("days"), world.sources.clone());
-        let once = ExactlyOnce::open(Arc::clone(&world.store), place.clone(), sources.clone(), Memory::default());
+        let (target, sources) = (world.namespace("days"), world.sources.clone());
+        let once = ExactlyOnce::open(Arc::clone(&world.store), target.clone(), sources.clone(), Memory::default());
         let once = once.await.unwrap();
         let count = || Change::increment("n", 1).or_insert();
         let _ = once.apply(once.token(), "today", &count()).await.unwrap();
-        let two = TwoStep::open(Arc::clone(&world.store), place, sources, count(), TwoStepOptions::default());
+        let two = TwoStep::open(Arc::clone(&world.store), target, sources, count(), TwoStepOptions::default());
         let two = two.await.unwrap();
         let _ = two.apply(two.token(), "today").await.unwrap();
         world.clock.advance(HOUR);

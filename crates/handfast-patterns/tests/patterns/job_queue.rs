@@ -51,7 +51,7 @@ fn kinds() -> Vec<String> {
 }
 
 async fn open_with(world: &World, options: JobQueueOptions) -> Result<JobQueue> {
-    JobQueue::open(Arc::clone(&world.store), world.place("jobs"), world.sources.clone(), options).await
+    JobQueue::open(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World) -> JobQueue {
@@ -70,7 +70,7 @@ fn new_id(enqueued: Enqueued) -> ObjectId {
 }
 
 async fn stored(world: &World, id: ObjectId) -> Document {
-    let found = world.store.find_one(&world.place("jobs"), rawdoc! { "_id": id }).await.unwrap();
+    let found = world.store.find_one(&world.namespace("jobs"), rawdoc! { "_id": id }).await.unwrap();
     Document::try_from(&*found.unwrap()).unwrap()
 }
 

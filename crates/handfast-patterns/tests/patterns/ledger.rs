@@ -32,7 +32,7 @@ fn options() -> LedgerOptions {
 }
 
 async fn open_with(world: &World, options: LedgerOptions) -> Result<Ledger> {
-    Ledger::open(Arc::clone(&world.store), world.place("tx"), world.sources.clone(), options).await
+    Ledger::open(Arc::clone(&world.store), world.namespace("tx"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World) -> Result<Ledger> {
@@ -55,7 +55,7 @@ async fn posted(ledger: &Ledger, entry: NewEntry) {
 }
 
 async fn all(world: &World, collection: &str) -> Vec<Document> {
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.place(collection), rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.namespace(collection), rawdoc! {}) };
     let found = world.store.find_all(find).await.unwrap();
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
@@ -355,7 +355,7 @@ async fn entries_of_the_seeds_shell_are_counted_and_committed() {
     let world = World::in_memory();
     let ts = world.sources.clock.now();
     let account = rawdoc! { "_id": 1234, "cache": { "balance": 10000.0, "seqId": 800.0 } };
-    world.store.insert_one(&world.place("account"), account).await.unwrap();
+    world.store.insert_one(&world.namespace("account"), account).await.unwrap();
     for (id, seq, value) in [(1, 801.0, -100.0), (2, 802.0, 40.0)] {
         let entry = rawdoc! {
             "_id": id, "ts": ts, "proc": "UNCOMMITTED", "state": "VALID",
@@ -364,7 +364,7 @@ async fn entries_of_the_seeds_shell_are_counted_and_committed() {
                 { "account": 2345, "type": "deposit", "value": (-value), "seqId": f64::from(id), "cachedBal": null },
             ],
         };
-        world.store.insert_one(&world.place("tx"), entry).await.unwrap();
+        world.store.insert_one(&world.namespace("tx"), entry).await.unwrap();
     }
     let ledger = open(&world).await.unwrap();
     ledger.open_account(NewAccount::new(2345, "EUR")).await.unwrap();

@@ -24,8 +24,8 @@ fn schedule(cron: &str, zone: &str, missed: Missed) -> Schedule {
 
 async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
     let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
-    let queue = JobQueue::open(store, world.place("jobs"), world.sources.clone(), options).await?;
-    let schedules = Schedules::open(queue.clone(), world.place("schedules")).await?;
+    let queue = JobQueue::open(store, world.namespace("jobs"), world.sources.clone(), options).await?;
+    let schedules = Schedules::open(queue.clone(), world.namespace("schedules")).await?;
     Ok((queue, schedules))
 }
 
@@ -33,9 +33,9 @@ async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
 async fn a_queue_that_keeps_no_keys_apart_has_no_recurring_and_no_unique_jobs() {
     let world = World::in_memory();
     let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
-    let queue = JobQueue::attach(store, world.place("jobs"), world.sources.clone(), options).await.unwrap();
+    let queue = JobQueue::attach(store, world.namespace("jobs"), world.sources.clone(), options).await.unwrap();
     let refused = |error: Error| error.to_string().contains("no sparse unique indexes");
-    assert!(Schedules::open(queue.clone(), world.place("schedules")).await.is_err_and(refused));
+    assert!(Schedules::open(queue.clone(), world.namespace("schedules")).await.is_err_and(refused));
     let job = || NewJob::new("report", &doc! {}).unwrap();
     assert!(queue.enqueue(job().unique("a")).await.is_err_and(refused));
     assert!(queue.enqueue_all([job().unique_for_ever("a")]).await.is_err_and(refused));
@@ -238,10 +238,11 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
     let world = World::in_memory();
     let limits = Limits { concurrency: Some(2), rate: None };
     let options = JobQueueOptions { fields: other_names::<JobFields>(), ordered: true, limits, ..Default::default() };
-    let place = world.place("jobs");
-    let queue = JobQueue::open(world.store.clone(), place, world.sources.clone(), options).await.unwrap();
-    let schedules =
-        Schedules::open_with(queue.clone(), world.place("schedules"), other_names::<ScheduleFields>()).await.unwrap();
+    let target = world.namespace("jobs");
+    let queue = JobQueue::open(world.store.clone(), target, world.sources.clone(), options).await.unwrap();
+    let schedules = Schedules::open_with(queue.clone(), world.namespace("schedules"), other_names::<ScheduleFields>())
+        .await
+        .unwrap();
     schedules.set(&schedule("0 9 * * *", "UTC", Missed::All)).await.unwrap();
     world.clock.advance(DAY);
     assert_eq!(schedules.tick(10).await.unwrap().done, 1);
@@ -256,7 +257,7 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
     assert_eq!(queue.give_up(&again, "never").await.unwrap(), ClaimState::Held);
     assert!(queue.retry(&again.id).await.unwrap());
     for collection in ["jobs", "schedules"] {
-        let found = world.store.find_all(Find::new(world.place(collection), rawdoc! {})).await.unwrap();
+        let found = world.store.find_all(Find::new(world.namespace(collection), rawdoc! {})).await.unwrap();
         assert!(!found.is_empty());
         for document in &found {
             let document = Document::try_from(&**document).unwrap();

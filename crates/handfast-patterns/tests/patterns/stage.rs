@@ -35,12 +35,12 @@ pub(crate) struct Shared {
     clock: Arc<ManualClock>,
     /// The time when a point begins, which must not be before that of the store's own clock.
     begin: DateTime,
-    keeper: Keeper,
+    backing: Backing,
 }
 
 /// Owners of what must live as long as the store.
 #[allow(dead_code, reason = "kept to be dropped")]
-enum Keeper {
+enum Backing {
     Nothing,
     Served(Served),
     FerretDb(FerretDb),
@@ -51,7 +51,7 @@ impl Stage {
         let (sources, clock) = Sources::manual(1);
         let options = Options { expiry_interval: None, ..Options::small() };
         let store = Arc::new(EmbeddedStore::open(directory, sources, options).await.unwrap());
-        Stage::Shared(Shared { name: "embedded", store, clock, begin: ManualClock::START, keeper: Keeper::Nothing })
+        Stage::Shared(Shared { name: "embedded", store, clock, begin: ManualClock::START, backing: Backing::Nothing })
     }
 
     /// Starts our own server in this process, and connects to it through MongoDB's driver.
@@ -67,7 +67,7 @@ impl Stage {
         let store = connect(&format!("mongodb://{address}/"), Sources::seeded(2), ConnectOptions::default()).await;
         let store = store.unwrap().store;
         let begin = ManualClock::START;
-        Stage::Shared(Shared { name: "a server", store, clock, begin, keeper: Keeper::Served(served) })
+        Stage::Shared(Shared { name: "a server", store, clock, begin, backing: Backing::Served(served) })
     }
 
     /// Starts a server of another project, which lacks sparse and partial indexes and whose updates are not atomic.
@@ -88,7 +88,7 @@ impl Stage {
         // Its clock is the machine's.
         let begin = Sources::system().unwrap().clock.now();
         let clock = Arc::new(ManualClock::new(begin));
-        Some(Stage::Shared(Shared { name: "FerretDB", store, clock, begin, keeper: Keeper::FerretDb(server) }))
+        Some(Stage::Shared(Shared { name: "FerretDB", store, clock, begin, backing: Backing::FerretDb(server) }))
     }
 
     /// Returns the store for a point, with its clock at the beginning.
@@ -109,7 +109,7 @@ impl Stage {
     /// Returns of how many points one runs.
     pub(crate) fn share(&self) -> u64 {
         match self {
-            Stage::Shared(Shared { keeper: Keeper::FerretDb(_), .. })
+            Stage::Shared(Shared { backing: Backing::FerretDb(_), .. })
                 if std::env::var_os("HANDFAST_ALL_POINTS").is_none() =>
             {
                 FERRETDB_SHARE

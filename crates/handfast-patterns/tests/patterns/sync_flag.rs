@@ -27,16 +27,16 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn options(world: &World) -> SyncFlagOptions {
     let initial = |user: &Document| Some(Bson::from(user.get_str("name").ok()?.get(..1)?));
     SyncFlagOptions::new([
-        Link::new(world.place("comments"), "user").field("name", "userName").computed("userInitial", initial),
-        Link::new(world.place("comments"), "editor.id")
+        Link::new(world.namespace("comments"), "user").field("name", "userName").computed("userInitial", initial),
+        Link::new(world.namespace("comments"), "editor.id")
             .field("name", "editor.name")
             .on_delete(OnDelete::Set(doc! { "editor.name": "somebody" })),
-        Link::new(world.place("likes"), "user").field("name", "userName").on_delete(OnDelete::Remove),
+        Link::new(world.namespace("likes"), "user").field("name", "userName").on_delete(OnDelete::Remove),
     ])
 }
 
 async fn open(world: &World) -> Result<SyncFlag> {
-    SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options(world)).await
+    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options(world)).await
 }
 
 fn renamed(name: &str) -> Change {
@@ -44,7 +44,7 @@ fn renamed(name: &str) -> Change {
 }
 
 async fn insert(world: &World, collection: &str, document: bson::RawDocumentBuf) {
-    world.store.insert_one(&world.place(collection), document).await.unwrap();
+    world.store.insert_one(&world.namespace(collection), document).await.unwrap();
 }
 
 /// Inserts two users and their documents, as they were before there was a sync flag.
@@ -61,7 +61,7 @@ async fn site(world: &World) {
 }
 
 async fn all(world: &World, collection: &str) -> Vec<Document> {
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.place(collection), rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.namespace(collection), rawdoc! {}) };
     let found = world.store.find_all(find).await.unwrap();
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
@@ -253,7 +253,7 @@ async fn a_read_repairs_stale_copies() {
         assert!(matches!(begun, Begun::Flagged { .. }));
     };
     interrupted("Mary").await;
-    let comment = flag.read_copy(&world.place("comments"), 1).await.unwrap().unwrap();
+    let comment = flag.read_copy(&world.namespace("comments"), 1).await.unwrap().unwrap();
     assert_eq!(comment.get_str("userName").unwrap(), "Mary");
     assert_eq!(shown(&world).await, "Mary 1 syncing | Bill 0 | Mary 1 | John 0 | Bill 0 | John 0");
     let user = flag.read(1).await.unwrap().unwrap();
@@ -263,7 +263,7 @@ async fn a_read_repairs_stale_copies() {
     assert_eq!(version(&flag.sync(1).await.unwrap()), 2);
     in_sync(&world).await.unwrap();
     assert_eq!(flag.read(7).await.unwrap(), None);
-    assert!(flag.read_copy(&world.place("users"), 1).await.is_err(), "no link leads there");
+    assert!(flag.read_copy(&world.namespace("users"), 1).await.is_err(), "no link leads there");
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let within = flag.within(Arc::clone(&world.store));
     assert_eq!(within.begin_delete(1).await.unwrap(), Begun::Flagged { version: 1 });
     assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), Outcome::Missing));
-    let comments = world.place("comments");
+    let comments = world.namespace("comments");
     let refused = flag.insert_copy(&comments, doc! { "_id": 4, "user": 1 }).await.unwrap();
     assert!(matches!(refused, Copied::MainMissing { main: Bson::Int32(1) }), "{refused:?}");
     assert_eq!(flag.read(1).await.unwrap(), None);
@@ -342,7 +342,7 @@ async fn changes_in_a_transaction_take_effect_if_and_only_if_it_commits() {
 
     let tx = database.begin().await.unwrap();
     let inserted =
-        flag.within(Arc::new(tx.clone())).insert_copy(&world.place("comments"), doc! { "_id": 4, "user": 1 }).await;
+        flag.within(Arc::new(tx.clone())).insert_copy(&world.namespace("comments"), doc! { "_id": 4, "user": 1 }).await;
     assert_eq!(inserted.unwrap(), Inserted::Flagged { id: 4.into() });
     assert_eq!(version(&flag.change(flag.token(), 1, &renamed("Anna")).await.unwrap()), 2);
     tx.commit().await.unwrap();
@@ -366,7 +366,7 @@ async fn operations_per_change() {
     };
     let _: Outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
     assert_eq!(cost(), 5, "change and flag, 3 links, unset");
-    let _: Copied = flag.insert_copy(&world.place("likes"), doc! { "_id": 2, "user": 1 }).await.unwrap();
+    let _: Copied = flag.insert_copy(&world.namespace("likes"), doc! { "_id": 2, "user": 1 }).await.unwrap();
     assert_eq!(cost(), 2 + 1 + 2 + 2 + 1, "read the user, insert, read the copy, read the user again, confirm");
     let _: Outcome = flag.delete(1).await.unwrap();
     assert_eq!(cost(), 5, "mark, 3 links, delete");
@@ -394,8 +394,8 @@ async fn the_sweeper_runs_in_the_background_and_stops() {
 async fn settings_that_make_no_sense_are_refused() {
     let world = World::in_memory();
     let open = async |options| {
-        let place = world.place("users");
-        SyncFlag::open(Arc::clone(&world.store), place, world.sources.clone(), options).await.err()
+        let target = world.namespace("users");
+        SyncFlag::open(Arc::clone(&world.store), target, world.sources.clone(), options).await.err()
     };
     assert!(matches!(open(SyncFlagOptions::new([])).await, Some(Error::Invalid { .. })));
     let forgetful = SyncFlagOptions { tokens_max: 0, ..options(&world) };

@@ -23,7 +23,7 @@ fn databases() -> [Database; 2] {
     [Database::local(store(), Sources::seeded(2)), percolator]
 }
 
-fn place(collection: &str) -> Namespace {
+fn namespace(collection: &str) -> Namespace {
     Namespace::new("test", collection).unwrap()
 }
 
@@ -40,24 +40,26 @@ impl Patterns {
     async fn open(database: &Database) -> Self {
         let (store, sources): (Arc<dyn DocumentStore>, _) = (Arc::new(database.clone()), Sources::seeded(3));
         let all = || (store.clone(), sources.clone());
-        let link = Link::new(place("comments"), "user").field("name", "userName");
-        let options = TwoPhaseOptions::new("App1", place("accounts"));
+        let link = Link::new(namespace("comments"), "user").field("name", "userName");
+        let options = TwoPhaseOptions::new("App1", namespace("accounts"));
         let patterns = Patterns {
-            once: ExactlyOnce::open(store.clone(), place("days"), sources.clone(), Default::default()).await.unwrap(),
-            queue: JobQueue::open(all().0, place("jobs"), all().1, Default::default()).await.unwrap(),
-            ledger: Ledger::open(all().0, place("tx"), all().1, Default::default()).await.unwrap(),
-            two_phase: TwoPhase::open(all().0, place("transactions"), all().1, options).await.unwrap(),
-            names: SyncFlag::open(all().0, place("users"), all().1, SyncFlagOptions::new([link])).await.unwrap(),
-            tree: VersionedTree::open(all().0, place("items"), all().1, VersionedTreeOptions::new("tree"))
+            once: ExactlyOnce::open(store.clone(), namespace("days"), sources.clone(), Default::default())
+                .await
+                .unwrap(),
+            queue: JobQueue::open(all().0, namespace("jobs"), all().1, Default::default()).await.unwrap(),
+            ledger: Ledger::open(all().0, namespace("tx"), all().1, Default::default()).await.unwrap(),
+            two_phase: TwoPhase::open(all().0, namespace("transactions"), all().1, options).await.unwrap(),
+            names: SyncFlag::open(all().0, namespace("users"), all().1, SyncFlagOptions::new([link])).await.unwrap(),
+            tree: VersionedTree::open(all().0, namespace("items"), all().1, VersionedTreeOptions::new("tree"))
                 .await
                 .unwrap(),
         };
-        store.insert_one(&place("days"), rawdoc! { "_id": 1, "n": 0_i64 }).await.unwrap();
+        store.insert_one(&namespace("days"), rawdoc! { "_id": 1, "n": 0_i64 }).await.unwrap();
         for account in ["A", "B"] {
-            store.insert_one(&place("accounts"), rawdoc! { "_id": account, "balance": 100_i64 }).await.unwrap();
+            store.insert_one(&namespace("accounts"), rawdoc! { "_id": account, "balance": 100_i64 }).await.unwrap();
         }
-        store.insert_one(&place("users"), rawdoc! { "_id": 1, "name": "Ann" }).await.unwrap();
-        let _ = patterns.names.insert_copy(&place("comments"), doc! { "_id": 1, "user": 1 }).await.unwrap();
+        store.insert_one(&namespace("users"), rawdoc! { "_id": 1, "name": "Ann" }).await.unwrap();
+        let _ = patterns.names.insert_copy(&namespace("comments"), doc! { "_id": 1, "user": 1 }).await.unwrap();
         patterns.ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await.unwrap();
         let given = patterns.ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR")).await.unwrap();
         assert!(matches!(given, Posting::Posted(_)));
@@ -83,7 +85,7 @@ impl Patterns {
     /// Returns the count, the number of jobs, of entries of ann and of two-phase transactions, and the user's name.
     async fn seen(&self, database: &Database) -> (i64, u64, u64, usize, String) {
         let field = async |collection: &str| {
-            let found = database.find_one(&place(collection), rawdoc! { "_id": 1 }).await.unwrap();
+            let found = database.find_one(&namespace(collection), rawdoc! { "_id": 1 }).await.unwrap();
             Document::try_from(found.unwrap()).unwrap()
         };
         (
@@ -118,7 +120,7 @@ async fn a_pattern_begun_within_a_transaction_exists_if_and_only_if_it_commits()
         // The remaining steps are made outside of the transaction.
         assert_eq!(patterns.two_phase.run(1).await.unwrap(), TwoPhaseOutcome::Done);
         let _ = patterns.names.sync(1).await.unwrap();
-        let comment = database.find_one(&place("comments"), rawdoc! { "userName": "Mary" }).await.unwrap();
+        let comment = database.find_one(&namespace("comments"), rawdoc! { "userName": "Mary" }).await.unwrap();
         assert!(comment.is_some());
     }
 }
@@ -197,7 +199,7 @@ async fn a_database_is_a_store_for_all_of_them() {
             ("accounts", rawdoc! { "_id": "B", "balance": 100 + TASKS }),
             ("comments", rawdoc! { "userName": "Mary" }),
         ] {
-            assert_eq!(database.count_matching(&place(collection), filter).await.unwrap(), 1, "{collection}");
+            assert_eq!(database.count_matching(&namespace(collection), filter).await.unwrap(), 1, "{collection}");
         }
     }
 }

@@ -113,9 +113,10 @@ pub(crate) async fn every_order(
     check: impl AsyncFn(&World) -> Result<(), String>,
 ) -> Explored {
     let mut explored = Explored::default();
+    let scenario = Scenario { actors, prepare, recover, check };
     let mut open: Vec<Vec<usize>> = vec![Vec::new()];
     while let Some(order) = open.pop() {
-        let (unfinished, result) = play(actors, &order, (&prepare, &recover, &check)).await;
+        let (unfinished, result) = scenario.play(&order).await;
         explored.orders += 1;
         explored.failures.extend(result.err().map(|what| format!("{order:?}: {what}")));
         open.extend(unfinished.into_iter().map(|next| order.iter().copied().chain([next]).collect()));
@@ -147,46 +148,56 @@ pub(crate) async fn these_orders(
     recover: impl AsyncFn(&World),
     check: impl AsyncFn(&World) -> Result<(), String>,
 ) -> Explored {
+    let scenario = Scenario { actors, prepare, recover, check };
     let mut explored = Explored::default();
     for order in orders {
-        let (_, result) = play(actors, &order, (&prepare, &recover, &check)).await;
+        let (_, result) = scenario.play(&order).await;
         explored.orders += 1;
         explored.failures.extend(result.err().map(|what| format!("{order:?}: {what}")));
     }
     explored
 }
 
-/// Gives turns in this order to the processes that are not done yet; returns those that are not done at the end.
-async fn play(
-    actors: &[Actor],
-    order: &[usize],
-    (prepare, recover, check): (
-        &impl AsyncFn(&World),
-        &impl AsyncFn(&World),
-        &impl AsyncFn(&World) -> Result<(), String>,
-    ),
-) -> (Vec<usize>, Result<(), String>) {
-    let world = World::in_memory();
-    prepare(&world).await;
-    let mut processes = Vec::new();
-    for (number, actor) in (10..).zip(actors) {
-        processes.push(Process::start(actor, &world.process(number)).await);
-    }
-    for next in order {
-        processes[*next].turn().await;
-    }
-    let mut unfinished = Vec::new();
-    for (number, process) in processes.into_iter().enumerate() {
-        if !process.end().await {
-            unfinished.push(number);
+/// A scenario of which each order of the turns of its processes is played.
+struct Scenario<'a, P, R, C> {
+    actors: &'a [Actor],
+    /// Makes the initial state.
+    prepare: P,
+    /// Another process, two hours later.
+    recover: R,
+    check: C,
+}
+
+impl<P, R, C> Scenario<'_, P, R, C>
+where
+    P: AsyncFn(&World),
+    R: AsyncFn(&World),
+    C: AsyncFn(&World) -> Result<(), String>,
+{
+    /// Gives turns in this order to the processes that are not done yet; returns those that are not done at the end.
+    async fn play(&self, order: &[usize]) -> (Vec<usize>, Result<(), String>) {
+        let world = World::in_memory();
+        (self.prepare)(&world).await;
+        let mut processes = Vec::new();
+        for (number, actor) in (10..).zip(self.actors) {
+            processes.push(Process::start(actor, &world.process(number)).await);
         }
+        for next in order {
+            processes[*next].turn().await;
+        }
+        let mut unfinished = Vec::new();
+        for (number, process) in processes.into_iter().enumerate() {
+            if !process.end().await {
+                unfinished.push(number);
+            }
+        }
+        if unfinished.is_empty()
+            && let Err(what) = (self.check)(&world.process(2)).await
+        {
+            return (unfinished, Err(format!("nobody died, and {what}")));
+        }
+        world.clock.advance(Duration::from_secs(2 * 3600));
+        (self.recover)(&world.process(3)).await;
+        (unfinished, (self.check)(&world.process(4)).await)
     }
-    if unfinished.is_empty()
-        && let Err(what) = check(&world.process(2)).await
-    {
-        return (unfinished, Err(format!("nobody died, and {what}")));
-    }
-    world.clock.advance(Duration::from_secs(2 * 3600));
-    recover(&world.process(3)).await;
-    (unfinished, check(&world.process(4)).await)
 }

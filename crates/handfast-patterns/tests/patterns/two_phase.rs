@@ -22,12 +22,12 @@ use crate::fault::{first, second, wait_until_frozen};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn options(world: &World, application: &str) -> TwoPhaseOptions {
-    let options = TwoPhaseOptions::new(application, world.place("accounts"));
-    TwoPhaseOptions { participants: vec![world.place("stock"), world.place("orders")], ..options }
+    let options = TwoPhaseOptions::new(application, world.namespace("accounts"));
+    TwoPhaseOptions { participants: vec![world.namespace("stock"), world.namespace("orders")], ..options }
 }
 
 async fn open_with(world: &World, options: TwoPhaseOptions) -> Result<TwoPhase> {
-    TwoPhase::open(Arc::clone(&world.store), world.place("transactions"), world.sources.clone(), options).await
+    TwoPhase::open(Arc::clone(&world.store), world.namespace("transactions"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World, application: &str) -> Result<TwoPhase> {
@@ -38,12 +38,12 @@ async fn open(world: &World, application: &str) -> Result<TwoPhase> {
 async fn accounts(world: &World) {
     for id in ["A", "B"] {
         let account = rawdoc! { "_id": id, "balance": 1000, "pendingTransactions": [] };
-        world.store.insert_one(&world.place("accounts"), account).await.unwrap();
+        world.store.insert_one(&world.namespace("accounts"), account).await.unwrap();
     }
 }
 
 async fn all(world: &World, collection: &str) -> Vec<Document> {
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.place(collection), rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.namespace(collection), rawdoc! {}) };
     let found = world.store.find_all(find).await.unwrap();
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
@@ -123,7 +123,7 @@ async fn the_seeds_rollback_document_by_document() {
     let lines = walk_through(async |world| {
         let transfers = open(world, "App1").await?;
         transfers.begin(1, Transfer::new("A", "C", 100)).await?;
-        let reason = format!("{} \"C\" does not exist", world.place("accounts"));
+        let reason = format!("{} \"C\" does not exist", world.namespace("accounts"));
         assert_eq!(transfers.run(1).await?, Outcome::Canceled { reason });
         Ok(())
     })
@@ -170,7 +170,7 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
     accounts(&world).await;
     let now = world.sources.clock.now();
     let written = rawdoc! { "_id": 1, "source": "A", "destination": "B", "value": 100.0, "state": "initial", "lastModified": now };
-    world.store.insert_one(&world.place("transactions"), written).await.unwrap();
+    world.store.insert_one(&world.namespace("transactions"), written).await.unwrap();
     let transfers = open(&world, "App1").await.unwrap();
     assert_eq!(transfers.run_next().await.unwrap(), Some((Bson::Int32(1), Outcome::Done)));
     assert_eq!(balances(&world).await, [900, 1100]);
@@ -268,16 +268,16 @@ async fn pending_credits_cannot_be_spent() {
 async fn invalid_plans_are_refused_before_they_are_written() {
     let world = World::in_memory();
     let two_phase = open(&world, "App1").await.unwrap();
-    let stock = |id: Bson| Participant::increment(world.place("stock"), id, "n", 1);
+    let stock = |id: Bson| Participant::increment(world.namespace("stock"), id, "n", 1);
     let plans: [Plan; 8] = [
         Transfer::new("A", "A", 1).into(),
         Transfer::new("A", "B", 0).into(),
         Transfer::new("A", "B", -1).into(),
         vec![].into(),
         vec![stock(1.into()), stock(1.0.into())].into(),
-        vec![Participant::increment(world.place("elsewhere"), 1, "n", 1)].into(),
-        vec![Participant::new(world.place("stock"), 1, doc! { "n": 1 }, doc! { "$set": { "n": 0 } })].into(),
-        vec![Participant::increment(world.place("stock"), 1, "pendingTransactions", 1)].into(),
+        vec![Participant::increment(world.namespace("elsewhere"), 1, "n", 1)].into(),
+        vec![Participant::new(world.namespace("stock"), 1, doc! { "n": 1 }, doc! { "$set": { "n": 0 } })].into(),
+        vec![Participant::increment(world.namespace("stock"), 1, "pendingTransactions", 1)].into(),
     ];
     for plan in plans {
         assert!(matches!(two_phase.begin(1, plan.clone()).await, Err(Error::Invalid { .. })), "{plan:?}");
@@ -294,7 +294,7 @@ async fn a_transaction_that_cannot_be_read_is_canceled_when_it_is_claimed() {
     let world = World::in_memory();
     accounts(&world).await;
     let written = rawdoc! { "_id": 1, "source": "A", "state": "initial", "lastModified": world.sources.clock.now() };
-    world.store.insert_one(&world.place("transactions"), written).await.unwrap();
+    world.store.insert_one(&world.namespace("transactions"), written).await.unwrap();
     let transfers = open(&world, "App1").await.unwrap();
     let Some((_, Outcome::Canceled { reason })) = transfers.run_next().await.unwrap() else { panic!("not canceled") };
     assert!(reason.contains("it has no value"), "{reason}");
@@ -330,7 +330,7 @@ async fn a_transaction_that_came_back_is_not_purged() {
     let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
     let purged = tokio::spawn(async move { purging.purge(HOUR / 2, 10).await });
     wait_until_frozen(&slow, &purged).await;
-    assert!(world.store.delete_one(&world.place("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
+    assert!(world.store.delete_one(&world.namespace("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
     transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
     slow.release();
     assert_eq!(purged.await.unwrap().unwrap().done, 0);
@@ -363,7 +363,7 @@ async fn eight_applications_beside_recoveries_keep_the_total() {
     const TRANSFERS: i32 = 400;
     let world = World::in_memory();
     for id in 0..5 {
-        world.store.insert_one(&world.place("accounts"), rawdoc! { "_id": id, "balance": 100 }).await.unwrap();
+        world.store.insert_one(&world.namespace("accounts"), rawdoc! { "_id": id, "balance": 100 }).await.unwrap();
     }
     let begun = open(&world, "App").await.unwrap();
     let random = SeededRandom::new(3);

@@ -25,18 +25,19 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 async fn open(world: &World) -> Result<VersionedTree> {
     let options = VersionedTreeOptions { wait: Duration::ZERO, ..VersionedTreeOptions::new("tree") };
-    VersionedTree::open(Arc::clone(&world.store), world.place("items"), world.sources.clone(), options).await
+    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
 }
 
 async fn all(world: &World, collection: &str) -> Vec<Document> {
     let sort = rawdoc! { "itemId": 1, "version": 1, "_id": 1 };
-    let found = world.store.find_all(Find { sort, ..Find::new(world.place(collection), rawdoc! {}) }).await.unwrap();
+    let found =
+        world.store.find_all(Find { sort, ..Find::new(world.namespace(collection), rawdoc! {}) }).await.unwrap();
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
 }
 
 /// Drops the indexes, so that writers can overwrite each other's changes.
 async fn drop_indexes(world: &World) {
-    let all = DropIndexes { namespace: world.place("items"), selector: IndexSelector::All };
+    let all = DropIndexes { namespace: world.namespace("items"), selector: IndexSelector::All };
     world.store.drop_indexes(all).await.unwrap();
 }
 

@@ -65,11 +65,11 @@ fn read_index(document: &bson::RawDocument) -> CommandResult<ModifyIndex> {
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer, batch};
+    use crate::testing::{ReplyFields, TestServer, batch};
 
     #[tokio::test]
     async fn unsupported_options_are_refused_by_name() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "c" }).await;
         for (command, option) in [

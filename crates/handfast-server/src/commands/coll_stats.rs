@@ -95,11 +95,11 @@ pub(super) async fn stage(
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer, insert, numbered};
+    use crate::testing::{ReplyFields, TestServer, insert, numbered};
 
     #[tokio::test]
     async fn documents_and_their_average_size_are_counted() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(3)).await;
         let stats = client.run("d", rawdoc! { "collStats": "c" }).await;

@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn unsupported_options_are_refused_by_name() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         for (command, option) in [
             (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "viewOn"),

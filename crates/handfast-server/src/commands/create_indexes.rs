@@ -2,7 +2,7 @@
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
-use handfast_store::{CreateIndexes, IndexSpec};
+use handfast_store::{CreateIndexes, IndexCounts, IndexSpec};
 
 use super::{Access, Call, Command, InTransaction, Properties};
 use crate::arguments::{Arguments, as_integer};
@@ -47,7 +47,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let store = call.store();
     let existed = store.list_collections(namespace.database()).await?;
     let existed = existed.iter().any(|info| info.name == namespace.collection());
-    let (before, after) = store.create_indexes(CreateIndexes { namespace, indexes }).await?;
+    let IndexCounts { before, after } = store.create_indexes(CreateIndexes { namespace, indexes }).await?;
     let mut writer = Writer::new();
     writer.put("numIndexesBefore", i32::try_from(before).unwrap_or(i32::MAX));
     writer.put("numIndexesAfter", i32::try_from(after).unwrap_or(i32::MAX));

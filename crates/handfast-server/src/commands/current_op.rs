@@ -145,11 +145,11 @@ fn describe(call: &Call<'_>, client: &Client, running: &Running, open: Option<&O
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer};
+    use crate::testing::{ReplyFields, TestServer};
 
     #[tokio::test]
     async fn a_command_has_the_name_of_its_application() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("admin", rawdoc! { "hello": 1, "client": { "application": { "name": "app" } } }).await;
         let reply = client.run("admin", rawdoc! { "currentOp": 1 }).await;

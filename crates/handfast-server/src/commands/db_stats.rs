@@ -82,11 +82,11 @@ pub(super) fn whole(number: u64) -> i64 {
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer, insert, numbered};
+    use crate::testing::{ReplyFields, TestServer, insert, numbered};
 
     #[tokio::test]
     async fn sizes_are_divided_by_the_scale() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(3)).await;
         let stats = client.run("d", rawdoc! { "dbStats": 1, "scale": 2 }).await;

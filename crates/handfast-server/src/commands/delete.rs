@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_limit_of_one_or_none_is_respected() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(5)).await;
         let statements = [rawdoc! { "q": { "_id": { "$lt": 3 } }, "limit": 0 }, rawdoc! { "q": {}, "limit": 1 }];

@@ -45,7 +45,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_collection_that_is_not_there_is_no_error() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "e" }).await;
         let reply = client.run("d", rawdoc! { "drop": "e" }).await;

@@ -37,7 +37,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_database_that_is_not_there_is_no_error() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "c" }).await;
         assert_eq!(client.run("d", rawdoc! { "dropDatabase": 1 }).await, rawdoc! { "dropped": "d", "ok": 1.0 });

@@ -51,7 +51,7 @@ mod tests {
 
     #[tokio::test]
     async fn logs_are_listed_and_an_unknown_one_is_refused() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         let reply = client.run("admin", rawdoc! { "getLog": "*" }).await;
         assert_eq!(reply.get_array("names").unwrap().into_iter().count(), 2);

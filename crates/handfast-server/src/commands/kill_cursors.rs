@@ -56,11 +56,11 @@ mod tests {
     use bson::rawdoc;
 
     use crate::options::Options;
-    use crate::testing::{TestServer, TinyStore, cursor_id, insert, numbered};
+    use crate::testing::{AdjustableStore, TestServer, cursor_id, insert, numbered};
 
     #[tokio::test]
     async fn the_reply_lists_the_cursors_by_what_became_of_them() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(10)).await;
         let cursor = cursor_id(&client.run("d", rawdoc! { "find": "c", "batchSize": 1 }).await);
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_getmore_whose_cursor_is_killed_meanwhile_fails() {
-        let store = Arc::new(TinyStore::default());
+        let store = Arc::new(AdjustableStore::default());
         let mut server = TestServer::new(store.clone(), Options::default());
         let (mut client, mut admin) = (server.connect(), server.connect());
         let documents: Vec<_> = (0..5).map(|id| rawdoc! { "_id": id }).collect();

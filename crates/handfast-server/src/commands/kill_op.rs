@@ -46,11 +46,11 @@ mod tests {
 
     use crate::lock::lock;
     use crate::options::Options;
-    use crate::testing::{Look, TestServer, TinyStore, error_of};
+    use crate::testing::{AdjustableStore, ReplyFields, TestServer, error_of};
 
     #[tokio::test(start_paused = true)]
     async fn a_running_command_is_shown_and_can_be_killed() {
-        let store = Arc::new(TinyStore::default());
+        let store = Arc::new(AdjustableStore::default());
         let mut server = TestServer::new(store.clone(), Options::default());
         let (mut client, mut admin) = (server.connect(), server.connect());
         *lock(&store.delay) = Duration::from_secs(1_000);

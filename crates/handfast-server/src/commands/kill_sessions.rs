@@ -145,11 +145,11 @@ mod tests {
 
     use crate::lock::lock;
     use crate::options::Options;
-    use crate::testing::{TestServer, TinyStore, error_of, lsid};
+    use crate::testing::{AdjustableStore, TestServer, error_of, lsid};
 
     #[tokio::test(start_paused = true)]
     async fn the_running_commands_of_the_session_are_killed() {
-        let store = Arc::new(TinyStore::default());
+        let store = Arc::new(AdjustableStore::default());
         *lock(&store.delay) = Duration::from_secs(1_000);
         let mut server = TestServer::new(store, Options::default());
         let (mut client, mut admin) = (server.connect(), server.connect());

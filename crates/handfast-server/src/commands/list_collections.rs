@@ -79,11 +79,11 @@ mod tests {
     use bson::rawdoc;
     use bson::spec::BinarySubtype;
 
-    use crate::testing::{Look, TestServer, batch, cursor_id, insert, numbered};
+    use crate::testing::{ReplyFields, TestServer, batch, cursor_id, insert, numbered};
 
     #[tokio::test]
     async fn collections_are_listed_with_filter_and_in_batches() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "b", &numbered(1)).await;
         insert(&mut client, "a", &numbered(1)).await;

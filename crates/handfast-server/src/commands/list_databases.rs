@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn databases_are_listed_with_sizes_and_with_filter() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "b", &numbered(1)).await;
         insert(&mut client, "a", &numbered(1)).await;

@@ -66,7 +66,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_collection_has_an_index_on_its_ids() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "a", &numbered(1)).await;
         let reply = client.run("d", rawdoc! { "listIndexes": "a" }).await;

@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_collection_has_its_new_name() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "c" }).await;
         let reply = client.run("admin", rawdoc! { "renameCollection": "d.c", "to": "d.e" }).await;

@@ -106,11 +106,11 @@ fn whole(number: u128) -> i64 {
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer, insert, numbered};
+    use crate::testing::{ReplyFields, TestServer, insert, numbered};
 
     #[tokio::test]
     async fn operations_requests_and_commands_are_counted() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(3)).await;
         client.run("d", rawdoc! { "find": "c" }).await;

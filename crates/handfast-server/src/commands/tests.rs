@@ -18,7 +18,9 @@ use handfast_store::DocumentStore;
 use super::{Access, COMMANDS, Command, Counter, InTransaction, SnapshotSupport, TEST_COMMANDS, TimeLimit};
 use crate::lock::lock;
 use crate::options::Options;
-use crate::testing::{Look, TestServer, TinyStore, batch, check, check_refused, insert, lsid, named, numbered};
+use crate::testing::{
+    AdjustableStore, ReplyFields, TestServer, batch, check, check_refused, insert, lsid, named, numbered,
+};
 
 #[test]
 fn every_command_has_one_name() {
@@ -75,7 +77,7 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
 
 #[tokio::test]
 async fn every_command_refuses_an_unknown_option() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     // These commands accept any field.
     let lenient = ["hello", "isMaster", "currentOp", "getParameter", "serverStatus"];
@@ -136,7 +138,7 @@ async fn every_command_refuses_an_unknown_option() {
 
 #[tokio::test]
 async fn an_unknown_command_or_a_wrong_database_is_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let expected = (59, "CommandNotFound".to_owned(), "no such command: 'foo'".to_owned());
     assert_eq!(client.refused("d", rawdoc! { "foo": 1 }).await, expected);
@@ -149,7 +151,7 @@ async fn an_unknown_command_or_a_wrong_database_is_refused() {
 
 #[tokio::test]
 async fn the_reply_has_the_code_text_and_details_of_a_store_error() {
-    let store = Arc::new(TinyStore::default());
+    let store = Arc::new(AdjustableStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let error = handfast_store::Error::command(handfast_mql::Code::OutOfDiskSpace, "the disk is full");
     *lock(&store.failure) = Some(error.with_details(rawdoc! { "free": 0 }));
@@ -201,7 +203,7 @@ async fn a_sort_by_natural_order_goes_forwards_or_backwards() {
 
 #[tokio::test]
 async fn commands_about_the_server_succeed() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for command in ["buildInfo", "hostInfo", "connectionStatus", "whatsmyuri", "listCommands", "getCmdLineOpts"] {
         assert_eq!(client.run("admin", named(command, 1)).await.double("ok"), 1.0, "{command}");

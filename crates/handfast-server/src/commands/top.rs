@@ -47,11 +47,11 @@ fn put(writer: &mut Writer, name: &str, used: CountAndTime) {
 mod tests {
     use bson::rawdoc;
 
-    use crate::testing::{Look, TestServer, insert, numbered};
+    use crate::testing::{ReplyFields, TestServer, insert, numbered};
 
     #[tokio::test]
     async fn writes_are_counted_per_collection() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         insert(&mut client, "c", &numbered(3)).await;
         let top = client.run("admin", rawdoc! { "top": 1 }).await;

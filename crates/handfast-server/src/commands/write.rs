@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_statements_is_bounded() {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         let text = |count| format!("Write batch sizes must be between 1 and 100000. Got {count} operations.");
         let none = rawdoc! { "insert": "c", "documents": [] };

@@ -8,7 +8,7 @@ use crate::auth::login::LOGIN_TIME;
 use crate::frame::timer_now;
 use crate::options::{ConnectionLimits, Options};
 use crate::state::Client;
-use crate::testing::{Look, TestServer};
+use crate::testing::{ReplyFields, TestServer};
 
 /// Returns the message of a ping that is `padding` bytes longer than the shortest.
 fn ping(padding: usize) -> Vec<u8> {

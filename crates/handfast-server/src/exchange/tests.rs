@@ -13,13 +13,13 @@ use tokio::io::AsyncWriteExt;
 use crate::frame::timer_now;
 use crate::lock::lock;
 use crate::options::{ConnectionLimits, Options};
-use crate::testing::{Look, TestClient, TestServer, TinyStore, batch, cursor_id, error_of};
+use crate::testing::{AdjustableStore, ReplyFields, TestClient, TestServer, batch, cursor_id, error_of};
 
 const PLAIN: Flags = Flags { checksum: false, more_to_come: false, exhaust_allowed: false };
 const SECOND: Duration = Duration::from_secs(1);
 
-fn slow_server() -> (Arc<TinyStore>, TestServer) {
-    let store = Arc::new(TinyStore::default());
+fn slow_server() -> (Arc<AdjustableStore>, TestServer) {
+    let store = Arc::new(AdjustableStore::default());
     let server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     (store, server)
 }
@@ -65,7 +65,7 @@ async fn a_command_that_requests_no_reply_gets_none() {
 
 #[tokio::test]
 async fn a_message_with_a_checksum_gets_a_reply_with_one() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     client.send(Flags { checksum: true, ..PLAIN }, "admin", rawdoc! { "ping": 1 }, &[]).await;
     let (_, flags, _) = client.receive().await.unwrap();
@@ -82,7 +82,7 @@ async fn a_message_with_a_checksum_gets_a_reply_with_one() {
 
 #[tokio::test]
 async fn a_compressed_message_gets_a_compressed_reply() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ async fn a_compressed_message_gets_a_compressed_reply() {
 async fn an_inflated_message_does_not_wait_for_the_reservation_of_its_request() {
     let connections = ConnectionLimits { request_bytes_max: 1024 * 1024, ..ConnectionLimits::default() };
     let options = Options { connections, ..Options::default() };
-    let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
+    let mut server = TestServer::new(Arc::new(AdjustableStore::default()), options);
     let mut client = server.connect();
     let body = rawdoc! { "insert": "c", "$db": "d", "documents": [{ "_id": 1, "x": "y".repeat(700_000) }] };
     let mut plain = Vec::new();
@@ -129,7 +129,7 @@ async fn an_inflated_message_does_not_wait_for_the_reservation_of_its_request() 
 #[tokio::test]
 async fn a_compressor_that_is_not_enabled_is_refused() {
     let options = Options { compressors: vec![Compressor::Snappy], ..Options::default() };
-    let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
+    let mut server = TestServer::new(Arc::new(AdjustableStore::default()), options);
     let mut client = server.connect();
     let mut bytes = Vec::new();
     assert!(compress(&ping(9), Compressor::Zlib, &mut bytes));
@@ -154,7 +154,7 @@ async fn query(client: &mut TestClient, collection: &str, query: &RawDocument) -
 
 #[tokio::test]
 async fn the_legacy_handshake_is_supported_and_other_legacy_queries_are_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for name in ["ismaster", "isMaster"] {
         let mut body = RawDocumentBuf::new();
@@ -173,7 +173,7 @@ async fn the_legacy_handshake_is_supported_and_other_legacy_queries_are_refused(
 
 #[tokio::test]
 async fn malformed_messages_close_the_connection() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         frame(2002, &[0; 20]),
@@ -209,7 +209,7 @@ fn bomb(levels: usize, kind: u8) -> Vec<u8> {
 
 #[tokio::test]
 async fn too_deep_documents_are_refused_and_the_connection_stays_open() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for kind in [3, 4] {
         for levels in [200, 2_000, 100_000] {
@@ -238,7 +238,7 @@ async fn too_deep_documents_are_refused_and_the_connection_stays_open() {
 
 #[tokio::test]
 async fn a_too_large_document_is_refused_and_the_connection_stays_open() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let large = rawdoc! { "x": "y".repeat(16 * 1024 * 1024 + 16 * 1024) };
     let reply = client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &[large])]).await;
@@ -263,7 +263,7 @@ fn insert_of(bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_largest_message_is_accepted_and_one_byte_more_closes_its_connection() {
-    let store = Arc::new(TinyStore::default());
+    let store = Arc::new(AdjustableStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
     for expected in [rawdoc! { "n": 3, "ok": 1.0 }, rawdoc! { "n": 0 }] {
@@ -285,7 +285,7 @@ async fn the_largest_message_is_accepted_and_one_byte_more_closes_its_connection
 
 #[tokio::test]
 async fn several_messages_at_once_get_their_replies_in_order() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     client.send_bytes(&[ping(1), ping(2), ping(3)].concat()).await;
     for id in 1..=3 {
@@ -295,7 +295,7 @@ async fn several_messages_at_once_get_their_replies_in_order() {
 
 #[tokio::test]
 async fn a_getmore_with_the_exhaust_flag_streams_all_batches() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let documents: Vec<_> = (0..25).map(|id| rawdoc! { "_id": id }).collect();
     client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &documents)]).await;
@@ -323,7 +323,7 @@ async fn a_getmore_with_the_exhaust_flag_streams_all_batches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hello_with_the_exhaust_flag_streams_replies() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
     let version = reply.get_document("topologyVersion").unwrap().to_owned();
@@ -342,7 +342,7 @@ async fn a_hello_with_the_exhaust_flag_streams_replies() {
 /// A client that has not logged in cannot keep the server busy with one message.
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_hello_replies_has_pauses() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
     let known = reply.get_document("topologyVersion").unwrap().to_owned();
@@ -406,7 +406,7 @@ async fn a_client_that_has_closed_its_sending_side_gets_the_reply_to_a_write() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_and_silent_clients_are_closed() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let times = ConnectionLimits::default();
     let idle = server.connect();
     let began = timer_now();
@@ -450,7 +450,7 @@ async fn a_shutdown_waits_for_running_commands() {
 fn survives(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let mut server = TestServer::tiny();
+        let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.send_bytes(bytes).await;
         client.stream.shutdown().await.unwrap();

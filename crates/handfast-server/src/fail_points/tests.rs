@@ -4,7 +4,7 @@ use handfast_wire::Flags;
 
 use super::Mode;
 use crate::options::Options;
-use crate::testing::{Look, TestServer, batch, cursor_id, error_of, insert, labels, numbered, with_number};
+use crate::testing::{ReplyFields, TestServer, batch, cursor_id, error_of, insert, labels, numbered, with_number};
 
 #[test]
 fn a_mode_decides_when_the_point_is_entered() {

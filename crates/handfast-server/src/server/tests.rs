@@ -13,7 +13,7 @@ use super::Server;
 use crate::listeners::Listeners;
 use crate::lock::lock;
 use crate::options::{Address, ConnectionLimits, Options};
-use crate::testing::{Look, Plain, TinyStore, error_of};
+use crate::testing::{AdjustableStore, Plain, ReplyFields, error_of};
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
@@ -24,10 +24,10 @@ fn database(store: Arc<dyn DocumentStore>) -> Database {
 }
 
 async fn server(address: &Address, options: Options) -> Server {
-    serving(address, options, Arc::new(TinyStore::default())).await
+    serving(address, options, Arc::new(AdjustableStore::default())).await
 }
 
-async fn serving(address: &Address, options: Options, store: Arc<TinyStore>) -> Server {
+async fn serving(address: &Address, options: Options, store: Arc<AdjustableStore>) -> Server {
     let listeners = Listeners::bind(std::slice::from_ref(address)).await.unwrap();
     Server::new(listeners, options, database(store))
 }
@@ -121,7 +121,7 @@ async fn a_connection_beyond_the_limit_gets_an_error() {
 
 #[tokio::test]
 async fn commands_that_outlast_the_grace_period_are_aborted() {
-    let store = Arc::new(TinyStore::default());
+    let store = Arc::new(AdjustableStore::default());
     *lock(&store.delay) = Duration::from_secs(1_000);
     let options = Options { shutdown_grace: Duration::from_millis(50), ..Options::default() };
     let server = serving(&any_port(), options, store).await;

@@ -1,7 +1,7 @@
 //! A server without sockets, and a client that speaks to it through the real codec.
 
+mod adjustable_store;
 mod requests;
-mod tiny;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequenc
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
+pub(crate) use adjustable_store::AdjustableStore;
 pub(crate) use requests::{
     check, check_refused, insert, labels, lsid, named, numbered, with_number, write_error, write_error_indexes,
 };
-pub(crate) use tiny::TinyStore;
 
 use crate::auth::scram::client::prove;
 use crate::auth::{Password, Role, UserName};
@@ -96,9 +96,9 @@ impl TestServer {
         TestServer::new(Arc::new(checked(&Sources::seeded(3))), Options::default())
     }
 
-    /// Starts a server over a [`TinyStore`].
-    pub(crate) fn tiny() -> Self {
-        TestServer::new(Arc::new(TinyStore::default()), Options::default())
+    /// Starts a server over a [`AdjustableStore`].
+    pub(crate) fn adjustable() -> Self {
+        TestServer::new(Arc::new(AdjustableStore::default()), Options::default())
     }
 
     /// Starts a server with transactions whose clients have to log in.
@@ -302,7 +302,7 @@ pub(crate) fn cursor_id(reply: &RawDocument) -> i64 {
 }
 
 /// Reads fields of a reply. A field that is missing or of another type fails the test, which shows the reply.
-pub(crate) trait Look {
+pub(crate) trait ReplyFields {
     fn int(&self, name: &str) -> i32;
     fn long(&self, name: &str) -> i64;
     fn double(&self, name: &str) -> f64;
@@ -310,7 +310,7 @@ pub(crate) trait Look {
     fn flag(&self, name: &str) -> bool;
 }
 
-impl Look for RawDocument {
+impl ReplyFields for RawDocument {
     fn int(&self, name: &str) -> i32 {
         self.get_i32(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }

@@ -4,7 +4,7 @@ use bson::raw::{CString, RawDocument, RawDocumentBuf};
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
-use super::{Look, TestClient};
+use super::{ReplyFields, TestClient};
 
 /// Returns the documents `{_id: 0}`, `{_id: 1}` and so on.
 pub(crate) fn numbered(count: i32) -> Vec<RawDocumentBuf> {

@@ -400,7 +400,7 @@ impl DelegatingStore for Broken {
         Ok(values)
     }
 
-    async fn create_indexes(&self, mut request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, mut request: CreateIndexes) -> Result<IndexCounts> {
         if self.is(Defect::SparseIsRefused) && request.indexes.iter().any(|index| index.sparse) {
             return Err(Error::command(Code::CommandNotSupported, "the store has no sparse indexes"));
         }

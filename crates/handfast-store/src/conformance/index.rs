@@ -6,7 +6,9 @@ use handfast_mql::Code;
 use super::subject::{Failure, Subject, c, id, ids, numbered, refusal, refused};
 use super::{ensure, ensure_eq, list_cases};
 use crate::source::{Random, SeededRandom};
-use crate::{CreateIndexes, DropIndexes, Find, Hint, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex};
+use crate::{
+    CreateIndexes, DropIndexes, Find, Hint, IndexCounts, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex,
+};
 
 list_cases! { Nothing:
     index_is_listed_after_the_id_index,
@@ -77,9 +79,9 @@ async fn index_creation_says_how_many_there_were(s: &Subject) -> Result<(), Fail
         let request = CreateIndexes { namespace: c(), indexes: vec![spec(key)] };
         Ok::<_, Failure>(s.store.create_indexes(request).await?)
     };
-    ensure_eq!(create(rawdoc! { "a": 1 }).await?, (1, 2));
-    ensure_eq!(create(rawdoc! { "b": 1 }).await?, (2, 3));
-    ensure_eq!(create(rawdoc! { "b": 1 }).await?, (3, 3));
+    ensure_eq!(create(rawdoc! { "a": 1 }).await?, IndexCounts { before: 1, after: 2 });
+    ensure_eq!(create(rawdoc! { "b": 1 }).await?, IndexCounts { before: 2, after: 3 });
+    ensure_eq!(create(rawdoc! { "b": 1 }).await?, IndexCounts { before: 3, after: 3 });
     Ok(())
 }
 
@@ -99,7 +101,7 @@ async fn index_created_twice_is_kept(s: &Subject) -> Result<(), Failure> {
 
 async fn index_of_several_in_one_request(s: &Subject) -> Result<(), Failure> {
     let indexes = vec![spec(rawdoc! { "a": 1 }), spec(rawdoc! { "b": 1 })];
-    ensure_eq!(s.store.create_indexes(CreateIndexes { namespace: c(), indexes }).await?.1, 3);
+    ensure_eq!(s.store.create_indexes(CreateIndexes { namespace: c(), indexes }).await?.after, 3);
     // An impossible index refuses the whole request.
     let indexes = vec![spec(rawdoc! { "x": 1 }), spec(rawdoc! { "y": 0 })];
     refused(s.store.create_indexes(CreateIndexes { namespace: c(), indexes }).await, Code::CannotCreateIndex)?;

@@ -149,7 +149,7 @@ impl DocumentStore for PrefixedStore {
         self.renamed(self.store.explain(request).await)
     }
 
-    async fn create_indexes(&self, mut request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, mut request: CreateIndexes) -> Result<IndexCounts> {
         request.namespace = self.outer(&request.namespace)?;
         self.renamed(self.store.create_indexes(request).await)
     }

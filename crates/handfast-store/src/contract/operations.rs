@@ -33,7 +33,7 @@ macro_rules! operations {
             Count count(request: Count) -> u64, read;
             Distinct distinct(request: Distinct) -> Vec<RawBson>, read;
             Explain explain(request: Explain) -> RawDocumentBuf, read;
-            CreateIndexes create_indexes(request: CreateIndexes) -> (u32, u32), idempotent;
+            CreateIndexes create_indexes(request: CreateIndexes) -> IndexCounts, idempotent;
             DropIndexes drop_indexes(request: DropIndexes) -> u32, write;
             ListIndexes list_indexes(namespace: &Namespace) -> Vec<IndexInfo>, read;
             CreateCollection create_collection(namespace: &Namespace, options: CollectionOptions) -> (), idempotent;

@@ -9,13 +9,13 @@ use crate::index::{Addition, Index, addition, check_expiry_seconds, dropped, sel
 use crate::*;
 
 impl MemoryStore {
-    pub(super) fn create_indexes_now(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    pub(super) fn create_indexes_now(&self, request: CreateIndexes) -> Result<IndexCounts> {
         let CreateIndexes { namespace, indexes } = request;
         let indexes = indexes.into_iter().map(Index::compile).collect::<Result<Vec<_>>>()?;
         self.write(|state| {
             state.collection_or_new(&namespace, || self.sources().uuid());
             let collection = existing(state, &namespace)?;
-            let before = count(collection);
+            let before = collection.specs().len();
             for index in indexes {
                 if addition(&collection.specs(), index.spec())? == Addition::New {
                     let mut built = IndexState::new(index);
@@ -25,7 +25,7 @@ impl MemoryStore {
                     collection.indexes.push(built);
                 }
             }
-            Ok((before, count(collection)))
+            Ok(IndexCounts::new(before, collection.specs().len()))
         })
     }
 

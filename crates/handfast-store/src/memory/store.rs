@@ -176,7 +176,7 @@ impl DocumentStore for MemoryStore {
         Ok(shown)
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         self.create_indexes_now(request)
     }
 

@@ -169,8 +169,8 @@ impl Routing {
         if let Some(name) = namespace.without_generation() {
             return self.part(&name);
         }
-        let mut beside = self.collections.iter().filter(|(target, _)| target.database() == namespace.database());
-        match beside.find(|(target, _)| is_temporary_of(namespace, target)) {
+        let mut same_database = self.collections.iter().filter(|(target, _)| target.database() == namespace.database());
+        match same_database.find(|(target, _)| is_temporary_of(namespace, target)) {
             Some((_, part)) => *part,
             None => self.part_of_database(namespace.database()),
         }

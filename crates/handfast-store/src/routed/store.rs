@@ -91,7 +91,7 @@ impl DocumentStore for Routed {
         }
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         self.of(&request.namespace).create_indexes(request).await
     }
 

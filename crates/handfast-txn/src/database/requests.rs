@@ -8,8 +8,8 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
     Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Update,
-    UpdateOutcome, check_by_reading,
+    IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result as StoreResult, Update, UpdateOutcome, check_by_reading,
 };
 
 use super::Database;
@@ -80,7 +80,7 @@ impl DocumentStore for Database {
         self.catalog().explain(request).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts> {
         self.shared.check_not_own(request.namespace.database())?;
         self.catalog().create_indexes(request).await
     }

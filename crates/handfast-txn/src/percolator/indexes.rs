@@ -9,8 +9,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, same_key, selected};
 use handfast_store::{
-    CreateIndexes, DropIndexes, Error as StoreError, IndexInfo, IndexSelector, IndexSpec, ModifyCollection,
-    ModifyIndex, Namespace, Result as StoreResult,
+    CreateIndexes, DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSelector, IndexSpec,
+    ModifyCollection, ModifyIndex, Namespace, Result as StoreResult,
 };
 
 use super::build::in_the_way;
@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// Creates indexes, and the collection if it does not exist.
-    pub(super) async fn create_indexes(self: &Arc<Self>, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    pub(super) async fn create_indexes(self: &Arc<Self>, request: CreateIndexes) -> StoreResult<IndexCounts> {
         let CreateIndexes { namespace, indexes } = request;
         for spec in &indexes {
             Index::compile(spec.clone())?;
@@ -84,8 +84,7 @@ impl Core {
                 self.rows.store.create_indexes(request).await?;
             }
         }
-        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
-        Ok((count(before), count(after)))
+        Ok(IndexCounts::new(before, after))
     }
 
     /// Refuses new indexes with the name of one that is being built: its twin in the store has that name.

@@ -26,7 +26,7 @@ use handfast_store::decorator::DelegatingStore;
 use handfast_store::{
     Aggregate, AggregateSource, CollectionCheck, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error as StoreError, Explain, Explained, Find,
-    FindAndModify, FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace,
+    FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace,
     RenameCollection, Result as StoreResult, StoreExt, Update, UpdateOutcome,
 };
 
@@ -153,7 +153,7 @@ impl DelegatingStore for Unmanaged {
         self.store.explain(request).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts> {
         self.check(&request.namespace).await?;
         self.store.create_indexes(request).await
     }

@@ -6,8 +6,8 @@ use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
 use handfast_store::{
-    BatchLimit, CollectionInfo, CollectionOptions, CreateIndexes, Creation, Error as StoreError, Find, IndexInfo,
-    IndexSpec, Namespace, Result as StoreResult,
+    BatchLimit, CollectionInfo, CollectionOptions, CreateIndexes, Creation, Error as StoreError, Find, IndexCounts,
+    IndexInfo, IndexSpec, Namespace, Result as StoreResult,
 };
 
 use super::{Inner, Open, unsupported_in};
@@ -69,7 +69,7 @@ impl Inner {
         self.open(|open| open.writes.create(creation, &self.options))
     }
 
-    pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+    pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts> {
         let CreateIndexes { namespace, indexes } = request;
         self.shared.check_not_own(namespace.database())?;
         let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
@@ -80,11 +80,14 @@ impl Inner {
                 specs.push(spec);
             }
         }
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let counts = (count(before), count(specs.len()));
+        let counts = IndexCounts::new(before, specs.len());
         if self.is_in_store(&namespace).await? {
             // The commit would have to index documents of other transactions.
-            return if counts.0 == counts.1 { Ok(counts) } else { Err(unsupported_in("createIndexes", &namespace)) };
+            return if counts.before == counts.after {
+                Ok(counts)
+            } else {
+                Err(unsupported_in("createIndexes", &namespace))
+            };
         }
         self.check_gone(&namespace).await?;
         self.open(|open| {

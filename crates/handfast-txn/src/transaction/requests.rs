@@ -13,8 +13,8 @@ use handfast_store::selection::id_alone;
 use handfast_store::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
     DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Ticket, Update,
-    UpdateOutcome, aggregation,
+    IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Ticket,
+    Update, UpdateOutcome, aggregation,
 };
 
 use super::merged::{self, TransactionCursor};
@@ -154,7 +154,7 @@ impl DocumentStore for Transaction {
         self.inner.shared.engine.catalog().explain(request).await
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         self.inner.run_write(self.inner.add_indexes(request)).await
     }
 

@@ -90,7 +90,7 @@ impl DelegatingStore for Loose {
         Ok(Box::new(LooseCursor { store, before_page, find: request, ids }))
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         if request.indexes.iter().any(self.refused) {
             return Err(Error::command(handfast_mql::Code::CommandNotSupported, "no such indexes"));
         }

@@ -9,8 +9,8 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Code;
 use handfast_store::decorator::{Faulty, Plan};
 use handfast_store::{
-    CreateIndexes, DocumentStore, DropIndexes, Explain, Explained, Find, Hint, IndexSelector, IndexSpec, Insert,
-    Sources, StoreExt, Verbosity,
+    CreateIndexes, DocumentStore, DropIndexes, Explain, Explained, Find, Hint, IndexCounts, IndexSelector, IndexSpec,
+    Insert, Sources, StoreExt, Verbosity,
 };
 use handfast_txn::{Database, Percolator};
 
@@ -27,7 +27,7 @@ async fn names(store: &dyn DocumentStore) -> Vec<String> {
     names
 }
 
-async fn create(database: &Database, spec: IndexSpec) -> handfast_store::Result<(u32, u32)> {
+async fn create(database: &Database, spec: IndexSpec) -> handfast_store::Result<IndexCounts> {
     database.create_indexes(CreateIndexes { namespace: accounts(), indexes: vec![spec] }).await
 }
 
@@ -43,7 +43,7 @@ async fn own_indexes_are_made_by_the_first_write_and_not_listed() {
     assert!(names(&database).await.is_empty());
 
     let counts = create(&database, IndexSpec::new(rawdoc! { "balance": 1 })).await.unwrap();
-    assert_eq!((counts, names(&database).await), ((1, 2), vec!["balance_1".to_owned()]));
+    assert_eq!((counts, names(&database).await), (IndexCounts { before: 1, after: 2 }, vec!["balance_1".to_owned()]));
     let all = DropIndexes { namespace: accounts(), selector: IndexSelector::All };
     assert_eq!(database.drop_indexes(all).await.unwrap(), 2);
     assert_eq!((names(&database).await.len(), names(&*bank.store).await), (0, OWN.map(str::to_owned).to_vec()));

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bson::{Document, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::Index;
-use handfast_store::{CreateIndexes, DocumentStore, DropIndexes, Find, IndexSelector, IndexSpec, Namespace, StoreExt};
+use handfast_store::{
+    CreateIndexes, DocumentStore, DropIndexes, Find, IndexCounts, IndexSelector, IndexSpec, Namespace, StoreExt,
+};
 use handfast_txn::Database;
 
 use crate::support::*;
@@ -22,7 +24,7 @@ pub(crate) fn by_mail() -> IndexSpec {
     IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "mail": 1 }) }
 }
 
-pub(crate) async fn create(database: &Database, spec: IndexSpec) -> handfast_store::Result<(u32, u32)> {
+pub(crate) async fn create(database: &Database, spec: IndexSpec) -> handfast_store::Result<IndexCounts> {
     database.create_indexes(CreateIndexes { namespace: users(), indexes: vec![spec] }).await
 }
 

@@ -3,7 +3,7 @@
 use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::{
-    CreateIndexes, DocumentStore, DropIndexes, Find, Hint, IndexSelector, IndexSpec, Namespace, StoreExt,
+    CreateIndexes, DocumentStore, DropIndexes, Find, Hint, IndexCounts, IndexSelector, IndexSpec, Namespace, StoreExt,
 };
 use handfast_txn::{Database, Error, Transaction};
 
@@ -16,7 +16,7 @@ async fn a_transaction_can_make_a_collection_with_indexes() {
         let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
         let create = || CreateIndexes { namespace: made.clone(), indexes: vec![unique.clone()] };
         let tx = database.begin().await.unwrap();
-        assert_eq!(tx.create_indexes(create()).await.unwrap(), (1, 2));
+        assert_eq!(tx.create_indexes(create()).await.unwrap(), IndexCounts { before: 1, after: 2 });
         tx.insert_one(&made, rawdoc! { "_id": 1, "n": 1 }).await.unwrap();
         assert_eq!(tx.insert_one(&made, rawdoc! { "_id": 2, "n": 1 }).await.unwrap_err().code(), Code::DuplicateKey);
         assert_eq!(database.list_collections("bank").await.unwrap().len(), 1);

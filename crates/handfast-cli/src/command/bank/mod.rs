@@ -97,7 +97,7 @@ impl MoneyTransfer {
     }
 }
 
-/// The counts of a run, before its history is judged.
+/// The counts of a run, before its history is recorded.
 #[derive(Default)]
 struct RunResult {
     committed: u64,
@@ -151,8 +151,8 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     let latencies = progress.finish();
     let end = audit(&run, &location, &sources, &recorder, records_before).await?;
     Arc::into_inner(recorder).context("a worker still uses the recorder")?.finish()?;
-    let judged = history.clone();
-    let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
+    let recorded = history.clone();
+    let verdict = tokio::task::spawn_blocking(move || judge(&recorded)).await??;
     let report = Report::new(&run, &work, &latencies, &end, &verdict);
     console.report(|| report.text(), &report)?;
     Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })

@@ -88,23 +88,23 @@ impl Series {
 
 /// The rounds of a case and of its baseline.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct InterleavedRounds {
     pub(crate) subject: Series,
     pub(crate) baseline: Series,
 }
 
 /// Measures the baseline and the subject in turns. Both get the number of the round.
-pub(crate) async fn in_turns(
+pub(crate) async fn interleaved(
     rounds: usize,
     mut baseline: impl AsyncFnMut(u64) -> Result<Round>,
     mut subject: impl AsyncFnMut(u64) -> Result<Round>,
-) -> Result<Turns> {
-    let mut turns = Turns::default();
-    for turn in 0..rounds as u64 {
-        turns.baseline.push(baseline(turn).await?);
-        turns.subject.push(subject(turn).await?);
+) -> Result<InterleavedRounds> {
+    let mut measured = InterleavedRounds::default();
+    for round in 0..rounds as u64 {
+        measured.baseline.push(baseline(round).await?);
+        measured.subject.push(subject(round).await?);
     }
-    Ok(turns)
+    Ok(measured)
 }
 
 /// Runs `operation(task, step)` in a loop in each of `tasks` tasks, until `duration` is over.

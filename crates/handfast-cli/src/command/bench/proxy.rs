@@ -11,7 +11,7 @@ use handfast_wire::{Flags, OpMsg};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::measure::in_turns;
+use super::measure::interleaved;
 use super::report::Comparison;
 use super::serve::{Plan, echo, find_command, measured};
 
@@ -45,9 +45,9 @@ pub(super) async fn run(
 
     let baseline = async |_| measured(plan, &clock, relay_address, find_command).await;
     let subject = async |_| measured(plan, &clock, proxy_address, find_command).await;
-    let turns = in_turns(plan.rounds, baseline, subject).await?;
+    let rounds = interleaved(plan.rounds, baseline, subject).await?;
     let promised = plan.promises.ratio(PROMISED);
-    Ok(vec![Comparison::new("find, blackpipe proxy", "bare TCP relay", &turns, promised).with_note(note)])
+    Ok(vec![Comparison::new("find, blackpipe proxy", "bare TCP relay", &rounds, promised).with_note(note)])
 }
 
 /// Copies the bytes of each connection to the server and back, whatever they are.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::measure::Turns;
+use super::measure::InterleavedRounds;
 
 /// A comparison of a subject with its baseline, measured in turns in the same run.
 #[derive(Serialize)]
@@ -41,8 +41,8 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Compares a case with its baseline.
-    pub(crate) fn new(case: &str, baseline_name: &str, turns: &Turns, promised: Option<f64>) -> Self {
-        let Turns { subject, baseline } = turns;
+    pub(crate) fn new(case: &str, baseline_name: &str, rounds: &InterleavedRounds, promised: Option<f64>) -> Self {
+        let InterleavedRounds { subject, baseline } = rounds;
         let (rate, baseline_rate) = (subject.rate(), baseline.rate());
         let ratio = if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 };
         Comparison {

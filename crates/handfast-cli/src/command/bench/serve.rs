@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::Promises;
 use super::client::{Client, load, read_frame};
-use super::measure::{in_turns, round};
+use super::measure::{interleaved, round};
 use super::report::Comparison;
 use super::store::scattered;
 
@@ -91,9 +91,9 @@ async fn compare(
     let echo = tokio::spawn(echo(listener, Arc::new(first.frame.clone())));
 
     let baseline = async |_| measured(plan, clock, echo_address, command).await;
-    let turns = in_turns(plan.rounds, baseline, async |_| measured(plan, clock, server, command).await).await?;
+    let rounds = interleaved(plan.rounds, baseline, async |_| measured(plan, clock, server, command).await).await?;
     echo.abort();
-    Ok(Comparison::new(case, "echo of the same messages", &turns, promised).with_note(format!(
+    Ok(Comparison::new(case, "echo of the same messages", &rounds, promised).with_note(format!(
         "{} connections, replies of {} bytes",
         plan.connections,
         first.frame.len()

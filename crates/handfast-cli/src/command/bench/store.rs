@@ -13,7 +13,7 @@ use handfast_store::{
 
 use super::Promises;
 use super::bare::{Bare, Put};
-use super::measure::{Round, in_turns, round};
+use super::measure::{Round, interleaved, round};
 use super::report::Comparison;
 
 /// Bytes that the embedded store puts before a document and its key; the baseline writes as many, so that both write
@@ -98,7 +98,7 @@ impl Bench<'_> {
         let template = self.plan.document(1).into_bytes();
         let id_of = move |turn: u64, task: usize, step: u64| first_id + (turn << 32) + ((task as u64) << 24) + step;
         let syncs_before = self.bare.syncs();
-        let turns = in_turns(
+        let rounds = interleaved(
             self.plan.rounds,
             async |turn| {
                 let (bare, template) = (Arc::clone(&self.bare), template.clone());
@@ -129,12 +129,12 @@ impl Bench<'_> {
         )
         .await?;
         let promised = self.plan.promises.ratio(promised);
-        Ok(Comparison::new(case, "bare group commit", &turns, promised).with_note(self.syncs_since(syncs_before)))
+        Ok(Comparison::new(case, "bare group commit", &rounds, promised).with_note(self.syncs_since(syncs_before)))
     }
 
     async fn finds(&self, namespace: &Namespace) -> Result<Comparison> {
         let documents = self.plan.documents;
-        let turns = in_turns(
+        let rounds = interleaved(
             self.plan.rounds,
             async |_| {
                 let bare = Arc::clone(&self.bare);
@@ -167,14 +167,14 @@ impl Bench<'_> {
         )
         .await?;
         let promised = self.plan.promises.ratio(0.5);
-        Ok(Comparison::new("find by _id", "bare point read", &turns, promised)
+        Ok(Comparison::new("find by _id", "bare point read", &rounds, promised)
             .with_note(format!("{documents} documents of {} bytes", self.plan.document_bytes)))
     }
 
     async fn updates(&self, namespace: &Namespace) -> Result<Comparison> {
         let documents = self.plan.documents;
         let syncs_before = self.bare.syncs();
-        let turns = in_turns(
+        let rounds = interleaved(
             self.plan.rounds,
             async |_| {
                 let bare = Arc::clone(&self.bare);
@@ -206,7 +206,7 @@ impl Bench<'_> {
         )
         .await?;
         let note = self.syncs_since(syncs_before);
-        Ok(Comparison::new("update by _id ($inc)", "bare read and group commit", &turns, None).with_note(note))
+        Ok(Comparison::new("update by _id ($inc)", "bare read and group commit", &rounds, None).with_note(note))
     }
 
     async fn round<F, O>(&self, operation: F) -> Result<Round>

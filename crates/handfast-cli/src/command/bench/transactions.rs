@@ -21,7 +21,7 @@ use handfast_store::{Clock, DocumentStore, Namespace, StoreExt};
 use handfast_txn::{Counts, Database};
 
 use super::bare::{Bare, Put};
-use super::measure::{Round, in_turns, round};
+use super::measure::{Round, interleaved, round};
 use super::report::Comparison;
 use super::store::{self, RECORD_KEY_BYTES, bare_key, bare_value, scattered};
 
@@ -89,11 +89,11 @@ impl Bench<'_> {
             costs.syncs += after.syncs - before.syncs;
             Ok(measured)
         };
-        let turns = in_turns(self.plan.rounds, async |_| self.bare_batches(tasks).await, transfers).await?;
+        let rounds = interleaved(self.plan.rounds, async |_| self.bare_batches(tasks).await, transfers).await?;
         counts = since(counts, self.database.counts());
         let promised = self.plan.promises.ratio(0.5).filter(|_| tasks == self.plan.tasks);
         let name = format!("transfer, {tasks} clients");
-        Ok(Comparison::new(&name, "bare batch of four writes", &turns, promised).with_note(format!(
+        Ok(Comparison::new(&name, "bare batch of four writes", &rounds, promised).with_note(format!(
             "{} batches and {:.3} syncs a transfer; {}",
             costs.operations as f64 / costs.transfers as f64,
             costs.syncs as f64 / costs.transfers as f64,
@@ -105,10 +105,10 @@ impl Bench<'_> {
     async fn against_sqlite(&self, tasks: usize, peer: &sqlite::Accounts) -> Result<Comparison> {
         let baseline = async |_| peer.transfers(&self.clock, tasks, self.plan.round_duration()).await;
         let subject = async |_| self.transfers(tasks, self.plan.documents).await;
-        let turns = in_turns(self.plan.rounds, baseline, subject).await?;
+        let rounds = interleaved(self.plan.rounds, baseline, subject).await?;
         let promised = (tasks >= SQLITE_BEHIND_FROM).then_some(1.0);
         let name = format!("transfer, {tasks} clients");
-        Ok(Comparison::new(&name, "SQLite, WAL, synchronous=FULL", &turns, promised))
+        Ok(Comparison::new(&name, "SQLite, WAL, synchronous=FULL", &rounds, promised))
     }
 
     async fn hot_against_uniform(&self) -> Result<Comparison> {
@@ -122,10 +122,10 @@ impl Bench<'_> {
             conflicts.conflicts += hot.conflicts;
             Ok(measured)
         };
-        let turns = in_turns(self.plan.rounds, uniform, between_hot).await?;
+        let rounds = interleaved(self.plan.rounds, uniform, between_hot).await?;
         let name = format!("transfer, {HOT_ACCOUNTS} hot accounts, {} clients", self.plan.tasks);
         let promised = self.plan.promises.ratio(1.0 / 3.0);
-        let comparison = Comparison::new(&name, "uniform transfers", &turns, promised);
+        let comparison = Comparison::new(&name, "uniform transfers", &rounds, promised);
         Ok(comparison.with_note(aborts(conflicts)))
     }
 

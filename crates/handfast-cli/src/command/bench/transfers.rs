@@ -20,7 +20,7 @@ use handfast_store::decorator::Metered;
 use handfast_store::{DocumentStore, Find, Insert, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions};
 
-use super::measure::{Round, in_turns, round};
+use super::measure::{Round, interleaved, round};
 use super::report::Comparison;
 use super::store::Plan;
 use super::transactions::{by, pair};
@@ -168,10 +168,10 @@ impl<'a> Bench<'a> {
             transfers += measured.operations;
             Ok(measured)
         };
-        let turns = in_turns(self.plan.rounds, async |_| measure(baseline).await, counted).await?;
+        let rounds = interleaved(self.plan.rounds, async |_| measure(baseline).await, counted).await?;
         let hot = if accounts == HOT_ACCOUNTS { ", 10 hot accounts" } else { "" };
         let name = format!("transfer, {}, {tasks} clients{hot}", subject.name());
-        let comparison = Comparison::new(&name, baseline.name(), &turns, promised);
+        let comparison = Comparison::new(&name, baseline.name(), &rounds, promised);
         Ok(comparison.with_note(format!("{:.1} store operations", operations as f64 / transfers.max(1) as f64)))
     }
 

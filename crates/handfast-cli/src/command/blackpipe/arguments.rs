@@ -7,8 +7,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use handfast_blackpipe::{ErrorReply, Pair};
 
 use super::checks::DataChecks;
-use super::report::flag;
 use super::selection::{self, Selection};
+use super::shell_word::flag;
 use crate::configuration::{ConnectionString, Span};
 use crate::flags::OutputFlags;
 

@@ -11,7 +11,7 @@ use handfast_mql::order;
 use handfast_store::{Aggregate, DocumentStore, Namespace, StoreExt as _};
 
 use self::field::{Field, Sum, hidden_differences};
-use super::report::{flag, quoted};
+use super::shell_word::{flag, quoted};
 
 /// Databases that are not the program's.
 const SYSTEM_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -117,7 +117,7 @@ impl DataChecks {
         let mut wrong = Vec::new();
         for (index, (Sum { field, expected }, sum)) in self.sum.iter().zip(&found.sums).enumerate() {
             let sum = sum.as_raw_bson_ref();
-            let given = expected.as_ref().map(|number| number.beside(sum));
+            let given = expected.as_ref().map(|number| number.comparable_with(sum));
             let expected = match &given {
                 Some(given) => given.as_raw_bson_ref(),
                 None => right.and_then(|right| right.sums.get(index)).map_or(sum, RawBson::as_raw_bson_ref),

@@ -13,6 +13,7 @@ mod report;
 mod rules;
 mod selection;
 mod server;
+mod shell_word;
 mod tls;
 mod upstream;
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::arguments::ExploreArguments;
 use super::program::{Ended, Finished};
+use super::shell_word::{flag, quoted};
 use crate::exit::Exit;
 use crate::listing::{Listing, counted};
 
@@ -291,21 +292,6 @@ fn replay_line(arguments: &ExploreArguments, pair: &Pair) -> String {
     words.push(format!("--replay {pair} --"));
     words.extend(arguments.program.iter().map(|word| quoted(word)));
     words.join(" ")
-}
-
-/// Returns a flag with its value as words of a command line. A value that looks like a flag is joined with an equals sign.
-pub(super) fn flag(name: &str, value: &str) -> String {
-    let separator = if value.starts_with('-') { '=' } else { ' ' };
-    format!("{name}{separator}{}", quoted(value))
-}
-
-/// Returns a word as a shell reads it.
-pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=@%+,".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

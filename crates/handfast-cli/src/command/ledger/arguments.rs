@@ -113,15 +113,8 @@ pub(crate) enum LedgerArguments {
         ledger: Box<LedgerFlags>,
         /// _id of the account
         account: Id,
-        /// Unit of the balance, such as a currency
-        #[arg(long, value_name = "TEXT")]
-        asset: String,
-        /// Amount that must stay available, in the smallest unit of the asset [default: no limit]
-        #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "sequence")]
-        minimum: Option<i64>,
-        /// Draw the places of its changes from a sequence, for an account that many post to at once
-        #[arg(long)]
-        sequence: bool,
+        #[command(flatten)]
+        settings: AccountSettings,
     },
     /// Commit the entries that are due, and release expired authorisations
     #[command(
@@ -259,6 +252,20 @@ impl FromStr for AccountChange {
         let value = value.parse().map_err(|_| format!("'{value}' is no whole number of 64 bits"))?;
         Ok(AccountChange { account: account.parse()?, value })
     }
+}
+
+/// The settings of an account.
+#[derive(Args, Debug)]
+pub(crate) struct AccountSettings {
+    /// Unit of the balance, such as a currency
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) asset: String,
+    /// Amount that must stay available, in the smallest unit of the asset [default: no limit]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "sequence")]
+    pub(crate) minimum: Option<i64>,
+    /// Draw the places of its changes from a sequence, for an account that many post to at once
+    #[arg(long)]
+    pub(crate) sequence: bool,
 }
 
 /// The format of exported entries.

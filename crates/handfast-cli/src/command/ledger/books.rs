@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use handfast_patterns::ledger::{Finding, Gap, NewAccount, Rebuilt, Totals, Verified};
 use serde_json::{Value, json};
 
+use super::arguments::AccountSettings;
 use super::{Books, bsons};
 use crate::command::pattern::first_findings;
 use crate::console::{Console, write_error};
@@ -86,15 +87,16 @@ impl Books {
 impl Books {
     pub(super) async fn open_account(
         &self,
-        account: &Id,
-        (asset, minimum, sequence): (&str, Option<i64>, bool),
+        Id(account): &Id,
+        settings: &AccountSettings,
         console: Console,
     ) -> Result<Exit> {
-        let new = NewAccount::new(account.0.clone(), asset);
-        let new = minimum.into_iter().fold(new, NewAccount::with_minimum);
-        self.open().await?.open_account(if sequence { new.with_sequence() } else { new }).await?;
-        let text = || format!("account {} is open", shown(&account.0));
-        console.report(text, &json!({ "account": extended(&account.0), "asset": asset, "minimum": minimum }))?;
+        let AccountSettings { asset, minimum, sequence } = settings;
+        let new = NewAccount::new(account.clone(), asset);
+        let new = minimum.iter().fold(new, |new, minimum| new.with_minimum(*minimum));
+        self.open().await?.open_account(if *sequence { new.with_sequence() } else { new }).await?;
+        let text = || format!("account {} is open", shown(account));
+        console.report(text, &json!({ "account": extended(account), "asset": asset, "minimum": minimum }))?;
         Ok(Exit::Good)
     }
 }

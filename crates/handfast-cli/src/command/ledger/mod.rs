@@ -53,9 +53,7 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
             };
             books.statement(account, page, *limit, console).await
         }
-        LedgerArguments::Open { account, asset, minimum, sequence, .. } => {
-            books.open_account(account, (asset, *minimum, *sequence), console).await
-        }
+        LedgerArguments::Open { account, settings, .. } => books.open_account(account, settings, console).await,
         LedgerArguments::Reconcile { .. } => books.reconcile(console).await,
         LedgerArguments::Cancel { ids, reason, .. } => books.cancel(ids, reason, console).await,
         LedgerArguments::Verify { accounts, .. } => books.verify(accounts, console).await,

@@ -204,8 +204,8 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
             let stem = name.strip_suffix(".bson").or_else(|| name.strip_suffix(".json"));
             let Some(stem) = stem else { continue };
             let metadata = read_metadata(&directory.join(format!("{stem}{METADATA}")))?;
-            let told = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
-            let collection = told.map_or_else(|| decode_name(stem), Ok)?;
+            let reported = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
+            let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
             if selection.has_collection(&collection) {
                 let namespace = Namespace::new(&database, collection)?;
                 sources.push(DumpedCollection { namespace, documents, metadata });
@@ -242,8 +242,8 @@ fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Resul
         return Ok(());
     }
     let path = directory.join(format!("{stem}{METADATA}"));
-    let told = read_metadata(&path)?.and_then(|metadata| metadata.collection);
-    let collection = told.map_or_else(|| decode_name(stem), Ok)?;
+    let reported = read_metadata(&path)?.and_then(|metadata| metadata.collection);
+    let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
     ensure!(
         !selection.has_collection(&collection),
         "{} has no documents beside it ({stem}.bson or {stem}.json): the dump is incomplete; remove this file to restore the \

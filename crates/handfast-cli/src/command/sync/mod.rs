@@ -127,10 +127,10 @@ impl Copies {
     async fn verify(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let bar = console.spinner("verify");
         let mut stale = Listing::new(&["collection", "id", "main", "why", "is", "should be"]);
-        let mut unjudged = 0_u64;
+        let mut uncompared = 0_u64;
         let keep = limit.limit as usize;
         let tell = |copy: StaleCopy| {
-            unjudged += u64::from(copy.why == Stale::MainUnreadable);
+            uncompared += u64::from(copy.why == Stale::MainUnreadable);
             if stale.lines().len() < keep {
                 let (is, should_be) = (json_of(&copy.found), json_of(&copy.expected));
                 let line = json!({
@@ -149,7 +149,7 @@ impl Copies {
         bar.finish_and_clear();
         let is_clean = audit.stale == 0 && self.missed.is_empty();
         console.report(
-            || text(audit, unjudged, &stale, &self.missed),
+            || text(audit, uncompared, &stale, &self.missed),
             &json!({
                 "clean": is_clean,
                 "copies": audit.copies,
@@ -211,7 +211,7 @@ fn line(main: &Main) -> Value {
     })
 }
 
-fn text(audit: Audit, unjudged: u64, stale: &Listing, missed: &[String]) -> String {
+fn text(audit: Audit, uncompared: u64, stale: &Listing, missed: &[String]) -> String {
     let mut lines =
         vec![format!("compared {}, of which {} are being changed", counted(audit.copies, "copies"), audit.in_flight)];
     if !missed.is_empty() {
@@ -223,11 +223,11 @@ fn text(audit: Audit, unjudged: u64, stale: &Listing, missed: &[String]) -> Stri
     }
     if audit.stale > 0 {
         lines.push(stale.table());
-        let differ = audit.stale - unjudged;
-        if unjudged > 0 {
+        let differ = audit.stale - uncompared;
+        if uncompared > 0 {
             lines.push(format!(
                 "{} cannot be compared: `sync show MAIN` shows what is wrong with the main document, which must be changed by hand",
-                counted(unjudged, "copies")
+                counted(uncompared, "copies")
             ));
         }
         if differ > 0 {

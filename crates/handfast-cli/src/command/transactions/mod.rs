@@ -146,7 +146,7 @@ impl Operator {
         for open in self.engine.transactions(LOCKS_MAX).await? {
             let OpenTransaction { start, age: open_for, locks, decided, primary } = &open;
             let (state, ..) = state_of(*decided);
-            let cells = [start.to_string(), age(*open_for), locks.to_string(), state.to_owned(), place(primary)];
+            let cells = [start.to_string(), age(*open_for), locks.to_string(), state.to_owned(), key_text(primary)];
             let line = json!({
                 "start": start.0,
                 "seconds": open_for.as_secs_f64(),
@@ -173,7 +173,7 @@ impl Operator {
             let (change, is_primary) = (if deletes { "delete" } else { "put" }, locked == primary);
             let line = json!({ "change": change, "primary": is_primary, "document": key(&locked) });
             let mark = if is_primary { "yes" } else { "" };
-            listing.push([change.to_owned(), mark.to_owned(), place(&locked)], line.clone());
+            listing.push([change.to_owned(), mark.to_owned(), key_text(&locked)], line.clone());
             locks.push(line);
         }
         locks.truncate(limit.limit as usize);
@@ -260,7 +260,7 @@ fn known(point: Timestamp) -> Option<u64> {
     (point > Timestamp::default()).then_some(point.0)
 }
 
-fn place(key: &Key) -> String {
+fn key_text(key: &Key) -> String {
     match bson::Bson::try_from(key.id.clone()) {
         Ok(id) => format!("{} {}", key.namespace, shown(&id)),
         Err(_) => key.to_string(),

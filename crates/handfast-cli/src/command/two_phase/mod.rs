@@ -216,7 +216,7 @@ impl Transactions {
         let transactions = self.open().await?;
         let mut outcomes = ItemOutcomes::new();
         for Id(wanted) in ids {
-            let (asked, outcome) = fate(&transactions.run(wanted.clone()).await?);
+            let (asked, outcome) = outcome_text(&transactions.run(wanted.clone()).await?);
             outcomes.push(wanted, asked, outcome);
         }
         outcomes.report(console)
@@ -245,7 +245,7 @@ impl Transactions {
         let transactions = self.open().await?;
         transactions.compensate(wanted.0.clone(), by.0.clone()).await?;
         let mut outcomes = ItemOutcomes::new();
-        let (asked, outcome) = fate(&transactions.run(by.0.clone()).await?);
+        let (asked, outcome) = outcome_text(&transactions.run(by.0.clone()).await?);
         outcomes.push(&by.0, asked, outcome);
         outcomes.report(console)
     }
@@ -267,7 +267,7 @@ impl Transactions {
 }
 
 /// Returns whether the outcome is the wanted one, and its text.
-fn fate(outcome: &Outcome) -> (bool, String) {
+fn outcome_text(outcome: &Outcome) -> (bool, String) {
     match outcome {
         Outcome::Done => (true, "done".to_owned()),
         Outcome::Canceled { reason } => (false, format!("canceled: {reason}")),

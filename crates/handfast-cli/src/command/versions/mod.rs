@@ -74,7 +74,7 @@ async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result
     let recorded = VersionedTreeOptions::recorded(collection.store.clone(), place, root.0.clone()).await?;
     let mut options = recorded.unwrap_or_else(|| VersionedTreeOptions::new(root.0.clone()));
     // The application has created both collections: without them the command would see no writer and no held version.
-    let beside = async |name: &Option<String>, recorded: &Option<Namespace>, suffix: &str, flag: &str| {
+    let companion = async |name: &Option<String>, recorded: &Option<Namespace>, suffix: &str, flag: &str| {
         let there = match (name, recorded) {
             (Some(name), _) => collection.sibling(name, flag).await?,
             (None, Some(recorded)) => {
@@ -85,8 +85,8 @@ async fn options(collection: &OpenedCollection, flags: &VersionsFlags) -> Result
         };
         Ok::<_, anyhow::Error>(Some(there))
     };
-    options.writes = beside(writes, &options.writes, "writes", "--writes").await?;
-    options.pins = beside(pins, &options.pins, "pins", "--pins").await?;
+    options.writes = companion(writes, &options.writes, "writes", "--writes").await?;
+    options.pins = companion(pins, &options.pins, "pins", "--pins").await?;
     options.lease = lease.map_or(options.lease, |lease| lease.0);
     options.pin_lease = pin_lease.map_or(options.pin_lease, |lease| lease.0);
     rename(&mut options.fields, &open.fields)?;

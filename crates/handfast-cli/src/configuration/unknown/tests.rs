@@ -27,8 +27,8 @@ fn what_counts_and_what_is_of_others_is_not() {
     let settings = keys().into_iter().map(|key| variable(&key));
     let ours = ["HANDFAST_CONFIG", "HANDFAST_URI", "HANDFAST_TEST_TOOLS", "HANDFAST_KILLS", "HANDFAST_SIM_SEED"];
     let neighbours = ["HANDFAST_SERVICE_HOST", "HANDFAST_SERVICE_PORT_MAIN", "HANDFAST_PORT_27017_TCP_ADDR"];
-    let strangers = ["PATH", "HANDFAST", "handfast_listen", "MY_HANDFAST_LISTEN"];
-    for name in settings.chain([ours.as_slice(), &neighbours, &strangers].concat().into_iter().map(str::to_owned)) {
+    let unrelated = ["PATH", "HANDFAST", "handfast_listen", "MY_HANDFAST_LISTEN"];
+    for name in settings.chain([ours.as_slice(), &neighbours, &unrelated].concat().into_iter().map(str::to_owned)) {
         assert_eq!(of(&name, "1"), Vec::<String>::new(), "{name}");
     }
     assert_eq!(of("HANDFAST_PORT", "tcp://10.0.0.11:27017"), Vec::<String>::new());

@@ -8,11 +8,11 @@ use handfast_patterns::job_queue::{Job, JobQueue, NewJob};
 use handfast_store::DocumentStore;
 use serde_json::{Value, json};
 
-use super::{Ground, Store, json, output, place, report, text};
+use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::{assert_one_line, handfast};
 
 async fn queue(store: &Store) -> Result<JobQueue> {
-    Ok(JobQueue::open(store.shared(), place("jobs")?, store.sources.clone(), Default::default()).await?)
+    Ok(JobQueue::open(store.shared(), namespace("jobs")?, store.sources.clone(), Default::default()).await?)
 }
 
 /// The job at the head of the queue.
@@ -188,7 +188,7 @@ async fn a_job_whose_worker_left_a_date_far_ahead_or_none_is_seen_and_ended() ->
             let id = filled(&ground).await?[3];
             let store = Store::open(&ground).await?;
             let filter = bson::rawdoc! { "_id": id };
-            handfast_store::StoreExt::update_one(&*store.shared, &place("jobs")?, filter, odd.clone()).await?;
+            handfast_store::StoreExt::update_one(&*store.shared, &namespace("jobs")?, filter, odd.clone()).await?;
             store.close().await?;
             assert_eq!(report(&ground, &["jobs", "status"])?["silent"], 1);
             if number < 2 {
@@ -218,7 +218,7 @@ async fn what_is_no_queue_is_refused_and_left_alone() -> Result<()> {
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
         let raw = bson::RawDocumentBuf::try_from(&bson::doc! { "_id": 1, "customer": "ann" })?;
-        handfast_store::StoreExt::insert_one(&*store.shared, &place("orders")?, raw).await?;
+        handfast_store::StoreExt::insert_one(&*store.shared, &namespace("orders")?, raw).await?;
         store.close().await?;
         let refused = |arguments: &[&str]| output(&ground, arguments);
         assert_one_line(
@@ -242,7 +242,7 @@ async fn what_is_no_queue_is_refused_and_left_alone() -> Result<()> {
         assert!(!ground.scratch.path("elsewhere").exists(), "nothing was made");
 
         let store = Store::open(&ground).await?;
-        let indexes = handfast_store::DocumentStore::list_indexes(&*store.shared, &place("orders")?).await?;
+        let indexes = handfast_store::DocumentStore::list_indexes(&*store.shared, &namespace("orders")?).await?;
         assert_eq!(indexes.len(), 1, "who only looks, and who is refused, makes no index");
         store.close().await?;
         Ok(())
@@ -258,7 +258,7 @@ async fn a_foreign_document_does_not_hide_the_jobs_beside_it() -> Result<()> {
         assert_eq!(code, Some(0));
         let store = Store::open(&ground).await?;
         let raw = bson::RawDocumentBuf::try_from(&bson::doc! { "_id": "x", "state": "TODO" })?;
-        handfast_store::StoreExt::insert_one(&*store.shared, &place("jobs")?, raw).await?;
+        handfast_store::StoreExt::insert_one(&*store.shared, &namespace("jobs")?, raw).await?;
         store.close().await?;
         let listed = output(&ground, &["jobs", "list", "--limit", "100"])?;
         let odd = "document \"x\" of db.jobs is not what this pattern writes: its ts is missing; it must be a date";
@@ -269,7 +269,7 @@ async fn a_foreign_document_does_not_hide_the_jobs_beside_it() -> Result<()> {
         let store = Store::open(&ground).await?;
         let filter = bson::rawdoc! { "_id": "x" };
         let gone = bson::rawdoc! { "$set": { "state": "FAILED" } };
-        handfast_store::StoreExt::update_one(&*store.shared, &place("jobs")?, filter, gone).await?;
+        handfast_store::StoreExt::update_one(&*store.shared, &namespace("jobs")?, filter, gone).await?;
         store.close().await?;
         let (fates, code) = json(&ground, &["jobs", "retry", "--all"])?;
         let summary = json!({ "summary": { "done": 2, "skipped": 0, "failed": 1 } });
@@ -286,7 +286,7 @@ async fn a_job_that_cannot_be_read_keeps_no_other_from_what_is_asked_for() -> Re
         let store = Store::open(&ground).await?;
         let odd = store.sources.ids.object_id();
         let raw = bson::RawDocumentBuf::try_from(&bson::doc! { "_id": odd, "state": "FAILED", "who": "they" })?;
-        handfast_store::StoreExt::insert_one(&*store.shared, &place("jobs")?, raw).await?;
+        handfast_store::StoreExt::insert_one(&*store.shared, &namespace("jobs")?, raw).await?;
         store.close().await?;
         let (failed, odd) = ([ids[0].to_hex(), ids[1].to_hex()], odd.to_hex());
 
@@ -311,7 +311,7 @@ async fn fields_have_other_names() -> Result<()> {
         let store = Store::open(&ground).await?;
         let mut options = handfast_patterns::JobQueueOptions::default();
         options.fields.state = "status".to_owned();
-        let queue = JobQueue::open(store.shared(), place("work")?, store.sources.clone(), options).await?;
+        let queue = JobQueue::open(store.shared(), namespace("work")?, store.sources.clone(), options).await?;
         queue.enqueue(NewJob::new("mail", &bson::doc! {})?).await?;
         drop(queue);
         store.close().await?;
@@ -325,7 +325,7 @@ async fn fields_have_other_names() -> Result<()> {
         assert_one_line(&output(&ground, &with(&["--field", "state=where"]))?, 2, refused);
         // Where nothing is recorded, as by an application of before, a flag says it.
         let store = Store::open(&ground).await?;
-        store.shared.drop_collection(&place("work.settings")?).await?;
+        store.shared.drop_collection(&namespace("work.settings")?).await?;
         store.close().await?;
         assert_one_line(&output(&ground, &arguments)?, 1, "db.work holds no jobs");
         assert_eq!(report(&ground, &with(&["--field", "state=status"]))?["due"], 1);

@@ -6,11 +6,11 @@ use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, New
 use handfast_store::StoreExt;
 use serde_json::{Value, json};
 
-use super::{Ground, Store, json, output, place, report, text};
+use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::assert_one_line;
 
 async fn ledger(store: &Store) -> Result<Ledger> {
-    Ok(Ledger::open(store.shared(), place("tx")?, store.sources.clone(), Default::default()).await?)
+    Ok(Ledger::open(store.shared(), namespace("tx")?, store.sources.clone(), Default::default()).await?)
 }
 
 /// Cash has paid ann 100 cent, which is committed, and ann has paid bob 30, which is not.
@@ -29,7 +29,7 @@ async fn filled(ground: &Ground) -> Result<()> {
 async fn tamper(ground: &Ground, collection: &str, id: &str, set: bson::Document) -> Result<()> {
     let store = Store::open(ground).await?;
     let set = RawDocumentBuf::try_from(&doc! { "$set": set })?;
-    let outcome = store.shared.update_one(&place(collection)?, rawdoc! { "_id": id }, set).await?;
+    let outcome = store.shared.update_one(&namespace(collection)?, rawdoc! { "_id": id }, set).await?;
     ensure!(outcome.modified == 1, "nothing was changed");
     store.close().await
 }
@@ -168,7 +168,7 @@ async fn books_that_were_tampered_with_are_exit_code_3_until_they_are_rebuilt() 
 /// Loses an entry: deletes its document behind the ledger's back.
 async fn lose(ground: &Ground, filter: bson::RawDocumentBuf) -> Result<()> {
     let store = Store::open(ground).await?;
-    ensure!(store.shared.delete_one(&place("tx")?, filter).await?, "nothing was deleted");
+    ensure!(store.shared.delete_one(&namespace("tx")?, filter).await?, "nothing was deleted");
     store.close().await
 }
 
@@ -293,7 +293,10 @@ async fn an_account_whose_document_is_lost_is_opened_again_with_its_limits() -> 
     Ground::each("ledger-open", async |ground| {
         paid(&ground).await?;
         let store = Store::open(&ground).await?;
-        ensure!(store.shared.delete_one(&place("account")?, rawdoc! { "_id": "ann" }).await?, "nothing was deleted");
+        ensure!(
+            store.shared.delete_one(&namespace("account")?, rawdoc! { "_id": "ann" }).await?,
+            "nothing was deleted"
+        );
         store.close().await?;
         let (code, said) = ended(&ground, &["ledger", "verify"])?;
         assert_eq!(code, Some(3), "{said}");
@@ -403,7 +406,7 @@ async fn commands_go_by_the_recorded_settings() -> Result<()> {
         let fields = LedgerFields { value: "cents".to_owned(), proc: "stage".to_owned(), ..LedgerFields::default() };
         let options =
             LedgerOptions { accounts: "people".to_owned(), single_entry: true, fields, ..LedgerOptions::default() };
-        let ledger = Ledger::open(store.shared(), place("tx")?, store.sources.clone(), options).await?;
+        let ledger = Ledger::open(store.shared(), namespace("tx")?, store.sources.clone(), options).await?;
         let _ = ledger.post(NewEntry::new([Change::new("ann", 5, "EUR")])).await?;
         drop(ledger);
         store.close().await?;
@@ -435,14 +438,14 @@ async fn entries_are_exported() -> Result<()> {
         // An export that ends before it is whole, here as an entry is none, leaves nothing under the name of the file.
         let store = Store::open(&ground).await?;
         let odd = bson::rawdoc! { "_id": "odd", "ts": bson::DateTime::MAX, "proc": "COMMITTED" };
-        handfast_store::StoreExt::insert_one(&*store.shared, &place("tx")?, odd).await?;
+        handfast_store::StoreExt::insert_one(&*store.shared, &namespace("tx")?, odd).await?;
         store.close().await?;
         let export = ["ledger", "export", "--to", "entries.jsonl"];
         let interrupted = output(&ground, &export)?;
         assert_eq!(interrupted.status.code(), Some(1), "{interrupted:?}");
         assert!(!ground.scratch.path("entries.jsonl").exists());
         let store = Store::open(&ground).await?;
-        handfast_store::StoreExt::delete_one(&*store.shared, &place("tx")?, bson::rawdoc! { "_id": "odd" }).await?;
+        handfast_store::StoreExt::delete_one(&*store.shared, &namespace("tx")?, bson::rawdoc! { "_id": "odd" }).await?;
         store.close().await?;
         // What one has left that was killed is written over.
         std::fs::write(ground.scratch.path("entries.jsonl.unfinished"), "{\"_id\": 1}\n".repeat(1000))?;

@@ -9,7 +9,7 @@ use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, Find, Sources, StoreExt};
 use serde_json::{Value, json};
 
-use super::{Ground, Store, json, output, place, report, text};
+use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::assert_one_line;
 
 const LINK: [&str; 4] = ["--collection", "users", "--link", "comments:user:name=userName"];
@@ -19,17 +19,17 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
 }
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFlag> {
-    let options = SyncFlagOptions::new([Link::new(place("comments")?, "user").field("name", "userName")]);
-    Ok(SyncFlag::open(store, place("users")?, sources.clone(), options).await?)
+    let options = SyncFlagOptions::new([Link::new(namespace("comments")?, "user").field("name", "userName")]);
+    Ok(SyncFlag::open(store, namespace("users")?, sources.clone(), options).await?)
 }
 
 /// John has two comments, and has become Mary; the process died before the comments did.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
-    store.shared.insert_one(&place("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
+    store.shared.insert_one(&namespace("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
     let names = open(store.shared(), &store.sources).await?;
     for id in [8, 9] {
-        let _ = names.insert_copy(&place("comments")?, doc! { "_id": id, "user": 1 }).await?;
+        let _ = names.insert_copy(&namespace("comments")?, doc! { "_id": id, "user": 1 }).await?;
     }
     let change = Address::first(Operation::FindAndModify).of("users");
     let dying = Arc::new(Faulty::new(store.shared(), Plan::at_request(change, Fault::CrashAfter)));
@@ -66,7 +66,7 @@ async fn a_copy_that_nobody_knows_to_differ_is_exit_code_3_until_it_is_repaired(
         report(&ground, &arguments(&["sweep", "--abandoned-after", "0s"]))?;
         let store = Store::open(&ground).await?;
         let tampered = rawdoc! { "$set": { "userName": "Eve" } };
-        store.shared.update_one(&place("comments")?, rawdoc! { "_id": 9 }, tampered).await?;
+        store.shared.update_one(&namespace("comments")?, rawdoc! { "_id": 9 }, tampered).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &arguments(&["verify"]))?;
         let finding = &lines[0]["findings"][0];
@@ -99,10 +99,10 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     report(&ground, &sweep)?;
     let store = Store::open(&ground).await?;
     let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
-    let computed = Link::new(place("comments")?, "user").field("name", "userName").computed("userInitial", initial);
+    let computed = Link::new(namespace("comments")?, "user").field("name", "userName").computed("userInitial", initial);
     let options = SyncFlagOptions::new([computed]);
-    SyncFlag::change_settings(store.shared(), place("users")?, &options).await?;
-    SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
+    SyncFlag::change_settings(store.shared(), namespace("users")?, &options).await?;
+    SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
     store.close().await?;
     for link in [&[][..], &LINK[2..]] {
         let repair = [&["sync", "repair", "--collection", "users"], link].concat();
@@ -130,12 +130,12 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
         let store = Store::open(&ground).await?;
         let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
         let gone = doc! { "userName": "somebody", "userInitial": "?", "userNick": "" };
-        let comments = Link::new(place("comments")?, "user").field("name", "userName").field("nick", "userNick");
+        let comments = Link::new(namespace("comments")?, "user").field("name", "userName").field("nick", "userNick");
         let comments = comments.computed("userInitial", initial).on_delete(OnDelete::Set(gone));
-        let likes = Link::new(place("likes")?, "user").computed("userInitial", initial);
+        let likes = Link::new(namespace("likes")?, "user").computed("userInitial", initial);
         let options = SyncFlagOptions::new([comments, likes]);
-        store.shared.drop_collection(&place("users.settings")?).await?;
-        SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
+        store.shared.drop_collection(&namespace("users.settings")?).await?;
+        SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
         store.close().await?;
         for link in [&[][..], &LINK[2..]] {
             for words in [&["status"][..], &["list"], &["show", "1"], &["verify"]] {
@@ -162,7 +162,7 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
 async fn deleted(ground: &Ground) -> Result<()> {
     filled(ground).await?;
     let store = Store::open(ground).await?;
-    store.shared.drop_collection(&place("users.settings")?).await?;
+    store.shared.drop_collection(&namespace("users.settings")?).await?;
     signed_by_somebody(store.shared(), &store.sources).await?;
     let mark = Address::first(Operation::FindAndModify).of("users");
     let dying = Arc::new(Faulty::new(store.shared(), Plan::at_request(mark, Fault::CrashAfter)));
@@ -172,13 +172,13 @@ async fn deleted(ground: &Ground) -> Result<()> {
 
 async fn signed_by_somebody(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFlag> {
     let somebody = OnDelete::Set(doc! { "userName": "somebody" });
-    let link = Link::new(place("comments")?, "user").field("name", "userName").on_delete(somebody);
-    Ok(SyncFlag::open(store, place("users")?, sources.clone(), SyncFlagOptions::new([link])).await?)
+    let link = Link::new(namespace("comments")?, "user").field("name", "userName").on_delete(somebody);
+    Ok(SyncFlag::open(store, namespace("users")?, sources.clone(), SyncFlagOptions::new([link])).await?)
 }
 
 async fn signatures(ground: &Ground) -> Result<Vec<String>> {
     let store = Store::open(ground).await?;
-    let find = Find::new(place("comments")?, rawdoc! {});
+    let find = Find::new(namespace("comments")?, rawdoc! {});
     let comments = store.shared.find_all(find).await?;
     let names = comments.iter().map(|comment| comment.get_str("userName").unwrap_or("nobody").to_owned()).collect();
     store.close().await?;
@@ -241,14 +241,14 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         }
         // Where nobody has declared anything, the documents must have what is said.
         let store = Store::open(&ground).await?;
-        store.shared.drop_collection(&place("users.settings")?).await?;
+        store.shared.drop_collection(&namespace("users.settings")?).await?;
         let text = rawdoc! { "$set": { "text": "first" } };
-        store.shared.update_many(&place("comments")?, rawdoc! {}, text).await?;
+        store.shared.update_many(&namespace("comments")?, rawdoc! {}, text).await?;
         // Its main document was deleted, and it says so: that is no reason to believe that others name theirs.
         let told = rawdoc! { "_id": "told", "text": "first", "userName": "John", "userVersion": i64::MAX };
-        store.shared.insert_one(&place("comments")?, told).await?;
-        store.shared.insert_one(&place("empty")?, rawdoc! { "_id": 1 }).await?;
-        store.shared.delete_one(&place("empty")?, rawdoc! {}).await?;
+        store.shared.insert_one(&namespace("comments")?, told).await?;
+        store.shared.insert_one(&namespace("empty")?, rawdoc! { "_id": 1 }).await?;
+        store.shared.delete_one(&namespace("empty")?, rawdoc! {}).await?;
         store.close().await?;
         let unseen = [
             ("comments:nokey:name=userName", "no document of db.comments has nokey, by which copies are found"),
@@ -313,7 +313,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
         report(&ground, &["sync", "sweep", "--abandoned-after", "0s", "--collection", "users"])?;
         let store = Store::open(&ground).await?;
         let comments = |key: &str| {
-            Ok::<_, anyhow::Error>(Link::new(place("comments")?, key).with_fields("userVersion", "userSyncing"))
+            Ok::<_, anyhow::Error>(Link::new(namespace("comments")?, key).with_fields("userVersion", "userSyncing"))
         };
         let wrong = [
             (
@@ -328,15 +328,18 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
                 comments("userName")?.field("name", "userCopy"),
                 "no document of db.comments has in userName the _id of a document of db.users",
             ),
-            (Link::new(place("remarks")?, "user").field("name", "userName"), "there is no collection 'remarks' in db"),
+            (
+                Link::new(namespace("remarks")?, "user").field("name", "userName"),
+                "there is no collection 'remarks' in db",
+            ),
         ];
         store.close().await?;
         for (link, why) in wrong {
             let store = Store::open(&ground).await?;
-            store.shared.drop_collection(&place("users.settings")?).await?;
-            SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
+            store.shared.drop_collection(&namespace("users.settings")?).await?;
+            SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
                 .await?;
-            store.shared.drop_collection(&place("remarks")?).await?;
+            store.shared.drop_collection(&namespace("remarks")?).await?;
             store.close().await?;
             for command in ["verify", "repair", "backfill"] {
                 assert_one_line(&output(&ground, &["sync", command, "--collection", "users"])?, 3, why);
@@ -345,9 +348,10 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
         }
         // A field that no user has yet, and no comment either.
         let store = Store::open(&ground).await?;
-        store.shared.drop_collection(&place("users.settings")?).await?;
+        store.shared.drop_collection(&namespace("users.settings")?).await?;
         let link = comments("user")?.field("name", "userName").field("nick", "userNick");
-        SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), SyncFlagOptions::new([link])).await?;
+        SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
+            .await?;
         store.close().await?;
         assert_eq!(report(&ground, &["sync", "verify", "--collection", "users"])?["clean"], true);
         Ok(())
@@ -361,13 +365,13 @@ async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
     Ground::each("sync-odd", async |ground| {
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
-        store.shared.insert_one(&place("users")?, rawdoc! { "_id": 2, "name": "Bill" }).await?;
+        store.shared.insert_one(&namespace("users")?, rawdoc! { "_id": 2, "name": "Bill" }).await?;
         let names = open(store.shared(), &store.sources).await?;
-        let _ = names.insert_copy(&place("comments")?, doc! { "_id": 7, "user": 2 }).await?;
+        let _ = names.insert_copy(&namespace("comments")?, doc! { "_id": 7, "user": 2 }).await?;
         let tampered = rawdoc! { "$set": { "userName": "Eve" } };
-        store.shared.update_one(&place("comments")?, rawdoc! { "_id": 7 }, tampered).await?;
+        store.shared.update_one(&namespace("comments")?, rawdoc! { "_id": 7 }, tampered).await?;
         let odd = rawdoc! { "$set": { "syncing": "yes" } };
-        store.shared.update_one(&place("users")?, rawdoc! { "_id": 1 }, odd).await?;
+        store.shared.update_one(&namespace("users")?, rawdoc! { "_id": 1 }, odd).await?;
         drop(names);
         store.close().await?;
         let whys = || {
@@ -392,7 +396,7 @@ async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
         );
         let store = Store::open(&ground).await?;
         let flag = rawdoc! { "$currentDate": { "syncing": true }, "$set": { "syncVersion": 1_i64 } };
-        store.shared.update_one(&place("users")?, rawdoc! { "_id": 2 }, flag).await?;
+        store.shared.update_one(&namespace("users")?, rawdoc! { "_id": 2 }, flag).await?;
         store.close().await?;
         let listed = output(&ground, &arguments(&["list"]))?;
         assert_one_line(&listed, 1, "document 1 of db.users is not what this pattern writes: its syncing is \"yes\"");

@@ -9,7 +9,7 @@ use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, Find, Sources, StoreExt};
 use serde_json::json;
 
-use super::{Ground, Store, json, output, place, report, text};
+use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::assert_one_line;
 
 /// Returns a plan in which the process dies when it has applied a transfer to the first account of a collection.
@@ -18,18 +18,18 @@ fn dies_after_the_first_of(collection: &str) -> Plan {
 }
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPhase> {
-    open_with(store, sources, TwoPhaseOptions::new("App1", place("accounts")?)).await
+    open_with(store, sources, TwoPhaseOptions::new("App1", namespace("accounts")?)).await
 }
 
 async fn open_with(store: Arc<dyn DocumentStore>, sources: &Sources, options: TwoPhaseOptions) -> Result<TwoPhase> {
-    Ok(TwoPhase::open(store, place("transactions")?, sources.clone(), options).await?)
+    Ok(TwoPhase::open(store, namespace("transactions")?, sources.clone(), options).await?)
 }
 
 /// A has paid B 100 of 1000, in transaction 1; in 2 the process died when A had paid; 3 is not begun.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     for id in ["A", "B"] {
-        store.shared.insert_one(&place("accounts")?, rawdoc! { "_id": id, "balance": 1000 }).await?;
+        store.shared.insert_one(&namespace("accounts")?, rawdoc! { "_id": id, "balance": 1000 }).await?;
     }
     let transfers = open(store.shared(), &store.sources).await?;
     for id in 1..=3 {
@@ -44,7 +44,7 @@ async fn filled(ground: &Ground) -> Result<()> {
 
 async fn balances(ground: &Ground) -> Result<Vec<i64>> {
     let store = Store::open(ground).await?;
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts")?, rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace("accounts")?, rawdoc! {}) };
     let found = store.shared.find_all(find).await?;
     store.close().await?;
     let balance = |account: &RawDocumentBuf| -> Result<i64> {
@@ -98,7 +98,7 @@ async fn a_date_far_ahead_keeps_no_transaction_from_being_recovered() -> Result<
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
         let ahead = rawdoc! { "$set": { "lastModified": bson::DateTime::from_millis(4_000_000_000_000) } };
-        store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, ahead).await?;
+        store.shared.update_one(&namespace("transactions")?, rawdoc! { "_id": 2 }, ahead).await?;
         store.close().await?;
         let shown = text(&ground, &["twophase", "status"])?;
         assert!(
@@ -119,7 +119,7 @@ async fn an_odd_transaction_does_not_hide_the_others() -> Result<()> {
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
         let odd = rawdoc! { "_id": "odd", "state": "pending", "lastModified": "soon" };
-        store.shared.insert_one(&place("transactions")?, odd).await?;
+        store.shared.insert_one(&namespace("transactions")?, odd).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &["twophase", "list"])?;
         assert_eq!(
@@ -142,7 +142,7 @@ async fn a_transaction_is_rolled_back() -> Result<()> {
         assert_eq!((outcomes, code), (vec!["canceled", "canceled", "is not there"], Some(1)));
         // One that nobody looks at, as its state is none.
         let store = Store::open(&ground).await?;
-        store.shared.insert_one(&place("transactions")?, rawdoc! { "_id": 9, "state": "weird" }).await?;
+        store.shared.insert_one(&namespace("transactions")?, rawdoc! { "_id": 9, "state": "weird" }).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &["twophase", "verify"])?;
         let finding = &lines[0]["findings"][0];
@@ -165,7 +165,7 @@ async fn an_update_of_a_transaction_that_is_over_is_exit_code_3_until_it_is_take
         let late = RawDocumentBuf::try_from(&doc! {
             "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": others },
         })?;
-        store.shared.update_one(&place("accounts")?, rawdoc! { "_id": "B" }, late).await?;
+        store.shared.update_one(&namespace("accounts")?, rawdoc! { "_id": "B" }, late).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &["twophase", "verify"])?;
         assert_eq!((code, &lines[0]["findings"][0]["kind"]), (Some(3), &json!("over")), "{lines:?}");
@@ -199,9 +199,9 @@ async fn accounts_that_are_not_there_are_told() -> Result<()> {
 async fn filled_with_pending(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     for id in ["A", "B"] {
-        store.shared.insert_one(&place("wallets")?, rawdoc! { "_id": id, "cents": 1000 }).await?;
+        store.shared.insert_one(&namespace("wallets")?, rawdoc! { "_id": id, "cents": 1000 }).await?;
     }
-    let mut options = TwoPhaseOptions::new("App1", place("wallets")?);
+    let mut options = TwoPhaseOptions::new("App1", namespace("wallets")?);
     options.accounts.balance = "cents".to_owned();
     options.accounts.pending = Some(PendingFields::default());
     let transfers = open_with(store.shared(), &store.sources, options.clone()).await?;
@@ -218,7 +218,7 @@ async fn filled_with_pending(ground: &Ground) -> Result<()> {
 /// The balance, the pending credits and the pending debits of A and B.
 async fn wallets(ground: &Ground) -> Result<Vec<[i64; 3]>> {
     let store = Store::open(ground).await?;
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("wallets")?, rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace("wallets")?, rawdoc! {}) };
     let found = store.shared.find_all(find).await?;
     store.close().await?;
     let line = |account: &RawDocumentBuf| -> Result<[i64; 3]> {
@@ -264,7 +264,7 @@ async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
     Ground::each("twophase-unrecorded", async |ground| {
         filled_with_pending(&ground).await?;
         let store = Store::open(&ground).await?;
-        store.shared.delete_one(&place("transactions.settings")?, rawdoc! { "_id": "two-phase" }).await?;
+        store.shared.delete_one(&namespace("transactions.settings")?, rawdoc! { "_id": "two-phase" }).await?;
         store.close().await?;
         // What touches no account works, and does not record what nobody has said.
         text(&ground, &["twophase", "status"])?;
@@ -300,7 +300,7 @@ async fn credits_that_no_transaction_explains_are_exit_code_3_and_no_command_is_
         report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
         let store = Store::open(&ground).await?;
         let left = rawdoc! { "$set": { "pendingCredits": 100_i64 } };
-        store.shared.update_one(&place("wallets")?, rawdoc! { "_id": "B" }, left).await?;
+        store.shared.update_one(&namespace("wallets")?, rawdoc! { "_id": "B" }, left).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &["twophase", "verify"])?;
         let finding = &lines[0]["findings"][0];
@@ -346,7 +346,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_left_and_named() -> 
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
         let applied = rawdoc! { "$set": { "state": "applied" } };
-        store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, applied).await?;
+        store.shared.update_one(&namespace("transactions")?, rawdoc! { "_id": 2 }, applied).await?;
         store.close().await?;
         for _ in 0..2 {
             let recovered = output(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
@@ -364,8 +364,8 @@ async fn an_applied_transaction_that_a_participant_lacks_is_left_and_named() -> 
         let store = Store::open(&ground).await?;
         let now = store.sources.clock.now();
         let odd = rawdoc! { "_id": 9, "state": "pending", "source": "A", "lastModified": now };
-        store.shared.insert_one(&place("transactions")?, odd).await?;
-        store.shared.insert_one(&place("accounts")?, rawdoc! { "_id": "C", "balance": "lots" }).await?;
+        store.shared.insert_one(&namespace("transactions")?, odd).await?;
+        store.shared.insert_one(&namespace("accounts")?, rawdoc! { "_id": "C", "balance": "lots" }).await?;
         store.close().await?;
         let (lines, code) = json(&ground, &["twophase", "verify"])?;
         let kinds: Vec<_> =

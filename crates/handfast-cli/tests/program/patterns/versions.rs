@@ -6,7 +6,7 @@ use handfast_patterns::{Error, VersionedTree, VersionedTreeOptions};
 use handfast_store::StoreExt;
 use serde_json::json;
 
-use super::{Ground, Store, json, output, place, report, text};
+use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::assert_one_line;
 
 const TREE: [&str; 4] = ["--collection", "items", "--root", "catalogue"];
@@ -19,7 +19,7 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     let options = VersionedTreeOptions::new("catalogue");
-    let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
+    let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
     for price in [30, 25, 20] {
         tree.change(|mut write| async move {
             write.put("lamp", doc! { "price": price }).await?;
@@ -68,7 +68,7 @@ async fn a_tree_with_a_lost_child_is_found() -> Result<()> {
         assert_eq!((&verified["versions"], &verified["nodes"], &verified["count"]), (&json!(3), &json!(3), &json!(0)));
         assert!(text(&ground, &arguments(&["verify"]))?.contains("the versions are as they must be"));
         let store = Store::open(&ground).await?;
-        store.shared().delete_one(&place("items")?, rawdoc! { "itemId": "lamp", "version": 1_i64 }).await?;
+        store.shared().delete_one(&namespace("items")?, rawdoc! { "itemId": "lamp", "version": 1_i64 }).await?;
         store.close().await?;
         let (found, code) = json(&ground, &arguments(&["verify", "--children", "children"]))?;
         assert_eq!((found[0]["count"].as_u64(), code), (Some(1), Some(3)), "{found:?}");
@@ -109,7 +109,7 @@ async fn what_is_not_there_is_not_verified() -> Result<()> {
         // A tree whose first version is being written is there, and has nothing to be verified.
         let store = Store::open(&ground).await?;
         let options = VersionedTreeOptions::new("prices");
-        let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
+        let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         drop((tree.begin().await?, tree));
         store.close().await?;
         let prices = ["--collection", "items", "--root", "prices"];
@@ -192,9 +192,9 @@ async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
         let store = Store::open(&ground).await?;
         let mut options = VersionedTreeOptions::new("catalogue");
         options.children = Some("children".to_owned());
-        options.pins = Some(place("held")?);
+        options.pins = Some(namespace("held")?);
         options.fields.version = "number".to_owned();
-        let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
+        let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["lost"] })) }).await?;
         tree.name(1, "first").await?;
         drop(tree);

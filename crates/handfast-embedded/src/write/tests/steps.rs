@@ -6,8 +6,8 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::{
-    CreateIndexes, Delete, DeleteStatement, DocumentStore, DropIndexes, Find, Hint, IndexSelector, IndexSpec, Insert,
-    Sources, Update, UpdateSpec, UpdateStatement,
+    CreateIndexes, Delete, DeleteStatement, DocumentStore, DropIndexes, Find, Hint, IndexCounts, IndexSelector,
+    IndexSpec, Insert, Sources, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::committer::{AnswerAfter, Writer};
@@ -70,7 +70,7 @@ async fn an_index_whose_creation_was_given_up_can_be_created_again() {
         assert!(attempt < 100, "a build of 300 steps always ends within 2 ms");
         store.drop_indexes(DropIndexes { namespace: namespace(), selector: IndexSelector::All }).await.unwrap();
     }
-    assert_eq!(store.create_indexes(create(vec![on("a")])).await.unwrap(), (1, 2));
+    assert_eq!(store.create_indexes(create(vec![on("a")])).await.unwrap(), IndexCounts { before: 1, after: 2 });
     assert_eq!(names(&store).await, ["_id_", "a_1"]);
     assert_eq!(found_by(&store, "a_1").await, 3000);
     store.close().await.unwrap();

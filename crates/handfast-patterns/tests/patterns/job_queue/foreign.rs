@@ -13,7 +13,7 @@ async fn open_ordered(world: &World, ordered: bool) -> JobQueue {
 
 async fn put(world: &World, document: Document) {
     let document = bson::RawDocumentBuf::try_from(&document).unwrap();
-    world.store.insert_one(&world.place("jobs"), document).await.unwrap();
+    world.store.insert_one(&world.namespace("jobs"), document).await.unwrap();
 }
 
 /// Returns a document that matches the filter of a claim, and cannot be read.
@@ -113,7 +113,7 @@ async fn foreign_documents_in_progress_block_no_job() {
     assert_eq!(queue.reclaim(1).await.unwrap().done, 1, "the oldest that is a job");
     assert_eq!(queue.reclaim(1).await.unwrap(), handfast_patterns::Round::default());
     assert_eq!(stored(&world, ours).await.get_str("state").unwrap(), "TODO");
-    let found = world.store.find_one(&world.place("jobs"), rawdoc! { "_id": "theirs" }).await.unwrap();
+    let found = world.store.find_one(&world.namespace("jobs"), rawdoc! { "_id": "theirs" }).await.unwrap();
     assert_eq!(Document::try_from(&*found.unwrap()).unwrap(), theirs);
 }
 
@@ -142,7 +142,7 @@ async fn a_job_that_cannot_be_read_any_more_is_not_reclaimed_for_ever() {
     let id = new_id(queue.enqueue(numbered(7)).await.unwrap());
     claim(&queue).await;
     let broken = rawdoc! { "$set": { "priority": "high" } };
-    world.store.update_one(&world.place("jobs"), rawdoc! { "_id": id }, broken).await.unwrap();
+    world.store.update_one(&world.namespace("jobs"), rawdoc! { "_id": id }, broken).await.unwrap();
     world.clock.advance(HOUR);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     assert_eq!(queue.reclaim(10).await.unwrap(), handfast_patterns::Round::default());

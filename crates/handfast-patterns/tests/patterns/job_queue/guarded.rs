@@ -15,13 +15,13 @@ use crate::crash::World;
 const STEP: &str = "count";
 
 async fn counters(world: &World) -> ExactlyOnce {
-    let place: Namespace = world.place("counters");
+    let place: Namespace = world.namespace("counters");
     world.store.insert_one(&place, rawdoc! { "_id": "a", "n": 0_i64 }).await.unwrap();
     ExactlyOnce::open(Arc::clone(&world.store), place, world.sources.clone(), Memory::default()).await.unwrap()
 }
 
 async fn counted(world: &World) -> i64 {
-    let found = world.store.find_one(&world.place("counters"), rawdoc! { "_id": "a" }).await.unwrap().unwrap();
+    let found = world.store.find_one(&world.namespace("counters"), rawdoc! { "_id": "a" }).await.unwrap().unwrap();
     found.get_i64("n").unwrap()
 }
 

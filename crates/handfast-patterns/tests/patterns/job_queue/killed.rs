@@ -15,7 +15,7 @@ use crate::crash::{Stage, World, every_point};
 
 /// Makes users friends on both sides: the job of the seed, whose effects are counted.
 async fn add_friends(world: &World) -> Result<Worker> {
-    let users = world.place("users");
+    let users = world.namespace("users");
     let once = ExactlyOnce::open(Arc::clone(&world.store), users, world.sources.clone(), Memory::default()).await?;
     let queue = open_with(world, JobQueueOptions::default()).await?;
     Ok(Worker::new(queue, "worker1").handle("ADD_FRIEND", move |context, friends: Friends| {
@@ -59,7 +59,7 @@ async fn killed_at_every_operation(stage: Stage, unique: bool) {
             return Err(format!("{} done", done.len()));
         }
         for user in ["ann", "bob"] {
-            let user = world.store.find_one(&world.place("users"), rawdoc! { "_id": user }).await.unwrap();
+            let user = world.store.find_one(&world.namespace("users"), rawdoc! { "_id": user }).await.unwrap();
             let friends = user.map_or(0, |user| user.get_i64("friends").unwrap_or(-1));
             if friends != done.len() as i64 {
                 return Err(format!("{} jobs are done, and one user has {friends} friends", done.len()));
@@ -178,7 +178,7 @@ async fn ten_thousand_jobs_with_crashes() {
         }
     };
     let effects =
-        ExactlyOnce::open(world.store.clone(), world.place("effects"), world.sources.clone(), Memory::default());
+        ExactlyOnce::open(world.store.clone(), world.namespace("effects"), world.sources.clone(), Memory::default());
     let effects = effects.await.unwrap();
     let (mut executed, mut crashes, mut done) = (0, 0, 0);
     for first in (0..JOBS).step_by(AT_A_TIME as usize) {
@@ -216,8 +216,8 @@ async fn ten_thousand_jobs_with_crashes() {
         done += queue.purge(Duration::ZERO, HOUR, 1000).await.unwrap().done;
     }
     assert!(crashes > 300 && executed > JOBS + 300, "{crashes} crashes, {executed} executed");
-    let exact = world.store.count_matching(&world.place("effects"), rawdoc! { "n": 5 }).await.unwrap();
-    let changed = world.store.count_matching(&world.place("effects"), rawdoc! {}).await.unwrap();
+    let exact = world.store.count_matching(&world.namespace("effects"), rawdoc! { "n": 5 }).await.unwrap();
+    let changed = world.store.count_matching(&world.namespace("effects"), rawdoc! {}).await.unwrap();
     assert_eq!(
         (done, exact, changed),
         (10_000, 2_000, 2_000),

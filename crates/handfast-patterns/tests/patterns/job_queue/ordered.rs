@@ -84,7 +84,7 @@ async fn documents_that_are_no_jobs_do_not_stop_an_ordered_queue() {
     let now = world.sources.clock.now();
     for number in 0..20 {
         let foreign = rawdoc! { "_id": number, "state": "TODO", "type": "count", "runAt": now, "priority": 9 };
-        world.store.insert_one(&world.place("jobs"), foreign).await.unwrap();
+        world.store.insert_one(&world.namespace("jobs"), foreign).await.unwrap();
     }
     for number in 1..=17 {
         world.clock.advance(Duration::from_millis(1));

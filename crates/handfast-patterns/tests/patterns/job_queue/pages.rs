@@ -11,7 +11,7 @@ use crate::crash::World;
 
 async fn put(world: &World, document: Document) {
     let document = bson::RawDocumentBuf::try_from(&document).unwrap();
-    world.store.insert_one(&world.place("jobs"), document).await.unwrap();
+    world.store.insert_one(&world.namespace("jobs"), document).await.unwrap();
 }
 
 /// The list has ids and ages of several types, some ages more than once, and documents that are not jobs.

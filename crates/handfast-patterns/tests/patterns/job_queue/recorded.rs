@@ -15,15 +15,15 @@ fn ordered() -> JobQueueOptions {
 }
 
 async fn attached(world: &World, options: JobQueueOptions) -> Result<JobQueue> {
-    JobQueue::attach(Arc::clone(&world.store), world.place("jobs"), world.sources.clone(), options).await
+    JobQueue::attach(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await
 }
 
 async fn recorded(world: &World) -> Option<JobQueueOptions> {
-    JobQueueOptions::recorded(Arc::clone(&world.store), &world.place("jobs")).await.unwrap()
+    JobQueueOptions::recorded(Arc::clone(&world.store), &world.namespace("jobs")).await.unwrap()
 }
 
 async fn change(world: &World, options: &JobQueueOptions) -> Result<()> {
-    JobQueue::change_settings(Arc::clone(&world.store), world.place("jobs"), options).await
+    JobQueue::change_settings(Arc::clone(&world.store), world.namespace("jobs"), options).await
 }
 
 /// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
@@ -33,7 +33,7 @@ async fn other_settings_are_refused_by_name() {
     attached(&world, ordered()).await.unwrap();
     assert!(recorded(&world).await.is_none(), "a queue that is attached records nothing");
     open_with(&world, ordered()).await.unwrap();
-    let indexes = world.store.list_indexes(&world.place("jobs")).await.unwrap();
+    let indexes = world.store.list_indexes(&world.namespace("jobs")).await.unwrap();
     let fields = JobFields { kind: "kind".to_owned(), ..JobFields::default() };
     let limited = |concurrency, rate| JobQueueOptions { limits: Limits { concurrency, rate }, ..ordered() };
     let rate = RateLimit { jobs: 3, within: MINUTE };
@@ -51,7 +51,7 @@ async fn other_settings_are_refused_by_name() {
             assert!(matches!(error, Error::OtherSettings { .. }) && error.to_string().contains(text), "{error}");
         }
     }
-    assert_eq!(world.store.list_indexes(&world.place("jobs")).await.unwrap(), indexes);
+    assert_eq!(world.store.list_indexes(&world.namespace("jobs")).await.unwrap(), indexes);
     // Each process may choose these.
     let backoff = Backoff { first: HOUR, ..Backoff::default() };
     open_with(&world, JobQueueOptions { lease: HOUR, timeout: None, backoff, ..ordered() }).await.unwrap();

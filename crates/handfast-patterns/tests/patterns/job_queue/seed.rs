@@ -18,7 +18,7 @@ async fn put(world: &World, id: impl Into<Bson>, number: i64, priority: Option<i
         job.insert("priority", priority);
     }
     let job = bson::RawDocumentBuf::try_from(&job).unwrap();
-    world.store.insert_one(&world.place("jobs"), job).await.unwrap();
+    world.store.insert_one(&world.namespace("jobs"), job).await.unwrap();
 }
 
 fn every_kind_of_queue() -> [JobQueueOptions; 3] {

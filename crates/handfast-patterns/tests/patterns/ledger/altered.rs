@@ -15,8 +15,11 @@ use crate::crash::World;
 
 async fn alter(world: &World, collection: &str, id: impl Into<Bson>, update: Document) {
     let raw = |document: &Document| bson::RawDocumentBuf::try_from(document).unwrap();
-    let outcome =
-        world.store.update_one(&world.place(collection), raw(&doc! { "_id": id.into() }), raw(&update)).await.unwrap();
+    let outcome = world
+        .store
+        .update_one(&world.namespace(collection), raw(&doc! { "_id": id.into() }), raw(&update))
+        .await
+        .unwrap();
     assert_eq!(outcome.modified, 1, "{update:?}");
 }
 
@@ -75,7 +78,7 @@ async fn a_balance_that_all_others_contradict_is_counted_again() {
 #[tokio::test]
 async fn an_account_whose_document_is_lost_is_not_made_without_its_limits() {
     let (world, ledger) = paid().await;
-    assert!(world.store.delete_one(&world.place("account"), rawdoc! { "_id": "A" }).await.unwrap());
+    assert!(world.store.delete_one(&world.namespace("account"), rawdoc! { "_id": "A" }).await.unwrap());
     assert_eq!(found(&ledger).await, ["no account"]);
     let before = books_of(&world).await;
     assert!(!ledger.rebuild_all().await.unwrap().is_whole());
@@ -132,7 +135,7 @@ async fn verify_checks_indexes_and_settings() {
     alter(&world, "tx", 6, doc! { "$set": { "reverses": 99 } }).await;
     assert_eq!(found(&ledger).await, ["no such entry"]);
     let (world, ledger) = paid().await;
-    world.store.delete_many(&world.place("tx.settings"), rawdoc! {}).await.unwrap();
+    world.store.delete_many(&world.namespace("tx.settings"), rawdoc! {}).await.unwrap();
     assert_eq!(found(&ledger).await, ["no settings"]);
     let fields = LedgerFields { value: "amount".to_owned(), ..LedgerFields::default() };
     let other = open_with(&world, LedgerOptions { fields, ..options() }).await.map(|_| ()).unwrap_err();
@@ -145,7 +148,7 @@ async fn verify_checks_indexes_and_settings() {
             { "account": "C", "type": "deposit", "value": 48_i64, "asset": "EUR", "seqId": 2_i64, "cachedBal": null },
         ],
     };
-    world.store.insert_one(&world.place("tx"), forged).await.unwrap();
+    world.store.insert_one(&world.namespace("tx"), forged).await.unwrap();
     assert_eq!(found(&ledger).await, ["below minimum"]);
     ledger.set_minimum("A", Some(-1)).await.unwrap();
     assert_eq!(found(&ledger).await, [""; 0]);
@@ -157,11 +160,11 @@ async fn verify_checks_indexes_and_settings() {
 #[tokio::test]
 async fn two_entries_at_one_place_are_reported() {
     let (world, ledger) = paid().await;
-    let all_of_them = DropIndexes { namespace: world.place("tx"), selector: IndexSelector::All };
+    let all_of_them = DropIndexes { namespace: world.namespace("tx"), selector: IndexSelector::All };
     world.store.drop_indexes(all_of_them).await.unwrap();
     let mut entry = all(&world, "tx").await.into_iter().last().unwrap();
     entry.insert("_id", "again");
-    world.store.insert_one(&world.place("tx"), bson::RawDocumentBuf::try_from(&entry).unwrap()).await.unwrap();
+    world.store.insert_one(&world.namespace("tx"), bson::RawDocumentBuf::try_from(&entry).unwrap()).await.unwrap();
     assert_eq!(found(&ledger).await, ["no index", "same place"]);
     let before = books_of(&world).await;
     assert!(!ledger.rebuild_all().await.unwrap().is_whole());
@@ -211,7 +214,7 @@ async fn an_entry_that_was_marked_as_uncommitted_is_reported() {
 #[tokio::test]
 async fn an_account_below_its_minimum_after_an_abandoned_gain_is_reported() {
     let (world, ledger) = paid().await;
-    world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap();
+    world.store.delete_one(&world.namespace("tx"), rawdoc! { "_id": 1 }).await.unwrap();
     for account in ["A", "cash"] {
         assert_eq!(ledger.abandon(account, 1..=1, "no copy").await.unwrap(), 1);
     }
@@ -228,10 +231,10 @@ async fn an_account_below_its_minimum_after_an_abandoned_gain_is_reported() {
 async fn a_record_with_a_field_that_no_account_has_is_reported() {
     let (world, _) = paid().await;
     let misspelt = rawdoc! { "$set": { "settings.fields.minimum": "mini" } };
-    world.store.update_many(&world.place("tx.settings"), rawdoc! {}, misspelt).await.unwrap();
-    let recorded = LedgerOptions::recorded(Arc::clone(&world.store), &world.place("tx")).await.unwrap().unwrap();
+    world.store.update_many(&world.namespace("tx.settings"), rawdoc! {}, misspelt).await.unwrap();
+    let recorded = LedgerOptions::recorded(Arc::clone(&world.store), &world.namespace("tx")).await.unwrap().unwrap();
     let ledger =
-        Ledger::attach(Arc::clone(&world.store), world.place("tx"), world.sources.clone(), recorded).await.unwrap();
+        Ledger::attach(Arc::clone(&world.store), world.namespace("tx"), world.sources.clone(), recorded).await.unwrap();
     assert_eq!(found(&ledger).await, ["unreadable"]);
 }
 
@@ -252,7 +255,7 @@ async fn an_unreadable_document_does_not_end_a_restore() {
     let (world, ledger) = paid().await;
     let copy = all(&world, "tx").await.remove(5);
     alter(&world, "tx", 5, doc! { "$set": { "changes.0.value": "x" } }).await;
-    world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 6 }).await.unwrap();
+    world.store.delete_one(&world.namespace("tx"), rawdoc! { "_id": 6 }).await.unwrap();
     let restored = ledger.restore(&copy).await.unwrap();
     assert!(matches!(&restored, Restored::Refused(why) if why.contains("document 5 of")), "{restored:?}");
 }

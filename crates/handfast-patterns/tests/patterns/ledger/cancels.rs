@@ -143,10 +143,10 @@ async fn caches_behind_a_canceled_entry_are_reset() {
     };
     for id in 1..=3 {
         let (filter, update) = set(id);
-        world.store.update_one(&world.place("tx"), filter, update).await.unwrap();
+        world.store.update_one(&world.namespace("tx"), filter, update).await.unwrap();
     }
     let cache = rawdoc! { "$set": { "cache": { "balance": 20_i64, "seqId": 2_i64 } } };
-    world.store.update_one(&world.place("account"), rawdoc! { "_id": "B" }, cache).await.unwrap();
+    world.store.update_one(&world.namespace("account"), rawdoc! { "_id": "B" }, cache).await.unwrap();
     assert_eq!(ledger.cancel(2, "a mistake").await.unwrap(), Cancel::Canceled);
     let cached = |entry: &Document| {
         entry

@@ -73,7 +73,7 @@ async fn the_authorisation_itself_never_changes() {
     let hold = Authorisation::new("A", "B", 30, "EUR").with_id(7);
     let Posting::Posted(_) = ledger.authorise(hold).await.unwrap() else { panic!("there is enough") };
     commit_all(&ledger).await;
-    let stored = async || world.store.find_one(&world.place("tx"), rawdoc! { "_id": 7 }).await.unwrap().unwrap();
+    let stored = async || world.store.find_one(&world.namespace("tx"), rawdoc! { "_id": 7 }).await.unwrap().unwrap();
     let before = stored().await;
     let shown = Document::try_from(&*before).unwrap();
     let change = doc! {

@@ -323,7 +323,7 @@ async fn a_rebuilding_that_is_killed_at_every_operation() {
 /// Two entries are lost: one of them is restored from a copy, and the other one is abandoned.
 async fn close_gaps(world: &World) -> Result<()> {
     let ledger = open(world).await?;
-    let copy = world.store.find_one(&world.place("copies"), rawdoc! { "_id": 1 }).await?.unwrap();
+    let copy = world.store.find_one(&world.namespace("copies"), rawdoc! { "_id": 1 }).await?.unwrap();
     let restored = ledger.restore(&Document::try_from(&*copy).unwrap()).await?;
     assert!(!matches!(restored, Restored::Refused(_)), "{restored:?}");
     world.acknowledge(restored, "tx", doc! { "_id": 1 });
@@ -345,9 +345,9 @@ async fn closing_gaps_that_is_killed_at_every_operation() {
             posted(&ledger, NewEntry::transfer(payer, payee, value, "EUR").with_id(id)).await;
         }
         commit_all(&ledger).await;
-        let copy = world.store.find_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap().unwrap();
-        world.store.insert_one(&world.place("copies"), copy).await.unwrap();
-        world.store.delete_many(&world.place("tx"), rawdoc! { "_id": { "$in": [1, 2] } }).await.unwrap();
+        let copy = world.store.find_one(&world.namespace("tx"), rawdoc! { "_id": 1 }).await.unwrap().unwrap();
+        world.store.insert_one(&world.namespace("copies"), copy).await.unwrap();
+        world.store.delete_many(&world.namespace("tx"), rawdoc! { "_id": { "$in": [1, 2] } }).await.unwrap();
     };
     let run = async |world: &World| close_gaps(world).await;
     let recover = async |world: &World, _: &Result<_>| close_gaps(world).await;

@@ -40,7 +40,7 @@ fn raw(document: &Document) -> bson::RawDocumentBuf {
 }
 
 async fn lose(world: &World, id: impl Into<Bson>) {
-    assert!(world.store.delete_one(&world.place("tx"), raw(&doc! { "_id": id.into() })).await.unwrap());
+    assert!(world.store.delete_one(&world.namespace("tx"), raw(&doc! { "_id": id.into() })).await.unwrap());
 }
 
 pub(super) async fn books_of(world: &World) -> (Vec<Document>, Vec<Document>) {
@@ -134,7 +134,7 @@ async fn a_rebuild_never_moves_a_cache_back() {
     for spoilt in
         [rawdoc! { "$unset": { "cache": "" } }, rawdoc! { "$set": { "cache": { "balance": 100_i64, "seqId": 1_i64 } } }]
     {
-        world.store.update_one(&world.place("account"), rawdoc! { "_id": "A" }, spoilt.clone()).await.unwrap();
+        world.store.update_one(&world.namespace("account"), rawdoc! { "_id": "A" }, spoilt.clone()).await.unwrap();
         let before = books_of(&world).await;
         let rebuilt = ledger.rebuild("A").await.unwrap();
         assert_eq!((rebuilt.gaps.count(), rebuilt.caches), (1, 0), "{rebuilt:?}");
@@ -142,7 +142,7 @@ async fn a_rebuild_never_moves_a_cache_back() {
     }
     // A wrong balance before the gap is repaired.
     let wrong = rawdoc! { "$set": { "cache.balance": 7_i64 } };
-    world.store.update_one(&world.place("account"), rawdoc! { "_id": "A" }, wrong).await.unwrap();
+    world.store.update_one(&world.namespace("account"), rawdoc! { "_id": "A" }, wrong).await.unwrap();
     assert_eq!(ledger.rebuild("A").await.unwrap().caches, 1);
     assert_eq!(ledger.account("A").await.unwrap().unwrap().cache.unwrap().balance, 100);
 }
@@ -152,7 +152,7 @@ async fn a_rebuild_never_moves_a_cache_back() {
 async fn a_rebuild_stops_at_an_entry_that_is_out_of_order() {
     let (world, ledger) = paid().await;
     let open = rawdoc! { "$set": { "proc": "UNCOMMITTED" } };
-    world.store.update_one(&world.place("tx"), rawdoc! { "_id": 4 }, open).await.unwrap();
+    world.store.update_one(&world.namespace("tx"), rawdoc! { "_id": 4 }, open).await.unwrap();
     let before = books_of(&world).await;
     let rebuilt = ledger.rebuild("A").await.unwrap();
     assert!(matches!(&*rebuilt.stops, [Finding::Order { seq_id: 4, .. }]), "{rebuilt:?}");
@@ -179,7 +179,7 @@ async fn a_lost_entry_is_reported_with_its_change() {
     assert_gaps(&found, &[gap("A", 2..=3, Some(-25)), gap("A", 6..=6, Some(-7))]);
     // Damage after a gap is still found; nothing after it shows whether the balance or the entry is wrong.
     let wrong = rawdoc! { "$inc": { "changes.0.cachedBal": 1_i64 } };
-    world.store.update_one(&world.place("tx"), rawdoc! { "_id": 5 }, wrong).await.unwrap();
+    world.store.update_one(&world.namespace("tx"), rawdoc! { "_id": 5 }, wrong).await.unwrap();
     let found = ledger.verify("A").await.unwrap();
     assert!(matches!(&*found.findings, [Finding::Altered { seq_id: 5, .. }]), "{found:?}");
     assert_eq!(found.gaps.count(), 2);
@@ -289,7 +289,7 @@ async fn a_document_that_is_not_the_lost_entry_is_refused() {
     unbalanced.get_array_mut("changes").unwrap().truncate(1);
     is_refused(&world, &ledger, &unbalanced, "add up to -20").await;
     let wipe = rawdoc! { "$unset": { "cache": "" } };
-    world.store.update_many(&world.place("account"), rawdoc! {}, wipe).await.unwrap();
+    world.store.update_many(&world.namespace("account"), rawdoc! {}, wipe).await.unwrap();
     let newest = copy_of(&ledger, 6).await;
     lose(&world, 6).await;
     is_refused(&world, &ledger, &newest, "nothing says that it was lost").await;
@@ -333,7 +333,11 @@ async fn the_last_entries_of_an_account_are_put_back_one_by_the_other() {
     }
     commit_all(&ledger).await;
     // The caches are behind, as after a committer that died.
-    world.store.update_many(&world.place("account"), rawdoc! {}, rawdoc! { "$unset": { "cache": "" } }).await.unwrap();
+    world
+        .store
+        .update_many(&world.namespace("account"), rawdoc! {}, rawdoc! { "$unset": { "cache": "" } })
+        .await
+        .unwrap();
     let copies = exported(&ledger).await;
     let before = books_of(&world).await;
     for id in [7, 8] {
@@ -357,7 +361,7 @@ async fn an_authorisation_that_is_put_back_expires() {
     commit_all(&ledger).await;
     let copy = copy_of(&ledger, "hold").await;
     lose(&world, "hold").await;
-    world.store.delete_many(&world.place("hold"), rawdoc! {}).await.unwrap();
+    world.store.delete_many(&world.namespace("hold"), rawdoc! {}).await.unwrap();
     let change = Some(Amount { balance: 0, held: 10 });
     assert_gaps(&ledger.verify_all().await.unwrap(), &[Gap { account: "A".into(), first: 7, last: 7, change }]);
     is_back(&ledger, &copy).await;
@@ -417,7 +421,7 @@ async fn only_a_gap_is_closed() {
     posted(&ledger, NewEntry::transfer("A", "fees", 1, "EUR")).await;
     // A poster draws a place, and its entry may still come.
     let drawn = rawdoc! { "$set": { "lastSeqId": 2_i64 } };
-    world.store.update_one(&world.place("account"), rawdoc! { "_id": "fees" }, drawn).await.unwrap();
+    world.store.update_one(&world.namespace("account"), rawdoc! { "_id": "fees" }, drawn).await.unwrap();
     posted(&ledger, NewEntry::transfer("A", "fees", 1, "EUR")).await;
     lose(&world, 4).await;
     let before = books_of(&world).await;
@@ -447,7 +451,7 @@ async fn all_entries_of_an_account_can_be_abandoned() {
     }
     commit_all(&ledger).await;
     let copies = exported(&ledger).await;
-    world.store.delete_many(&world.place("tx"), rawdoc! {}).await.unwrap();
+    world.store.delete_many(&world.namespace("tx"), rawdoc! {}).await.unwrap();
     let lost = [gap("A", 1..=230, Some(-230)), gap("B", 1..=230, Some(230))];
     assert_gaps(&ledger.verify_all().await.unwrap(), &lost);
     for copy in copies.iter().skip(200) {
@@ -501,7 +505,7 @@ async fn a_cancel_never_moves_a_cache_back_behind_a_lost_entry() {
     let (world, ledger) = paid().await;
     lose(&world, 6).await;
     let open = rawdoc! { "$set": { "proc": "UNCOMMITTED" } };
-    world.store.update_one(&world.place("tx"), rawdoc! { "_id": 5 }, open).await.unwrap();
+    world.store.update_one(&world.namespace("tx"), rawdoc! { "_id": 5 }, open).await.unwrap();
     assert_eq!(ledger.cancel(5, "a mistake").await.unwrap(), Cancel::Canceled);
     let cache = ledger.account("A").await.unwrap().unwrap().cache;
     assert_eq!(cache.map(|cache| cache.seq_id), Some(6));

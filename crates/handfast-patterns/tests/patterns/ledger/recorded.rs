@@ -16,11 +16,11 @@ fn single() -> LedgerOptions {
 }
 
 async fn attached(world: &World, options: LedgerOptions) -> Result<Ledger> {
-    Ledger::attach(Arc::clone(&world.store), world.place("tx"), world.sources.clone(), options).await
+    Ledger::attach(Arc::clone(&world.store), world.namespace("tx"), world.sources.clone(), options).await
 }
 
 async fn recorded(world: &World) -> Option<LedgerOptions> {
-    LedgerOptions::recorded(Arc::clone(&world.store), &world.place("tx")).await.unwrap()
+    LedgerOptions::recorded(Arc::clone(&world.store), &world.namespace("tx")).await.unwrap()
 }
 
 /// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
@@ -46,7 +46,7 @@ async fn other_settings_are_refused_by_name() {
             assert!(matches!(error, Error::OtherSettings { .. }) && error.to_string().contains(text), "{error}");
         }
     }
-    let names = world.store.list_collections(world.place("tx").database()).await.unwrap();
+    let names = world.store.list_collections(world.namespace("tx").database()).await.unwrap();
     assert!(names.iter().all(|one| one.name != "held" && one.name != "people"), "{names:?}");
     // The settings that each process chooses for itself are not compared.
     open_with(&world, LedgerOptions { attempts_max: 2, abandoned_after: HOUR, ..single() }).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_ledger_is_opened_by_its_record() {
 async fn recorded_settings_are_changed_while_that_does_no_harm() {
     let world = World::in_memory();
     let change = async |options: LedgerOptions| {
-        Ledger::change_settings(Arc::clone(&world.store), world.place("tx"), &options).await
+        Ledger::change_settings(Arc::clone(&world.store), world.namespace("tx"), &options).await
     };
     let renamed = || LedgerOptions { accounts: "people".to_owned(), ..options() };
     open(&world).await.unwrap();
@@ -105,19 +105,19 @@ async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening(
         assert!(error.to_string().contains(said), "{error}");
     }
     let account = rawdoc! { "_id": "A", "asset": "EUR", "minimum": 0_i64 };
-    world.store.insert_one(&world.place("account"), account).await.unwrap();
+    world.store.insert_one(&world.namespace("account"), account).await.unwrap();
     let error = open_with(&world, named(&[("minimum", "mini")])).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("have the field minimum, and none has \"mini\""), "{error}");
     assert!(recorded(&world).await.is_none());
     open_with(&world, named(&[("type", "kind")])).await.unwrap();
     let in_records = async || {
-        let (store, records) = (Arc::clone(&world.store), world.place("tx.settings"));
-        let options = TwoPhaseOptions::new("App", world.place("people"));
+        let (store, records) = (Arc::clone(&world.store), world.namespace("tx.settings"));
+        let options = TwoPhaseOptions::new("App", world.namespace("people"));
         TwoPhase::open(store, records, world.sources.clone(), options).await.map(|_| ())
     };
     let error = in_records().await.unwrap_err();
     assert!(error.to_string().contains("has recorded settings of another pattern"), "{error}");
     // Another collection may have such a name.
-    world.store.delete_many(&world.place("tx.settings"), rawdoc! {}).await.unwrap();
+    world.store.delete_many(&world.namespace("tx.settings"), rawdoc! {}).await.unwrap();
     in_records().await.unwrap();
 }

@@ -14,9 +14,9 @@ use crate::crash::World;
 /// Removes everything that can be recomputed.
 pub(super) async fn wipe(world: &World) {
     let unset = rawdoc! { "$unset": { "cache": "" } };
-    world.store.update_many(&world.place("account"), rawdoc! {}, unset).await.unwrap();
+    world.store.update_many(&world.namespace("account"), rawdoc! {}, unset).await.unwrap();
     let unset = rawdoc! { "$unset": { "changes.$[].cachedHeld": "" }, "$set": { "changes.$[].cachedBal": null } };
-    world.store.update_many(&world.place("tx"), rawdoc! {}, unset).await.unwrap();
+    world.store.update_many(&world.namespace("tx"), rawdoc! {}, unset).await.unwrap();
 }
 
 /// Posts entries with authorisations and a cancel, some of them committed.
@@ -52,7 +52,7 @@ async fn wiped_caches_are_rebuilt_to_the_same_values() {
     assert_eq!(rebuilt.balances, verified.findings.count());
     assert_eq!((all(&world, "tx").await, all(&world, "account").await), before);
     // Without the documents of the accounts their settings are lost, too.
-    world.store.delete_many(&world.place("account"), rawdoc! {}).await.unwrap();
+    world.store.delete_many(&world.namespace("account"), rawdoc! {}).await.unwrap();
     let (rebuilt, lost) = (ledger.rebuild_all().await.unwrap(), all(&world, "account").await);
     assert!(rebuilt.stops.count() == 4 && lost.is_empty(), "no account without its limits: {rebuilt:?}");
     for (id, minimum) in [("A", Some(0)), ("B", Some(0)), ("cash", None)] {
@@ -90,8 +90,8 @@ async fn each_kind_of_damage_is_found_by_name() {
     for ((collection, filter, update), expected) in cases {
         let (world, ledger) = lively().await;
         assert!(ledger.verify_all().await.unwrap().is_clean());
-        let place = world.place(collection);
-        let outcome = world.store.update_one(&place, filter, update.clone()).await.unwrap();
+        let target = world.namespace(collection);
+        let outcome = world.store.update_one(&target, filter, update.clone()).await.unwrap();
         assert_eq!(outcome.modified, 1, "{update:?}");
         let verified = ledger.verify_all().await.unwrap();
         let gaps = verified.gaps.iter().map(|_| "gap");
@@ -103,7 +103,7 @@ async fn each_kind_of_damage_is_found_by_name() {
     }
 }
 
-/// A lost entry is a gap without an abandoned place, at any place.
+/// A lost entry is a gap without an abandoned target, at any target.
 #[tokio::test]
 async fn an_entry_that_is_lost_is_a_gap() {
     let (_, ledger) = lively().await;
@@ -111,7 +111,7 @@ async fn an_entry_that_is_lost_is_a_gap() {
     for place in 1..=last {
         let (world, ledger) = lively().await;
         let lost = rawdoc! { "changes": { "$elemMatch": { "account": "A", "seqId": place } } };
-        assert!(world.store.delete_one(&world.place("tx"), lost).await.unwrap());
+        assert!(world.store.delete_one(&world.namespace("tx"), lost).await.unwrap());
         let found = ledger.verify("A").await.unwrap();
         assert!(found.gaps.iter().any(|gap| (gap.first..=gap.last).contains(&place)), "place {place}: {found:?}");
         assert_eq!(found.findings.count(), 0, "what was final behind place {place} still is: {found:?}");
@@ -126,7 +126,7 @@ async fn nothing_is_spent_from_an_account_that_has_lost_an_entry() {
     funded(&ledger, &[("A", 100)]).await;
     posted(&ledger, NewEntry::transfer("A", "B", 90, "EUR").with_id(1)).await;
     posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
-    world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap();
+    world.store.delete_one(&world.namespace("tx"), rawdoc! { "_id": 1 }).await.unwrap();
     let error = ledger.post(NewEntry::transfer("A", "B", 90, "EUR")).await.unwrap_err();
     assert!(matches!(&error, Error::Contended { what, .. } if what.contains("1 places of account \"A\"")), "{error}");
     let round = ledger.commit(10).await.unwrap();
@@ -202,14 +202,14 @@ async fn a_large_ledger_is_exported_without_being_held_in_memory() {
     let options = handfast_embedded::Options { expiry_interval: None, ..handfast_embedded::Options::small() };
     let store = handfast_embedded::EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     let store: Arc<dyn DocumentStore> = Arc::new(store);
-    let place = handfast_store::Namespace::new("db", "tx").unwrap();
-    let ledger = Ledger::open(Arc::clone(&store), place.clone(), sources, LedgerOptions::default()).await.unwrap();
+    let target = handfast_store::Namespace::new("db", "tx").unwrap();
+    let ledger = Ledger::open(Arc::clone(&store), target.clone(), sources, LedgerOptions::default()).await.unwrap();
     for number in 0..300 {
         clock.advance(Duration::from_secs(1));
         posted(&ledger, NewEntry::transfer(format!("a{number}"), format!("b{number}"), 1, "EUR").with_id(-number))
             .await;
     }
-    let by = Find { sort: rawdoc! { "state": 1 }, ..Find::new(place, rawdoc! {}) };
+    let by = Find { sort: rawdoc! { "state": 1 }, ..Find::new(target, rawdoc! {}) };
     let Err(error) = store.find_all(by).await else { panic!("a sort without an index holds all of them") };
     assert!(error.to_string().contains("memory limit"), "{error}");
     let lines = exported(&ledger, ExportFormat::Json).await;

@@ -103,11 +103,11 @@ async fn a_sequence_goes_on_behind_what_is_there() {
     let opened = ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await;
     assert!(matches!(opened, Err(Error::Invalid { .. })), "it is open without one");
     // Its document is lost, and the account is opened anew; then a number is lost, too.
-    world.store.delete_one(&world.place("account"), rawdoc! { "_id": "B" }).await.unwrap();
+    world.store.delete_one(&world.namespace("account"), rawdoc! { "_id": "B" }).await.unwrap();
     ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await.unwrap();
     for last in [1_i64, 0] {
         let set = rawdoc! { "$set": { "lastSeqId": last } };
-        world.store.update_one(&world.place("account"), rawdoc! { "_id": "B" }, set).await.unwrap();
+        world.store.update_one(&world.namespace("account"), rawdoc! { "_id": "B" }, set).await.unwrap();
         posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
     }
     assert_eq!(commit_all(&ledger).await, 3);

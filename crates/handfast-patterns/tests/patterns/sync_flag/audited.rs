@@ -12,7 +12,7 @@ use crate::crash::World;
 use crate::turns::{Actor, these_orders};
 
 async fn change(world: &World, collection: &str, id: i32, update: bson::RawDocumentBuf) {
-    world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();
+    world.store.update_one(&world.namespace(collection), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
 async fn stale(flag: &SyncFlag) -> Vec<StaleCopy> {
@@ -136,8 +136,8 @@ async fn a_link_that_is_declared_later_is_filled() {
     assert_eq!(version(&flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap()), 2);
     insert(&world, "badges", rawdoc! { "_id": 1, "owner": 1 }).await;
     let mut options = options(&world);
-    options.links.push(Link::new(world.place("badges"), "owner").field("name", "ownerName"));
-    let users = world.place("users");
+    options.links.push(Link::new(world.namespace("badges"), "owner").field("name", "ownerName"));
+    let users = world.namespace("users");
     SyncFlag::change_settings(Arc::clone(&world.store), users.clone(), &options).await.unwrap();
     let flag = SyncFlag::open(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
     assert_eq!(stale(&flag).await[0].why, Stale::Behind);
@@ -177,7 +177,7 @@ async fn audits_and_repairs_run_in_the_background() {
     let flag = open(&world).await.unwrap();
     assert_eq!(flag.backfill(10).await.unwrap().failed, 0);
     let tampered = rawdoc! { "$set": { "userName": "Eve" } };
-    world.store.update_one(&world.place("comments"), rawdoc! { "_id": 1 }, tampered).await.unwrap();
+    world.store.update_one(&world.namespace("comments"), rawdoc! { "_id": 1 }, tampered).await.unwrap();
     let cancel = CancellationToken::new();
     let options = RunnerOptions { interval: HOUR, ..RunnerOptions::default() };
     let drift = flag.spawn_drift(options.clone(), &cancel).unwrap();

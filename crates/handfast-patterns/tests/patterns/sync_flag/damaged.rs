@@ -10,7 +10,7 @@ use crate::crash::World;
 
 async fn change(world: &World, collection: &str, id: i32, update: Document) {
     let update = bson::RawDocumentBuf::try_from(&update).unwrap();
-    world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();
+    world.store.update_one(&world.namespace(collection), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
 async fn filled(world: &World) -> SyncFlag {

@@ -12,12 +12,12 @@ use super::{HOUR, renamed};
 use crate::crash::World;
 
 fn link(world: &World) -> Link {
-    Link::new(world.place("comments"), "user").field("name", "userName")
+    Link::new(world.namespace("comments"), "user").field("name", "userName")
 }
 
 async fn declared(world: &World, links: impl IntoIterator<Item = Link>) -> Vec<DeclaredLink> {
     let options = SyncFlagOptions::new(links);
-    let users = world.place("users");
+    let users = world.namespace("users");
     SyncFlag::open(Arc::clone(&world.store), users.clone(), world.sources.clone(), options).await.unwrap();
     SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().expect("declared").links
 }
@@ -25,7 +25,7 @@ async fn declared(world: &World, links: impl IntoIterator<Item = Link>) -> Vec<D
 #[tokio::test]
 async fn the_first_process_declares_the_links() {
     let world = World::in_memory();
-    let users = world.place("users");
+    let users = world.namespace("users");
     assert!(SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().is_none());
     SyncFlag::attach(
         Arc::clone(&world.store),
@@ -57,7 +57,7 @@ async fn whatever_differs_is_found() {
     let found = declared(&world, [whole(link(&world)).on_delete(rule()).computed("length", |_| None)]).await;
     assert_eq!(found[0].functions(), ["length"]);
     let says_length = |link: Link| link.field("length", "length");
-    let same = Link::new(world.place("comments"), "user").expression("userInitial", initial()).unwrap();
+    let same = Link::new(world.namespace("comments"), "user").expression("userInitial", initial()).unwrap();
     let same = says_length(same.field("name", "userName").on_delete(rule()));
     assert_eq!(found[0].differs_from(&same), None, "the order of fields says nothing");
     let check = |link: Link, why: &str| {
@@ -71,11 +71,11 @@ async fn whatever_differs_is_found() {
     let other = link(&world).expression("userInitial", doc! { "$toLower": "$name" }).unwrap();
     check(says_length(other.on_delete(rule())), "userInitial");
     check(same.clone().with_fields("version", "userSyncing"), "version is declared as");
-    check(Link::new(world.place("likes"), "user").field("name", "userName"), "no such link");
+    check(Link::new(world.namespace("likes"), "user").field("name", "userName"), "no such link");
 }
 
 async fn opened(world: &World, options: SyncFlagOptions) -> Result<SyncFlag> {
-    SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options).await
+    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
 }
 
 /// The error names each setting, as recorded and as given. Nothing is done, and no index is created.
@@ -84,7 +84,7 @@ async fn other_settings_are_refused_by_name() {
     let world = World::in_memory();
     let options = || {
         let nick = link(&world).field("nick", "userNick");
-        SyncFlagOptions::new([nick, Link::new(world.place("likes"), "user").field("name", "userName")])
+        SyncFlagOptions::new([nick, Link::new(world.namespace("likes"), "user").field("name", "userName")])
     };
     opened(&world, options()).await.unwrap();
     let renamed = SyncFields { syncing: "flag".to_owned(), ..SyncFields::default() };
@@ -100,12 +100,12 @@ async fn other_settings_are_refused_by_name() {
         let error = opened(&world, other).await.err().expect("other settings");
         assert!(matches!(error, Error::OtherSettings { .. }) && error.to_string().contains(text), "{error}");
     }
-    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.place("users")).await.unwrap().unwrap();
+    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.namespace("users")).await.unwrap().unwrap();
     assert_eq!(declared.links.len(), 2, "the record is as it was");
     // The order of links and fields has no meaning; each process chooses its own threshold.
     let mut other = SyncFlagOptions { abandoned_after: Duration::ZERO, ..options() };
     other.links.reverse();
-    other.links[1] = Link::new(world.place("comments"), "user").field("nick", "userNick").field("name", "userName");
+    other.links[1] = Link::new(world.namespace("comments"), "user").field("nick", "userNick").field("name", "userName");
     opened(&world, other).await.unwrap();
 }
 
@@ -114,28 +114,28 @@ async fn other_settings_are_refused_by_name() {
 async fn links_of_earlier_builds_are_read_and_compared() {
     let world = World::in_memory();
     let earlier = doc! { "_id": "links", "links": [{
-        "database": world.place("users").database(), "collection": "comments", "key": "user", "version": "userVersion",
+        "database": world.namespace("users").database(), "collection": "comments", "key": "user", "version": "userVersion",
         "syncing": "userSyncing", "copied": [{ "copy": "userName", "field": "name" }], "onDelete": "unset",
     }] };
     let earlier = bson::RawDocumentBuf::try_from(&earlier).unwrap();
-    world.store.insert_one(&world.place("users.links"), earlier).await.unwrap();
-    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.place("users")).await.unwrap().unwrap();
+    world.store.insert_one(&world.namespace("users.links"), earlier).await.unwrap();
+    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.namespace("users")).await.unwrap().unwrap();
     assert_eq!((declared.links.len(), declared.tokens_max), (1, None));
     let removed = link(&world).on_delete(OnDelete::Remove);
     let error = opened(&world, SyncFlagOptions::new([removed.clone()])).await.err().expect("other links").to_string();
     assert!(error.contains("users.links records other settings: links is recorded as [{"), "{error}");
     opened(&world, SyncFlagOptions::new([link(&world)])).await.unwrap();
     let changed = SyncFlagOptions::new([removed]);
-    SyncFlag::change_settings(Arc::clone(&world.store), world.place("users"), &changed).await.unwrap();
+    SyncFlag::change_settings(Arc::clone(&world.store), world.namespace("users"), &changed).await.unwrap();
     opened(&world, changed).await.unwrap();
 }
 
 #[tokio::test]
 async fn settings_are_not_changed_under_the_flags_that_they_are_the_meaning_of() {
     let world = World::in_memory();
-    world.store.insert_one(&world.place("users"), rawdoc! { "_id": 1, "name": "John" }).await.unwrap();
+    world.store.insert_one(&world.namespace("users"), rawdoc! { "_id": 1, "name": "John" }).await.unwrap();
     let change = async |options: &SyncFlagOptions| {
-        SyncFlag::change_settings(Arc::clone(&world.store), world.place("users"), options).await
+        SyncFlag::change_settings(Arc::clone(&world.store), world.namespace("users"), options).await
     };
     let old = SyncFlagOptions::new([link(&world)]);
     let new = SyncFlagOptions::new([link(&world).field("nick", "userNick")]);

@@ -28,9 +28,9 @@ async fn killed_at_every_operation(stage: Stage) {
         let flag = open(world).await?;
         let first = changed(world, flag.change(flag.token(), 1, &renamed("Mary")).await?);
         let comment = doc! { "_id": 4, "user": 1, "editor": { "id": 2 } };
-        let copied = flag.insert_copy(&world.place("comments"), comment).await?;
+        let copied = flag.insert_copy(&world.namespace("comments"), comment).await?;
         world.acknowledge(copied, "comments", doc! { "_id": 4, "user": 1 });
-        let _: Copied = flag.insert_copy(&world.place("likes"), doc! { "_id": 2, "user": 2 }).await?;
+        let _: Copied = flag.insert_copy(&world.namespace("likes"), doc! { "_id": 2, "user": 2 }).await?;
         let second = changed(world, flag.change(flag.token(), 1, &renamed("Anna")).await?);
         let deleted = flag.delete(2).await?;
         world.acknowledge_none(&deleted, "users", doc! { "_id": 2, "syncDeleted": { "$exists": false } });
@@ -83,7 +83,7 @@ async fn a_sweep_that_is_killed_at_every_operation() {
         let flag = open(world).await.unwrap();
         let within = flag.within(Arc::clone(&world.store));
         let _: Begun = within.begin(flag.token(), 1, &renamed("Mary")).await.unwrap();
-        let _: Inserted = within.insert_copy(&world.place("likes"), doc! { "_id": 2, "user": 2 }).await.unwrap();
+        let _: Inserted = within.insert_copy(&world.namespace("likes"), doc! { "_id": 2, "user": 2 }).await.unwrap();
         let _: Begun = within.begin_delete(2).await.unwrap();
         world.clock.advance(2 * HOUR);
     };
@@ -142,7 +142,7 @@ async fn a_death_within_the_request_that_changes_the_copies_is_repaired() {
         for (bit, id) in [1, 2, 4].into_iter().enumerate() {
             if changed & (1 << bit) != 0 {
                 let anna = rawdoc! { "$set": { "userName": "Anna", "userInitial": "A", "userVersion": 2_i64 } };
-                world.store.update_one(&world.place("comments"), rawdoc! { "_id": id }, anna).await.unwrap();
+                world.store.update_one(&world.namespace("comments"), rawdoc! { "_id": id }, anna).await.unwrap();
             }
         }
         world.clock.advance(2 * HOUR);

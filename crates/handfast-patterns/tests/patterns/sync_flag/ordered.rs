@@ -30,7 +30,7 @@ async fn open_with(world: &World, on_delete: OnDelete) -> Result<SyncFlag> {
     let mut options = options(world);
     options.links.truncate(1);
     options.links[0] = options.links[0].clone().on_delete(on_delete);
-    SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options).await
+    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
 }
 
 async fn open_small(world: &World) -> Result<SyncFlag> {
@@ -52,7 +52,7 @@ fn comments(id: i32) -> Actor {
     Actor::new(OPENING, move |world| async move {
         let flag = open_small(&world).await.unwrap();
         let comment = doc! { "_id": id, "user": 1 };
-        let copied = flag.insert_copy(&world.place("comments"), comment).await.unwrap();
+        let copied = flag.insert_copy(&world.namespace("comments"), comment).await.unwrap();
         assert!(matches!(copied, Copied::Settled { .. } | Copied::MainMissing { .. }), "{copied:?}");
     })
 }
@@ -118,8 +118,8 @@ async fn a_new_copy_that_goes_with_its_main_document() {
             assert!(matches!(open(world).await.delete(1).await.unwrap(), Outcome::Synced { .. }));
         }),
         Actor::new(OPENING, move |world| async move {
-            let place = world.place("comments");
-            let _: Copied = open(world).await.insert_copy(&place, doc! { "_id": 3, "user": 1 }).await.unwrap();
+            let target = world.namespace("comments");
+            let _: Copied = open(world).await.insert_copy(&target, doc! { "_id": 3, "user": 1 }).await.unwrap();
         }),
     ];
     let recover = async |world: &World| {
@@ -179,7 +179,7 @@ fn orders() -> u64 {
 async fn the_seeds_steps_alone_are_caught() {
     let renames = |name: &'static str| {
         Actor::new(0, move |world| async move {
-            let (users, comments) = (world.place("users"), world.place("comments"));
+            let (users, comments) = (world.namespace("users"), world.namespace("comments"));
             let now = world.sources.clock.now();
             let change = rawdoc! { "$set": { "name": name, "syncing": now } };
             world.store.update_one(&users, rawdoc! { "_id": 1 }, change).await.unwrap();
@@ -194,9 +194,9 @@ async fn the_seeds_steps_alone_are_caught() {
         if users[0].contains_key("syncing") {
             let name = users[0].get_str("name").unwrap().to_owned();
             let copies = rawdoc! { "$set": { "userName": name.as_str(), "userInitial": &name[..1] } };
-            world.store.update_many(&world.place("comments"), rawdoc! { "user": 1 }, copies).await.unwrap();
+            world.store.update_many(&world.namespace("comments"), rawdoc! { "user": 1 }, copies).await.unwrap();
             let unset = rawdoc! { "$unset": { "syncing": 1 } };
-            world.store.update_one(&world.place("users"), rawdoc! { "_id": 1 }, unset).await.unwrap();
+            world.store.update_one(&world.namespace("users"), rawdoc! { "_id": 1 }, unset).await.unwrap();
         }
     };
     let two = every_order(&[renames("Mary"), renames("Anna")], small, recovers, in_sync).await;

@@ -16,12 +16,12 @@ use crate::fault::first;
 
 async fn insert(world: &World, collection: &str, document: Document) {
     let document = bson::RawDocumentBuf::try_from(&document).unwrap();
-    world.store.insert_one(&world.place(collection), document).await.unwrap();
+    world.store.insert_one(&world.namespace(collection), document).await.unwrap();
 }
 
 async fn set(world: &World, collection: &str, id: &str, set: Document) {
     let update = bson::RawDocumentBuf::try_from(&doc! { "$set": set }).unwrap();
-    world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();
+    world.store.update_one(&world.namespace(collection), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
 /// Returns a transaction of 100 from A to B, as another application has left it.
@@ -53,7 +53,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
         accounts(&world).await;
         insert(&world, "transactions", left(&world, "x", "applied")).await;
         set(&world, "accounts", "A", doc! { "balance": 900, "pendingTransactions": ["x"] }).await;
-        let b = world.place("accounts");
+        let b = world.namespace("accounts");
         if is_gone {
             assert!(world.store.delete_one(&b, rawdoc! { "_id": "B" }).await.unwrap());
         }
@@ -145,10 +145,11 @@ async fn settings_that_name_fields_that_no_account_has_are_found() {
     let world = World::in_memory();
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
-    let place = world.place("transactions.settings");
-    let change = async |update| world.store.update_one(&place, rawdoc! { "_id": "two-phase" }, update).await.unwrap();
+    let target = world.namespace("transactions.settings");
+    let change = async |update| world.store.update_one(&target, rawdoc! { "_id": "two-phase" }, update).await.unwrap();
     let by_record = async || {
-        let recorded = TwoPhaseOptions::recorded(Arc::clone(&world.store), &world.place("transactions"), "App2").await;
+        let recorded =
+            TwoPhaseOptions::recorded(Arc::clone(&world.store), &world.namespace("transactions"), "App2").await;
         let transfers = open_with(&world, recorded.unwrap().unwrap()).await.unwrap();
         let verified = transfers.verify(1, |_| ()).await.unwrap();
         verified.findings.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -213,7 +214,7 @@ async fn a_refused_compensation_leaves_no_trace() {
     }
     // Another process has begun a transaction with this id after it was looked for.
     let update = rawdoc! { "$set": { "compensation": 2 } };
-    world.store.update_one(&world.place("transactions"), rawdoc! { "_id": 1 }, update).await.unwrap();
+    world.store.update_one(&world.namespace("transactions"), rawdoc! { "_id": 1 }, update).await.unwrap();
     let _ = transfers.compensate(1, "back").await.unwrap();
     assert_eq!(transfers.run("back").await.unwrap(), Outcome::Done);
     assert_eq!(balances(&world).await, [900, 1100]);

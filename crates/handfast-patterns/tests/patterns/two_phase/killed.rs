@@ -14,11 +14,11 @@ use crate::fault::first;
 
 /// Returns a plan over three collections, with a guard, an update at the end and paths with dots.
 fn order(world: &World) -> Plan {
-    let stock = Participant::increment(world.place("stock"), "lamp", "left.here", -1)
+    let stock = Participant::increment(world.namespace("stock"), "lamp", "left.here", -1)
         .guarded(doc! { "left.here": { "$gte": 1 } });
-    let payer = Participant::increment(world.place("accounts"), "A", "balance", -30);
+    let payer = Participant::increment(world.namespace("accounts"), "A", "balance", -30);
     let order = Participant::new(
-        world.place("orders"),
+        world.namespace("orders"),
         7,
         doc! { "$set": { "status": "reserved" } },
         doc! { "$set": { "status": "open" } },
@@ -29,8 +29,8 @@ fn order(world: &World) -> Plan {
 
 async fn shop(world: &World) {
     accounts(world).await;
-    world.store.insert_one(&world.place("stock"), rawdoc! { "_id": "lamp", "left": { "here": 1 } }).await.unwrap();
-    world.store.insert_one(&world.place("orders"), rawdoc! { "_id": 7, "status": "open" }).await.unwrap();
+    world.store.insert_one(&world.namespace("stock"), rawdoc! { "_id": "lamp", "left": { "here": 1 } }).await.unwrap();
+    world.store.insert_one(&world.namespace("orders"), rawdoc! { "_id": 7, "status": "open" }).await.unwrap();
 }
 
 /// Checks that nothing is under way, and that each document follows from the states of the transactions.
@@ -205,13 +205,13 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
     copy_arrives_after_two_transfers(&world, &transfers).await;
     assert_eq!(balances(&world).await, [700, 1200], "the copy was applied: a store alone does not know better");
     assert!(matches!(
-        transfers.read(&world.place("accounts"), "A").await.unwrap(),
+        transfers.read(&world.namespace("accounts"), "A").await.unwrap(),
         Some(ParticipantDocument::UnderWay { .. })
     ));
     assert_eq!(transfers.repair(1).await.unwrap().done, 1);
     assert_eq!(balances(&world).await, [800, 1200]);
     assert!(matches!(
-        transfers.read(&world.place("accounts"), "A").await.unwrap(),
+        transfers.read(&world.namespace("accounts"), "A").await.unwrap(),
         Some(ParticipantDocument::Settled(_))
     ));
 }

@@ -13,7 +13,7 @@ use crate::crash::World;
 use crate::fault::first;
 
 fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
-    let mut options = TwoPhaseOptions::new(application, world.place("accounts"));
+    let mut options = TwoPhaseOptions::new(application, world.namespace("accounts"));
     options.accounts.pending = Some(PendingFields::default());
     options
 }
@@ -47,12 +47,12 @@ async fn left_at_each_operation(options: fn(&World, &str) -> TwoPhaseOptions, fi
 #[tokio::test]
 async fn a_process_with_other_settings_changes_no_balance() {
     let finish = async |world: &World| {
-        let plain = TwoPhaseOptions::new("App2", world.place("accounts"));
+        let plain = TwoPhaseOptions::new("App2", world.namespace("accounts"));
         if let Ok(others) = open_with(world, plain).await {
             others.recover(10).await.unwrap();
         }
-        let place = world.place("transactions");
-        let options = TwoPhaseOptions::recorded(Arc::clone(&world.store), &place, "App3").await.unwrap();
+        let target = world.namespace("transactions");
+        let options = TwoPhaseOptions::recorded(Arc::clone(&world.store), &target, "App3").await.unwrap();
         let recorded = open_with(world, options.expect("recorded")).await.unwrap();
         assert_eq!(recorded.recover(10).await.unwrap().failed, 0);
         let _ = recorded.run(1).await.unwrap();
@@ -78,11 +78,11 @@ async fn other_settings_are_refused_by_name() {
         ),
         (|options, _| options.accounts.overdraft = true, "accounts.overdraft is recorded as false, given as true"),
         (
-            |options, world| options.accounts.namespace = world.place("stock"),
+            |options, world| options.accounts.namespace = world.namespace("stock"),
             "accounts.collection is recorded as \"accounts\", given as \"stock\"",
         ),
         (
-            |options, world| options.participants = vec![world.place("stock")],
+            |options, world| options.participants = vec![world.namespace("stock")],
             "participants is recorded as [], given as [{ \"collection\": \"stock\" }]",
         ),
         (|options, _| options.finished_max = 7, "finishedMax is recorded as 100, given as 7"),
@@ -98,7 +98,7 @@ async fn other_settings_are_refused_by_name() {
         assert!(matches!(refused, Error::OtherSettings { .. }), "{refused}");
         assert!(refused.to_string().contains(expected), "{refused}");
         let attached =
-            TwoPhase::attach(Arc::clone(&world.store), world.place("transactions"), world.sources.clone(), other);
+            TwoPhase::attach(Arc::clone(&world.store), world.namespace("transactions"), world.sources.clone(), other);
         assert!(matches!(attached.await, Err(Error::OtherSettings { .. })));
     }
     let own = TwoPhaseOptions { abandoned_after: Duration::ZERO, ..with_pending(&world, "App2") };
@@ -108,14 +108,14 @@ async fn other_settings_are_refused_by_name() {
 /// A process that keeps the old settings claims a transaction after they were changed, and dies.
 #[tokio::test]
 async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
-    let changed = |world: &World, application: &str| TwoPhaseOptions::new(application, world.place("accounts"));
+    let changed = |world: &World, application: &str| TwoPhaseOptions::new(application, world.namespace("accounts"));
     for number in 0..8 {
         let world = World::in_memory();
         accounts(&world).await;
         let old = open_with(&world, with_pending(&world, "App1")).await.unwrap();
         old.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-        let (store, place) = (Arc::clone(&world.store), world.place("transactions"));
-        TwoPhase::change_settings(store, place, &changed(&world, "App2")).await.unwrap();
+        let (store, target) = (Arc::clone(&world.store), world.namespace("transactions"));
+        TwoPhase::change_settings(store, target, &changed(&world, "App2")).await.unwrap();
         let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
         let _ = old.within(dying).run(1).await;
         world.clock.advance(HOUR);
@@ -142,13 +142,13 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     let world = World::in_memory();
     accounts(&world).await;
     let change = async |options: TwoPhaseOptions| {
-        TwoPhase::change_settings(Arc::clone(&world.store), world.place("transactions"), &options).await
+        TwoPhase::change_settings(Arc::clone(&world.store), world.namespace("transactions"), &options).await
     };
     let old = open_with(&world, with_pending(&world, "App1")).await.unwrap();
-    let plain = TwoPhaseOptions::new("App1", world.place("accounts"));
+    let plain = TwoPhaseOptions::new("App1", world.namespace("accounts"));
     let mut renamed = plain.clone();
     renamed.fields.state = "status".to_owned();
-    let moved = TwoPhaseOptions::new("App1", world.place("stock"));
+    let moved = TwoPhaseOptions::new("App1", world.namespace("stock"));
     let mut other_balance = with_pending(&world, "App1");
     other_balance.accounts.balance = "saldo".to_owned();
 
@@ -170,7 +170,7 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     assert!(open_with(&world, with_pending(&world, "App1")).await.is_err());
 }
 
-/// Two fields have one name: a balance would be overwritten by a list of ids, or taken and given back in one place.
+/// Two fields have one name: a balance would be overwritten by a list of ids, or taken and given back in one target.
 #[tokio::test]
 async fn fields_that_meet_are_refused() {
     type Change = fn(&mut TwoPhaseOptions);
@@ -187,7 +187,7 @@ async fn fields_that_meet_are_refused() {
         (|options| options.accounts.balance = "money.balance".to_owned(), "cannot both be at \"money\""),
     ];
     for (number, (change, said)) in changes.into_iter().enumerate() {
-        let mut options = TwoPhaseOptions::new("App", world.place("accounts"));
+        let mut options = TwoPhaseOptions::new("App", world.namespace("accounts"));
         change(&mut options);
         match number {
             4 => pending(&mut options, "balance", "debits"),
@@ -198,10 +198,10 @@ async fn fields_that_meet_are_refused() {
         assert!(error.to_string().contains(said), "{error}");
     }
     accounts(&world).await;
-    let mut misspelt = TwoPhaseOptions::new("App", world.place("accounts"));
+    let mut misspelt = TwoPhaseOptions::new("App", world.namespace("accounts"));
     misspelt.accounts.balance = "saldo".to_owned();
     let error = open_with(&world, misspelt).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("have the field balance, and none has \"saldo\""), "{error}");
-    let place = world.place("transactions");
-    assert!(TwoPhaseOptions::recorded(Arc::clone(&world.store), &place, "App").await.unwrap().is_none());
+    let target = world.namespace("transactions");
+    assert!(TwoPhaseOptions::recorded(Arc::clone(&world.store), &target, "App").await.unwrap().is_none());
 }

@@ -34,7 +34,7 @@ async fn transfer_by(world: &World, options: TwoPhaseOptions) -> Result<()> {
 
 async fn set_account(world: &World, id: &str, set: Document) {
     let update = bson::RawDocumentBuf::try_from(&doc! { "$set": set }).unwrap();
-    world.store.update_one(&world.place("accounts"), rawdoc! { "_id": id }, update).await.unwrap();
+    world.store.update_one(&world.namespace("accounts"), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
 fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
@@ -128,8 +128,9 @@ async fn each_kind_of_damage_is_found() {
     let world = World::in_memory();
     accounts(&world).await;
     transfer(&world).await.unwrap();
-    let place = world.place("accounts");
-    let found = |participant: &str, transaction: i32| (place.clone(), Bson::from(participant), Bson::from(transaction));
+    let target = world.namespace("accounts");
+    let found =
+        |participant: &str, transaction: i32| (target.clone(), Bson::from(participant), Bson::from(transaction));
 
     set_account(&world, "A", doc! { "pendingTransactions": [1, 7] }).await;
     let (namespace, participant, transaction) = found("A", 1);
@@ -139,7 +140,7 @@ async fn each_kind_of_damage_is_found() {
     assert_eq!(verify(&world).await, [over, unknown]);
 
     let set = rawdoc! { "$set": { "state": "applied" } };
-    world.store.update_one(&world.place("transactions"), rawdoc! { "_id": 1 }, set).await.unwrap();
+    world.store.update_one(&world.namespace("transactions"), rawdoc! { "_id": 1 }, set).await.unwrap();
     set_account(&world, "A", doc! { "pendingTransactions": [1] }).await;
     assert_eq!(verify(&world).await, [], "as it is after the first release");
     set_account(&world, "B", doc! { "finishedTransactions": [] }).await;
@@ -160,7 +161,7 @@ async fn the_status_counts_states_and_what_was_left_alone() {
     }
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
     let set = rawdoc! { "$set": { "state": "pending", "application": "App2" } };
-    world.store.update_one(&world.place("transactions"), rawdoc! { "_id": 2 }, set).await.unwrap();
+    world.store.update_one(&world.namespace("transactions"), rawdoc! { "_id": 2 }, set).await.unwrap();
     world.clock.advance(HOUR);
     let status = transfers.status().await.unwrap();
     let counts: Vec<_> = status.states.iter().map(|state| (state.state.name(), state.count)).collect();
@@ -176,7 +177,7 @@ async fn a_transaction_in_an_unknown_state_is_reported() {
     accounts(&world).await;
     transfer(&world).await.unwrap();
     assert_eq!(verify(&world).await, []);
-    let namespace = world.place("transactions");
+    let namespace = world.namespace("transactions");
     for odd in [rawdoc! { "_id": 2, "state": "weird" }, rawdoc! { "_id": 3 }] {
         world.store.insert_one(&namespace, odd).await.unwrap();
     }

@@ -30,7 +30,7 @@ async fn three_versions(world: &World) -> (VersionedTree, Write) {
 async fn alter(world: &World, item: &str, version: i64, update: Document) {
     let update = RawDocumentBuf::try_from(&update).unwrap();
     let filter = rawdoc! { "itemId": item, "version": version };
-    assert!(world.store.update_one(&world.place("items"), filter, update).await.unwrap().matched == 1);
+    assert!(world.store.update_one(&world.namespace("items"), filter, update).await.unwrap().matched == 1);
 }
 
 async fn found(tree: &VersionedTree) -> Vec<String> {
@@ -70,7 +70,11 @@ async fn a_sweep_leaves_nodes_of_the_newest_version_whose_root_is_lost() {
     let world = World::in_memory();
     let (tree, mut write) = three_versions(&world).await;
     assert!(
-        world.store.delete_one(&world.place("items"), rawdoc! { "_id": id_of(&world, "tree", 3).await }).await.unwrap()
+        world
+            .store
+            .delete_one(&world.namespace("items"), rawdoc! { "_id": id_of(&world, "tree", 3).await })
+            .await
+            .unwrap()
     );
     assert_eq!(found(&tree).await, ["version 4 is being written on top of version 3, whose root is not there"]);
     assert_eq!(tree.orphans(10).await.unwrap(), []);
@@ -84,7 +88,7 @@ async fn a_sweep_leaves_nodes_of_the_newest_version_whose_root_is_lost() {
 
 async fn id_of(world: &World, item: &str, version: i64) -> bson::oid::ObjectId {
     let found =
-        world.store.find_one(&world.place("items"), rawdoc! { "itemId": item, "version": version }).await.unwrap();
+        world.store.find_one(&world.namespace("items"), rawdoc! { "itemId": item, "version": version }).await.unwrap();
     found.unwrap().get_object_id("_id").unwrap()
 }
 

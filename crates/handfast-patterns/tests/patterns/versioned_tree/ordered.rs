@@ -238,10 +238,10 @@ async fn readers_beside_writers_never_see_a_mixture() {
                 let faults = Faults::seeded(number, 30, [Fault::LoseReply, Fault::LoseRequest]).writes_only();
                 let lossy: Arc<dyn handfast_store::DocumentStore> =
                     Arc::new(Faulty::new(Arc::clone(&world.store), faults));
-                let place = world.place("items");
+                let target = world.namespace("items");
                 let tree = loop {
                     let (store, sources) = (Arc::clone(&lossy), world.sources.clone());
-                    if let Ok(tree) = VersionedTree::open(store, place.clone(), sources, options.clone()).await {
+                    if let Ok(tree) = VersionedTree::open(store, target.clone(), sources, options.clone()).await {
                         break tree;
                     }
                 };

@@ -144,7 +144,7 @@ async fn nodes_without_a_write_are_orphans() {
     change(&tree, &[("a", Some(1))]).await.unwrap();
     let plant = async |item: &str, version: i64| {
         let node = rawdoc! { "itemId": item, "version": version, "tree": "tree", "n": 99 };
-        world.store.insert_one(&world.place("items"), node).await.unwrap();
+        world.store.insert_one(&world.namespace("items"), node).await.unwrap();
     };
     plant("a", 2).await;
     plant("b", 5).await;
@@ -210,7 +210,7 @@ async fn an_abandoned_version_has_deleted_nothing() {
     tree.prune(Keep::default(), 10).await.unwrap();
     // Number 3 has deleted a, and the node arrives now.
     let late = rawdoc! { "itemId": "a", "version": 3_i64, "tree": "tree", "deleted": true };
-    world.store.insert_one(&world.place("items"), late).await.unwrap();
+    world.store.insert_one(&world.namespace("items"), late).await.unwrap();
     world.clock.advance(25 * HOUR);
     for _ in 0..5 {
         tree.forget(1).await.unwrap();

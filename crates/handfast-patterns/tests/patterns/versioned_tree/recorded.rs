@@ -14,15 +14,15 @@ fn options() -> VersionedTreeOptions {
 }
 
 async fn opened(world: &World, options: VersionedTreeOptions) -> Result<VersionedTree> {
-    VersionedTree::open(Arc::clone(&world.store), world.place("items"), world.sources.clone(), options).await
+    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
 }
 
 async fn attached(world: &World, options: VersionedTreeOptions) -> Result<VersionedTree> {
-    VersionedTree::attach(Arc::clone(&world.store), world.place("items"), world.sources.clone(), options).await
+    VersionedTree::attach(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
 }
 
 async fn recorded(world: &World) -> Option<VersionedTreeOptions> {
-    VersionedTreeOptions::recorded(Arc::clone(&world.store), &world.place("items"), "tree").await.unwrap()
+    VersionedTreeOptions::recorded(Arc::clone(&world.store), &world.namespace("items"), "tree").await.unwrap()
 }
 
 async fn first_version(tree: &VersionedTree) {
@@ -43,11 +43,11 @@ async fn other_settings_are_refused_by_name() {
     let fields = TreeFields { item: "item".to_owned(), ..TreeFields::default() };
     for (other, text) in [
         (
-            VersionedTreeOptions { writes: Some(world.place("writes")), ..options() },
+            VersionedTreeOptions { writes: Some(world.namespace("writes")), ..options() },
             "writes.collection is recorded as \"items.writes\", given as \"writes\"",
         ),
         (
-            VersionedTreeOptions { pins: Some(world.place("pins")), ..options() },
+            VersionedTreeOptions { pins: Some(world.namespace("pins")), ..options() },
             "pins.collection is recorded as \"items.pins\", given as \"pins\"",
         ),
         (VersionedTreeOptions::new("tree"), "children is recorded as \"children\", given as nothing"),
@@ -61,7 +61,7 @@ async fn other_settings_are_refused_by_name() {
     // Each process chooses its leases; default names may be given explicitly; another tree of the collection has the
     // same record.
     let own = VersionedTreeOptions { lease: HOUR, pin_lease: HOUR, root: "other".into(), ..options() };
-    opened(&world, VersionedTreeOptions { writes: Some(world.place("items.writes")), ..own }).await.unwrap();
+    opened(&world, VersionedTreeOptions { writes: Some(world.namespace("items.writes")), ..own }).await.unwrap();
 }
 
 /// A tool that knows nothing of the application opens a tree by its record, and verifies it by the recorded field.
@@ -69,7 +69,7 @@ async fn other_settings_are_refused_by_name() {
 async fn a_tree_is_opened_by_its_record() {
     let world = World::in_memory();
     let fields = TreeFields { version: "number".to_owned(), ..TreeFields::default() };
-    let options = VersionedTreeOptions { fields, pins: Some(world.place("held")), ..options() };
+    let options = VersionedTreeOptions { fields, pins: Some(world.namespace("held")), ..options() };
     first_version(&opened(&world, options).await.unwrap()).await;
     let other = attached(&world, recorded(&world).await.expect("recorded")).await.unwrap();
     assert_eq!(other.newest().await.unwrap().map(|newest| newest.version()), Some(1));
@@ -82,7 +82,7 @@ async fn a_tree_is_opened_by_its_record() {
 async fn settings_are_not_changed_under_the_nodes_that_they_are_the_meaning_of() {
     let world = World::in_memory();
     let change = async |options: &VersionedTreeOptions| {
-        VersionedTree::change_settings(Arc::clone(&world.store), world.place("items"), options).await
+        VersionedTree::change_settings(Arc::clone(&world.store), world.namespace("items"), options).await
     };
     let fields = TreeFields { item: "item".to_owned(), ..TreeFields::default() };
     let renamed = VersionedTreeOptions { fields, ..options() };
@@ -92,7 +92,7 @@ async fn settings_are_not_changed_under_the_nodes_that_they_are_the_meaning_of()
     let tree = opened(&world, options()).await.unwrap();
     first_version(&tree).await;
     tree.name(1, "first").await.unwrap();
-    let moved = VersionedTreeOptions { pins: Some(world.place("held")), ..options() };
+    let moved = VersionedTreeOptions { pins: Some(world.namespace("held")), ..options() };
     for (other, why) in
         [(&renamed, "has nodes by other names of fields"), (&moved, "has documents of writers, readers")]
     {

@@ -9,7 +9,7 @@ use super::{drop_indexes, open};
 use crate::crash::World;
 
 async fn plant(world: &World, document: Document) {
-    world.store.insert_one(&world.place("items"), RawDocumentBuf::try_from(&document).unwrap()).await.unwrap();
+    world.store.insert_one(&world.namespace("items"), RawDocumentBuf::try_from(&document).unwrap()).await.unwrap();
 }
 
 /// Inserts a root.
@@ -30,7 +30,7 @@ async fn node(world: &World, id: &str, item: &str, version: i64, more: Document)
 
 async fn found(world: &World, children: Option<&str>) -> Vec<Finding> {
     let options = VersionedTreeOptions::new("tree");
-    let tree = VersionedTree::attach(world.store.clone(), world.place("items"), world.sources.clone(), options);
+    let tree = VersionedTree::attach(world.store.clone(), world.namespace("items"), world.sources.clone(), options);
     tree.await.unwrap().verify(children, |_| ()).await.unwrap().findings.to_vec()
 }
 
@@ -48,7 +48,7 @@ async fn each_finding_has_its_name() {
 
     root(&world, 4, 1, doc! { "versionGaps": true }).await;
     assert_eq!(found(&world, None).await, [Finding::Lost { version: 4, base: 1, between: 3 }]);
-    let gone = world.store.delete_one(&world.place("items"), rawdoc! { "_id": "root 4" }).await.unwrap();
+    let gone = world.store.delete_one(&world.namespace("items"), rawdoc! { "_id": "root 4" }).await.unwrap();
     assert!(gone);
 
     root(&world, 5, 2, doc! { "versionGaps": true }).await;

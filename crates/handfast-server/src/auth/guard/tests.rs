@@ -1,7 +1,7 @@
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 
-use crate::testing::{Look, TestClient, TestServer, binary, cursor_id};
+use crate::testing::{ReplyFields, TestClient, TestServer, binary, cursor_id};
 
 async fn client(server: &mut TestServer, name: &str, roles: &[&str]) -> TestClient {
     server.add_user("admin", name, roles).await;

@@ -2,7 +2,7 @@ use bson::raw::RawDocumentBuf;
 use bson::{Bson, RawDocument, rawdoc};
 
 use crate::auth::scram::client::prove;
-use crate::testing::{Look, TestClient, TestServer, binary, error_of};
+use crate::testing::{ReplyFields, TestClient, TestServer, binary, error_of};
 
 const FIRST: &str = "n,,n=ann,r=nonce";
 

@@ -3,11 +3,11 @@ use std::time::Duration;
 use bson::rawdoc;
 use bson::{RawBson, RawDocumentBuf};
 
-use crate::testing::{Look, TestServer, batch, cursor_id, insert, lsid, numbered};
+use crate::testing::{ReplyFields, TestServer, batch, cursor_id, insert, lsid, numbered};
 
 #[tokio::test]
 async fn invalid_arguments_are_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(3)).await;
     let reply = client.run("d", rawdoc! { "aggregate": "c", "pipeline": [], "cursor": { "batchSize": 2 } }).await;

@@ -1,6 +1,6 @@
 use bson::rawdoc;
 
-use crate::testing::{Look, TestServer, batch, error_of, insert, numbered};
+use crate::testing::{ReplyFields, TestServer, batch, error_of, insert, numbered};
 
 #[tokio::test]
 async fn each_operation_has_its_result() {
@@ -32,7 +32,7 @@ async fn each_operation_has_its_result() {
 
 #[tokio::test]
 async fn an_ordered_bulk_write_stops_at_the_first_error() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "a", &numbered(1)).await;
     let ops = [

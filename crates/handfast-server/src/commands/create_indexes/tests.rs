@@ -1,7 +1,7 @@
 use bson::raw::CString;
 use bson::rawdoc;
 
-use crate::testing::{Look, TestServer, batch, check, check_refused};
+use crate::testing::{ReplyFields, TestServer, batch, check, check_refused};
 
 #[tokio::test]
 async fn indexes_are_created_listed_and_enforced() {
@@ -63,7 +63,7 @@ async fn an_index_without_a_name_is_refused_and_shown_as_it_was_sent() {
 
 #[tokio::test]
 async fn unknown_options_of_an_index_are_ignored_on_request() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let create = |option: &str, lenient: bool| {
         let mut index = rawdoc! { "key": { "a": 1 }, "name": "a_1" };

@@ -4,7 +4,7 @@ use crate::testing::TestServer;
 
 #[tokio::test]
 async fn each_query_and_write_can_be_explained() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for inner in [
         rawdoc! { "find": "c", "filter": { "a": 1 } },
@@ -27,7 +27,7 @@ async fn each_query_and_write_can_be_explained() {
 
 #[tokio::test]
 async fn an_unknown_option_of_the_explained_command_is_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for (inner, path) in [
         (rawdoc! { "find": "c", "fooBar": 1 }, "find"),

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use bson::rawdoc;
 
 use crate::options::{CursorLimits, Options};
-use crate::testing::{TestServer, TinyStore, batch, cursor_id, insert, numbered};
+use crate::testing::{AdjustableStore, TestServer, batch, cursor_id, insert, numbered};
 
 #[tokio::test]
 async fn batch_size_and_limit_bound_the_first_batch() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
     let empty = client.run("d", rawdoc! { "find": "c", "batchSize": 0 }).await;
@@ -22,7 +22,7 @@ async fn batch_size_and_limit_bound_the_first_batch() {
 
 #[tokio::test]
 async fn invalid_and_unsupported_options_are_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for (body, code) in [
         (rawdoc! { "find": "c", "limit": -1 }, 51_024),
@@ -56,7 +56,7 @@ async fn a_query_is_filtered_sorted_and_limited() {
 async fn a_connection_may_have_a_limited_number_of_open_cursors() {
     let cursors = CursorLimits { per_connection_max: 3, ..CursorLimits::default() };
     let options = Options { cursors, ..Options::default() };
-    let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
+    let mut server = TestServer::new(Arc::new(AdjustableStore::default()), options);
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
     let find = || rawdoc! { "find": "c", "batchSize": 1 };

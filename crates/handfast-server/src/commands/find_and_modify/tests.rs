@@ -5,7 +5,7 @@ use crate::testing::{TestServer, check, insert, numbered};
 
 #[tokio::test]
 async fn contradictory_arguments_are_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for (body, text) in [
         (rawdoc! { "findAndModify": "c" }, "Either an update or remove=true must be specified"),

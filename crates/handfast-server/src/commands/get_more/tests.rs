@@ -6,7 +6,7 @@ use crate::testing::{TestServer, batch, cursor_id, insert, lsid, numbered};
 
 #[tokio::test]
 async fn the_batches_of_a_cursor_hold_all_documents() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(250)).await;
     let first = client.run("d", rawdoc! { "find": "c" }).await;
@@ -25,7 +25,7 @@ async fn the_batches_of_a_cursor_hold_all_documents() {
 
 #[tokio::test]
 async fn invalid_arguments_are_refused() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for (body, code) in [
         (rawdoc! { "getMore": "x", "collection": "c" }, 14),
@@ -38,7 +38,7 @@ async fn invalid_arguments_are_refused() {
 
 #[tokio::test]
 async fn an_idle_cursor_is_closed_unless_it_has_no_timeout() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
     let idle = cursor_id(&client.run("d", rawdoc! { "find": "c", "batchSize": 1 }).await);
@@ -52,7 +52,7 @@ async fn an_idle_cursor_is_closed_unless_it_has_no_timeout() {
 
 #[tokio::test]
 async fn a_cursor_belongs_to_its_session_and_ends_with_it() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
     let find = rawdoc! { "find": "c", "batchSize": 1, "lsid": lsid(1) };

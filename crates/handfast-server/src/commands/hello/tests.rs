@@ -6,11 +6,11 @@ use bson::{RawBson, rawdoc};
 
 use crate::frame::timer_now;
 use crate::options::{Options, Topology};
-use crate::testing::{Look, TestServer, TinyStore};
+use crate::testing::{AdjustableStore, ReplyFields, TestServer};
 
 #[tokio::test]
 async fn the_reply_has_what_drivers_need() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     for (name, primary) in [("hello", "isWritablePrimary"), ("isMaster", "ismaster"), ("ismaster", "ismaster")] {
         let mut body = RawDocumentBuf::new();
@@ -40,7 +40,7 @@ async fn the_reply_has_what_drivers_need() {
 async fn the_reply_shows_the_topology() {
     let shape = |topology| async {
         let options = Options { topology, ..Options::default() };
-        let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
+        let mut server = TestServer::new(Arc::new(AdjustableStore::default()), options);
         server.connect().run("admin", rawdoc! { "hello": 1 }).await
     };
     let reply = shape(Topology::ReplicaSet { name: "rs".to_owned(), advertise: None }).await;
@@ -55,7 +55,7 @@ async fn the_reply_shows_the_topology() {
 
 #[tokio::test(start_paused = true)]
 async fn it_waits_while_the_topology_is_the_one_that_the_client_knows() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
     let version = reply.get_document("topologyVersion").unwrap().to_owned();

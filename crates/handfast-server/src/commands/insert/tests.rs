@@ -1,11 +1,11 @@
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 
-use crate::testing::{Look, TestServer, batch, error_of, insert, numbered, write_error_indexes};
+use crate::testing::{ReplyFields, TestServer, batch, error_of, insert, numbered, write_error_indexes};
 
 #[tokio::test]
 async fn inserted_documents_are_found() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(3)).await;
     let reply = client.run("d", rawdoc! { "find": "c" }).await;
@@ -24,7 +24,7 @@ async fn inserted_documents_are_found() {
 
 #[tokio::test]
 async fn a_write_error_has_the_index_of_its_document() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(1)).await;
     let documents = [rawdoc! { "_id": 5 }, rawdoc! { "_id": 0 }, rawdoc! { "_id": 6 }];
@@ -49,7 +49,7 @@ fn nested(levels: usize) -> RawDocumentBuf {
 
 #[tokio::test]
 async fn documents_that_cannot_be_stored_are_write_errors() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let large = rawdoc! { "_id": 1, "x": "x".repeat(16 * 1024 * 1024) };
     let documents = [rawdoc! { "_id": 0 }, large.clone(), rawdoc! { "_id": 2 }];

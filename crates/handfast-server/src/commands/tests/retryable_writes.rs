@@ -10,7 +10,7 @@ use handfast_store::{MemoryStore, Sources, StoreExt};
 use handfast_txn::{Database, Local};
 
 use crate::options::Options;
-use crate::testing::{Look, TestClient, TestServer, batch, error_of, numbered, with_number, write_error};
+use crate::testing::{ReplyFields, TestClient, TestServer, batch, error_of, numbered, with_number, write_error};
 
 /// Runs a command three times, the last time after a restart. All replies are equal, except that `field` lists the statements
 /// that were applied before.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bson::raw::RawDocumentBuf;
 use bson::rawdoc;
 
-use crate::testing::{Look, TestClient, TestServer, batch, cursor_id, error_of, insert, lsid, numbered};
+use crate::testing::{ReplyFields, TestClient, TestServer, batch, cursor_id, error_of, insert, lsid, numbered};
 
 #[tokio::test]
 async fn sessions_are_started_refreshed_and_ended() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     let reply = client.run("admin", rawdoc! { "startSession": 1 }).await;
     let id = reply.get_document("id").unwrap();

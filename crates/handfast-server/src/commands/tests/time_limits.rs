@@ -8,11 +8,11 @@ use handfast_store::DocumentStore;
 
 use crate::lock::lock;
 use crate::options::Options;
-use crate::testing::{Look, TestServer, TinyStore, batch, insert, numbered};
+use crate::testing::{AdjustableStore, ReplyFields, TestServer, batch, insert, numbered};
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_exceeds_its_time_limit_is_refused() {
-    let store = Arc::new(TinyStore::default());
+    let store = Arc::new(AdjustableStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(10)).await;
@@ -26,7 +26,7 @@ async fn a_command_that_exceeds_its_time_limit_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_finished_too_late_is_reported_as_done() {
-    let store = Arc::new(TinyStore::default());
+    let store = Arc::new(AdjustableStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
     *lock(&store.delay) = Duration::from_secs(5);

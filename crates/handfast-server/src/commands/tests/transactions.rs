@@ -12,7 +12,7 @@ use bson::rawdoc;
 use crate::options::{Options, Topology};
 use crate::sessions::NumberState;
 use crate::testing::{
-    Look, TestClient, TestServer, batch, cursor_id, error_of, insert, labels, lsid, numbered, with_number,
+    ReplyFields, TestClient, TestServer, batch, cursor_id, error_of, insert, labels, lsid, numbered, with_number,
 };
 
 /// Adds the fields that drivers add to each command of a transaction.

@@ -8,7 +8,7 @@ use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};
 
 use crate::options::Options;
-use crate::testing::{Look, TestClient, TestServer, error_of, insert, labels, numbered};
+use crate::testing::{ReplyFields, TestClient, TestServer, error_of, insert, labels, numbered};
 
 /// Starts a server over a store, inserts two documents, and lets the request after that meet the fault.
 async fn failing(fault: Fault) -> (TestServer, TestClient, Arc<Faulty<MemoryStore>>) {

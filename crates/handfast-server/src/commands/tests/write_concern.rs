@@ -7,7 +7,7 @@ use handfast_store::{DocumentStore, Durability};
 
 use crate::lock::lock;
 use crate::options::{Options, Topology};
-use crate::testing::{Look, TestServer, TinyStore, error_of, numbered};
+use crate::testing::{AdjustableStore, ReplyFields, TestServer, error_of, numbered};
 
 #[tokio::test]
 async fn durability_is_the_stronger_one_of_server_and_client() {
@@ -18,7 +18,7 @@ async fn durability_is_the_stronger_one_of_server_and_client() {
         (Durability::Memory, rawdoc! { "j": true }, Durability::Journaled),
         (Durability::Memory, rawdoc! { "w": "majority" }, Durability::Journaled),
     ] {
-        let store = Arc::new(TinyStore::default());
+        let store = Arc::new(AdjustableStore::default());
         let options = Options { durability: default, ..Options::default() };
         let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, options);
         let body = rawdoc! { "insert": "c", "writeConcern": concern };

@@ -1,6 +1,6 @@
 use bson::rawdoc;
 
-use crate::testing::{Look, TestServer, batch, check, insert, numbered, write_error};
+use crate::testing::{ReplyFields, TestServer, batch, check, insert, numbered, write_error};
 
 #[tokio::test]
 async fn the_reply_counts_matched_modified_and_upserted_documents() {

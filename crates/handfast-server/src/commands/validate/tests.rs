@@ -5,11 +5,11 @@ use handfast_store::{CollectionCheck, IndexCheck};
 
 use crate::lock::lock;
 use crate::options::Options;
-use crate::testing::{Look, TestServer, TinyStore, insert, numbered};
+use crate::testing::{AdjustableStore, ReplyFields, TestServer, insert, numbered};
 
 #[tokio::test]
 async fn a_sound_collection_is_valid() {
-    let mut server = TestServer::tiny();
+    let mut server = TestServer::adjustable();
     let mut client = server.connect();
     insert(&mut client, "c", &numbered(3)).await;
     let reply = client.run("d", rawdoc! { "validate": "c" }).await;
@@ -27,7 +27,7 @@ async fn an_index_that_contradicts_its_collection_is_not_valid() {
         errors: vec!["index a_1 of d.c: an entry is missing".to_owned()],
         documents_damaged: 0,
     };
-    let store = TinyStore::default();
+    let store = AdjustableStore::default();
     *lock(&store.check) = Some(check);
     let mut server = TestServer::new(Arc::new(store), Options::default());
     let reply = server.connect().run("d", rawdoc! { "validate": "c", "full": true }).await;

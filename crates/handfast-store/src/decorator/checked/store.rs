@@ -109,10 +109,10 @@ impl<S: DocumentStore> DelegatingStore for Checked<S> {
         })
     }
 
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {
         let wanted = request.indexes.len();
         let result = self.store.create_indexes(request).await;
-        self.check(Operation::CreateIndexes, result, |(before, after)| {
+        self.check(Operation::CreateIndexes, result, |IndexCounts { before, after }| {
             require!(before <= after, "{after} indexes where {before} were");
             require!((after - before) as usize <= wanted + 1, "{} more for {wanted} asked for", after - before);
             require!(*after >= 1 && *after as usize <= index::INDEXES_MAX, "{after} indexes");

@@ -4,7 +4,7 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::{Latency, Metered};
-use crate::decorator::{Fault, Faulty, Operation, Plan};
+use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
 use crate::*;
 
 fn c() -> Namespace {
@@ -20,7 +20,10 @@ fn discriminants_of_operations_are_their_indexes() {
 
 #[tokio::test]
 async fn calls_are_counted_by_their_outcome() {
-    let plan = Plan::explicit([(1, Fault::LoseReply), (2, Fault::Refuse)]);
+    let plan = Plan::at_requests([
+        (Address::second(Operation::Insert), Fault::LoseReply),
+        (Address::third(Operation::Insert), Fault::Refuse),
+    ]);
     let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), plan);
     let store = Metered::new(faulty, Sources::seeded(1).clock);
     for id in 0..4 {
@@ -41,7 +44,10 @@ async fn calls_are_counted_by_their_outcome() {
 #[tokio::test]
 async fn latencies_are_measured_with_the_clock() {
     let (sources, clock) = Sources::manual(1);
-    let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), Plan::at(99, Fault::FreezeBefore));
+    let faulty = Faulty::new(
+        Arc::new(MemoryStore::new(Sources::seeded(1))),
+        Plan::at_request(Address::first(Operation::Flush).after(99), Fault::FreezeBefore),
+    );
     let store = Arc::new(Metered::new(faulty, sources.clock));
     for _ in 0..99 {
         store.flush().await.expect("ok");
@@ -65,7 +71,10 @@ async fn latencies_are_measured_with_the_clock() {
 
 #[tokio::test]
 async fn a_cancelled_call_is_counted() {
-    let faulty = Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), Plan::at(0, Fault::FreezeBefore));
+    let faulty = Faulty::new(
+        Arc::new(MemoryStore::new(Sources::seeded(1))),
+        Plan::at_request(Address::first(Operation::Flush), Fault::FreezeBefore),
+    );
     let store = Metered::new(faulty, Sources::seeded(1).clock);
     tokio::time::timeout(Duration::from_millis(5), store.flush()).await.expect_err("it did not freeze");
     let report = store.report();

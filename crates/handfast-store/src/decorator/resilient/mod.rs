@@ -33,14 +33,15 @@
 //! ```
 //! use std::sync::Arc;
 //! use bson::rawdoc;
-//! use handfast_store::decorator::{Fault, Faulty, Plan, Resilient};
+//! use handfast_store::decorator::{Address, Fault, Faulty, Operation, Plan, Resilient};
 //! use handfast_store::{Applied, MemoryStore, Namespace, Sources, StoreExt};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> handfast_store::Result<()> {
 //! let sources = Sources::seeded(1);
-//! // The answers of the first and of the fourth request get lost.
-//! let plan = Plan::explicit([(0, Fault::LoseReply), (3, Fault::LoseReply)]);
+//! // The answers to the first insert and to the first update get lost.
+//! let lost = [Operation::Insert, Operation::Update].map(|operation| (Address::first(operation), Fault::LoseReply));
+//! let plan = Plan::at_requests(lost);
 //! let network = Arc::new(Faulty::new(Arc::new(MemoryStore::new(sources.clone())), plan));
 //! let store = Resilient::new(network, Arc::clone(&sources.ids));
 //! let days = Namespace::new("site", "days")?;

@@ -265,7 +265,10 @@ async fn a_duplicate_within_a_request_is_an_error_after_a_retry_too() {
 async fn a_first_attempt_that_arrives_before_the_second_is_counted_once() {
     // The insert is delayed and arrives after the store was searched for its documents.
     for ordered in [true, false] {
-        let plan = Plan::explicit([(0, Fault::DeliverLate), (3, Fault::FreezeBefore)]);
+        let plan = Plan::at_requests([
+            (Address::first(Operation::Insert), Fault::DeliverLate),
+            (Address::second(Operation::Insert), Fault::FreezeBefore),
+        ]);
         let (store, network) = store(plan).await;
         let inserting = tokio::spawn(async move { store.insert(insert(three(), ordered)).await });
         while network.frozen() == 0 {

@@ -16,11 +16,9 @@ use super::super::report::{Comparison, Measurement};
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
+use super::requests::{READS_PER_MINUTE, WRITES_PER_MINUTE, is_view};
 use super::service::Service;
 
-/// The requests a minute (seed 3).
-const READS_PER_MINUTE: u64 = 300_000;
-const WRITES_PER_MINUTE: u64 = 9_000;
 /// The time within which 99 % of the requests were answered (seed 3).
 const P99_MILLIS: f64 = 5.0;
 /// Connections: as many requests may be under way.
@@ -57,11 +55,6 @@ async fn load(plan: &Plan, clock: &Arc<dyn Clock>, address: SocketAddr) -> Resul
     }
     let elapsed = clock.elapsed().saturating_sub(start);
     Ok(Round { operations: latency.len(), elapsed, processor: processor_time().saturating_sub(before), latency })
-}
-
-/// Returns whether the request of a connection at this step is a view.
-pub(super) fn is_view(connection: usize, step: u64) -> bool {
-    (step + connection as u64).is_multiple_of((READS_PER_MINUTE + WRITES_PER_MINUTE) / WRITES_PER_MINUTE)
 }
 
 /// Returns the latency of the same requests, as many as the machine serves.

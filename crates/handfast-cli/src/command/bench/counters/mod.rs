@@ -12,6 +12,7 @@ mod flush;
 mod http_client;
 mod mixed;
 mod redis;
+mod requests;
 mod service;
 
 use anyhow::Result;

@@ -13,7 +13,7 @@ use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
 use redis::aio::MultiplexedConnection;
 
-use super::super::measure::{Round, in_turns, round};
+use super::super::measure::{Round, interleaved, round};
 use super::super::report::Comparison;
 use super::super::store::scattered;
 use super::Plan;
@@ -77,16 +77,22 @@ impl Bench<'_> {
         let mut comparisons = Vec::new();
         for tasks in [1, self.plan.connections] {
             let at_once = if tasks == 1 { "one at a time".to_owned() } else { format!("{tasks} at once") };
-            let turns =
-                in_turns(self.plan.rounds, async |_| self.bare_reads(tasks).await, async |_| self.reads(tasks).await)
-                    .await?;
+            let rounds = interleaved(
+                self.plan.rounds,
+                async |_| self.bare_reads(tasks).await,
+                async |_| self.reads(tasks).await,
+            )
+            .await?;
             let case = format!("read a total, Redis, {at_once}");
-            comparisons.push(Comparison::new(&case, "bare GET", &turns, self.plan.promises.ratio(0.6)));
-            let turns =
-                in_turns(self.plan.rounds, async |_| self.bare_writes(tasks).await, async |_| self.writes(tasks).await)
-                    .await?;
+            comparisons.push(Comparison::new(&case, "bare GET", &rounds, self.plan.promises.ratio(0.6)));
+            let rounds = interleaved(
+                self.plan.rounds,
+                async |_| self.bare_writes(tasks).await,
+                async |_| self.writes(tasks).await,
+            )
+            .await?;
             let case = format!("count a view, Redis, {at_once}");
-            comparisons.push(Comparison::new(&case, "bare script", &turns, self.plan.promises.ratio(0.5)));
+            comparisons.push(Comparison::new(&case, "bare script", &rounds, self.plan.promises.ratio(0.5)));
         }
         Ok(comparisons)
     }

@@ -18,12 +18,12 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::super::measure::{Round, Turns, in_turns, processor_time, round};
+use super::super::measure::{InterleavedRounds, Round, interleaved, processor_time, round};
 use super::super::report::Comparison;
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
-use super::mixed::is_view;
+use super::requests::is_view;
 use crate::command::counters::opened_counters::counters;
 
 /// The tasks that load the items.
@@ -89,7 +89,7 @@ impl Service {
     pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 4]> {
         let connections = plan.connections;
         progress("totals over HTTP");
-        let (reads, _) = self.turns(plan, connections, Requests::Reads).await?;
+        let (reads, _) = self.interleaved(plan, connections, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
         let views = self.views("count a view, HTTP", plan, connections, None).await?;
@@ -97,7 +97,7 @@ impl Service {
         let many = connections * MANY_CONNECTIONS;
         let many_views = self.views("count a view, HTTP, many", plan, many, plan.promises.ratio(0.4)).await?;
         progress("totals and views over HTTP");
-        let (mixed, _) = self.turns(plan, connections, Requests::Mixed).await?;
+        let (mixed, _) = self.interleaved(plan, connections, Requests::Mixed).await?;
         let mixed = Comparison::new("33 totals to a view, HTTP", "constant route", &mixed, plan.promises.ratio(0.6));
         Ok([
             reads.with_note(format!("{connections} connections, {} items", plan.items)),
@@ -116,25 +116,30 @@ impl Service {
         promised: Option<f64>,
     ) -> Result<Comparison> {
         let before = self.embedded.costs();
-        let (turns, saving) = self.turns(plan, connections, Requests::Views).await?;
+        let (rounds, saving) = self.interleaved(plan, connections, Requests::Views).await?;
         let after = self.embedded.costs();
-        let views = turns.subject.operations().max(1) as f64;
+        let views = rounds.subject.operations().max(1) as f64;
         let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
         let note = format!(
             "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
             operations as f64 / views,
             syncs as f64 / views,
-            views / (turns.subject.elapsed() + saving).as_secs_f64(),
+            views / (rounds.subject.elapsed() + saving).as_secs_f64(),
         );
-        Ok(Comparison::new(case, "constant route", &turns, promised).with_note(note))
+        Ok(Comparison::new(case, "constant route", &rounds, promised).with_note(note))
     }
 
     /// Measures requests and the constant route in turns. A round ends with its last answer, and its processor time includes that of saving its views; returns the
     /// time which that took, too.
-    async fn turns(&self, plan: &Plan, connections: usize, requests: Requests) -> Result<(Turns, Duration)> {
+    async fn interleaved(
+        &self,
+        plan: &Plan,
+        connections: usize,
+        requests: Requests,
+    ) -> Result<(InterleavedRounds, Duration)> {
         let mut saving = Duration::ZERO;
         let baseline = async |_| self.measured(plan, connections, self.constant, requests).await;
-        let turns = in_turns(plan.rounds, baseline, async |_| {
+        let rounds = interleaved(plan.rounds, baseline, async |_| {
             let mut round = self.measured(plan, connections, self.address, requests).await?;
             let (begun, before) = (self.sources.clock.elapsed(), processor_time());
             self.saved().await;
@@ -142,8 +147,8 @@ impl Service {
             round.processor += processor_time().saturating_sub(before);
             Ok(round)
         });
-        let turns = turns.await?;
-        Ok((turns, saving))
+        let rounds = rounds.await?;
+        Ok((rounds, saving))
     }
 
     async fn measured(

@@ -26,7 +26,7 @@ use handfast_store::{DocumentStore, Find, Insert, Sources, StoreExt};
 use handfast_txn::Database;
 
 use self::methods::{Method, Methods, Payees, namespace};
-use super::measure::{Round, in_turns, round};
+use super::measure::{Round, interleaved, round};
 use super::report::Comparison;
 use super::store::Plan;
 
@@ -115,9 +115,9 @@ impl<'a> Bench<'a> {
             done += measured.operations;
             Ok(measured)
         };
-        let turns = in_turns(self.plan.rounds, async |_| self.measured(clients, baseline).await, counted).await?;
+        let rounds = interleaved(self.plan.rounds, async |_| self.measured(clients, baseline).await, counted).await?;
         let name = format!("{}, {clients} clients", subject.name());
-        let comparison = Comparison::new(&name, baseline.name(), &turns, None);
+        let comparison = Comparison::new(&name, baseline.name(), &rounds, None);
         Ok(comparison.with_note(match subject {
             // Its operations reach the engine in batches, which the store does not count.
             Method::TransactionTransfer(..) => String::new(),

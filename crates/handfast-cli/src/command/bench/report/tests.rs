@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Comparison, Measurement, Promised as _, measurements, table};
-use crate::command::bench::measure::{Round, Series, Turns};
+use crate::command::bench::measure::{InterleavedRounds, Round, Series};
 
 /// Returns a series of one round, with this number of operations in one second.
 fn series(operations: u64) -> Series {
@@ -12,8 +12,8 @@ fn series(operations: u64) -> Series {
 }
 
 fn comparison(rate: u64, promised: Option<f64>) -> Comparison {
-    let turns = Turns { subject: series(rate), baseline: series(1_000) };
-    Comparison::new("find", "echo", &turns, promised)
+    let rounds = InterleavedRounds { subject: series(rate), baseline: series(1_000) };
+    Comparison::new("find", "echo", &rounds, promised)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{Bench, by, pair};
 use crate::command::bench::client::Client;
-use crate::command::bench::measure::{Round, in_turns};
+use crate::command::bench::measure::{Round, interleaved};
 use crate::command::bench::report::Comparison;
 
 const WRITE_CONFLICT: i32 = 112;
@@ -32,10 +32,10 @@ pub(super) async fn compare(bench: &Bench<'_>, connections: usize) -> Result<Com
     let before = bench.database.counts();
     let measure = async |method| measured(bench, connections, method).await;
     let baseline = async |_| measure(Method::TwoUpdates).await;
-    let turns = in_turns(bench.plan.rounds, baseline, async |_| measure(Method::Transaction).await).await?;
+    let rounds = interleaved(bench.plan.rounds, baseline, async |_| measure(Method::Transaction).await).await?;
     let counts = super::since(before, bench.database.counts());
     let name = format!("transfer, server, {connections} connections");
-    let comparison = Comparison::new(&name, "the two updates alone", &turns, Some(0.3));
+    let comparison = Comparison::new(&name, "the two updates alone", &rounds, Some(0.3));
     Ok(comparison.with_note(super::aborts(counts)))
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Number(String);
 
 impl Number {
     /// Returns the number as a value that is compared with another one: a decimal beside a decimal, because 0.3 is no double.
-    pub(super) fn beside(&self, other: RawBsonRef<'_>) -> RawBson {
+    pub(super) fn comparable_with(&self, other: RawBsonRef<'_>) -> RawBson {
         let decimal = || self.0.parse::<Decimal128>().ok().map(RawBson::Decimal128);
         let double = || self.0.parse().ok().map(RawBson::Double);
         let is_integer = !self.0.contains(['.', 'e', 'E']);

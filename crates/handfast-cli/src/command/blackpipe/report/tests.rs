@@ -1,7 +1,7 @@
 use clap::Parser as _;
 use serde_json::json;
 
-use super::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome, quoted};
+use super::{Checked, CheckedRun, Occurrence, PairRun, Report, RunOutcome};
 use crate::command::arguments::{Arguments, Command};
 use crate::command::blackpipe::arguments::{BlackpipeArguments, ExploreArguments};
 use crate::command::blackpipe::junit;
@@ -240,17 +240,6 @@ fn a_replay_line_can_be_pasted() {
     let pasted = words.join("\0").replace("'-x\0y'", "-x y").replace("''", "");
     let again = arguments(&pasted.split('\0').collect::<Vec<_>>());
     assert_eq!(super::replay_line(&again, &"find:3/error".parse().unwrap()), expected);
-}
-
-#[test]
-fn words_are_quoted_where_a_shell_would_change_them() {
-    let check = |word: &str, expected: &str| assert_eq!(quoted(word), expected);
-    check("python", "python");
-    check("./a-b_c.py", "./a-b_c.py");
-    check("", "''");
-    check("a b", "'a b'");
-    check("$HOME", "'$HOME'");
-    check("it's", r"'it'\''s'");
 }
 
 #[test]

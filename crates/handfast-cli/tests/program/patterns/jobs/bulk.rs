@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use bson::oid::ObjectId;
 use serde_json::{Value, json};
 
-use super::super::{Ground, Store, output, place, report, text};
+use super::super::{Ground, Store, namespace, output, report, text};
 use super::filled;
 use crate::patterns::json;
 use crate::support::assert_one_line;
@@ -21,7 +21,7 @@ fn counted(ground: &Ground, arguments: &[&str]) -> Result<([u64; 3], Option<i32>
 async fn put(ground: &Ground, document: bson::Document) -> Result<()> {
     let store = Store::open(ground).await?;
     let raw = bson::RawDocumentBuf::try_from(&document)?;
-    handfast_store::StoreExt::insert_one(&*store.shared, &place("jobs")?, raw).await?;
+    handfast_store::StoreExt::insert_one(&*store.shared, &namespace("jobs")?, raw).await?;
     store.close().await
 }
 

@@ -11,7 +11,7 @@ use handfast_txn::{Database, PercolatorOptions};
 use super::{TRANSIENT, abort, code_and_labels, commit, count, first, insert_of, within};
 use crate::options::Options;
 use crate::sessions::NumberState;
-use crate::testing::{Look, TestClient, TestServer, labels, lsid};
+use crate::testing::{ReplyFields, TestClient, TestServer, labels, lsid};
 
 const UNKNOWN: &str = "UnknownTransactionCommitResult";
 

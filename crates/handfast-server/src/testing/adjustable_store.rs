@@ -10,7 +10,7 @@ use handfast_store::*;
 use crate::lock::lock;
 
 /// A store in memory whose delays, errors and checks a test sets.
-pub(crate) struct TinyStore {
+pub(crate) struct AdjustableStore {
     store: MemoryStore,
     /// The delay of each insert, find, count and aggregation.
     pub(crate) delay: Mutex<Duration>,
@@ -24,9 +24,9 @@ pub(crate) struct TinyStore {
     pub(crate) inserts: Mutex<Vec<Durability>>,
 }
 
-impl Default for TinyStore {
+impl Default for AdjustableStore {
     fn default() -> Self {
-        TinyStore {
+        AdjustableStore {
             store: MemoryStore::new(Sources::seeded(1)),
             delay: Mutex::default(),
             page_delay: Arc::default(),
@@ -37,7 +37,7 @@ impl Default for TinyStore {
     }
 }
 
-impl TinyStore {
+impl AdjustableStore {
     fn slow(&self, cursor: Box<dyn Cursor>) -> Box<dyn Cursor> {
         Box::new(SlowCursor { cursor, delay: Arc::clone(&self.page_delay) })
     }
@@ -64,7 +64,7 @@ impl Cursor for SlowCursor {
 }
 
 #[async_trait]
-impl DelegatingStore for TinyStore {
+impl DelegatingStore for AdjustableStore {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
