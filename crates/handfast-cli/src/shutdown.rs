@@ -40,7 +40,7 @@ impl Shutdown {
     /// Takes over the signals, and reports the first one.
     ///
     /// # Errors
-    /// Those of [`Shutdown::listen`].
+    /// Returns the errors of [`Shutdown::listen`].
     pub(crate) fn reported_on(console: Console) -> Result<Self> {
         let tell = move || {
             // A closed output must not keep the service from stopping.

@@ -164,7 +164,7 @@ fn inflate_snappy(bytes: &[u8], uncompressed: usize, plain: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-/// `plain` has room for exactly the announced size, and `decompress_vec` never grows it.
+/// Decompresses zlib. `plain` has capacity for exactly the announced size, and `decompress_vec` never grows it.
 fn inflate_zlib(bytes: &[u8], plain: &mut Vec<u8>) -> Result<()> {
     let mut inflater = Decompress::new(true);
     loop {

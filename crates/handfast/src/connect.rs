@@ -31,7 +31,7 @@ impl Database {
     /// Connects with settings. All processes that share the servers have the same [`PercolatorOptions`].
     ///
     /// # Errors
-    /// As [`Database::connect`].
+    /// Returns the errors of [`Database::connect`].
     pub async fn connect_with(
         uri: &str,
         sources: Sources,
@@ -53,7 +53,7 @@ impl Database {
 /// their transactions would not notice these writes.
 ///
 /// # Errors
-/// As [`Database::connect`].
+/// Returns the errors of [`Database::connect`].
 pub async fn connect_store(uri: &str) -> Result<Arc<Resilient<dyn DocumentStore>>> {
     let sources = Database::system_sources()?;
     let options = ConnectOptions { accept_front: true, ..ConnectOptions::default() };

@@ -51,7 +51,7 @@ impl Database {
     /// Opens a database with settings and with other sources of time and randomness, for reproducible tests.
     ///
     /// # Errors
-    /// As [`Database::open`].
+    /// Returns the errors of [`Database::open`].
     pub async fn open_with(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
         let store = EmbeddedStore::open(path, sources.clone(), options).await.map_err(StoreError::from)?;
         ensure_alone(&store).await?;

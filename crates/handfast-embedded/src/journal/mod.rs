@@ -117,7 +117,7 @@ fn list(engine: &Path) -> Result<Vec<JournalFile>> {
 }
 
 impl Journals {
-    /// The last batch before the first problem, if there is any batch.
+    /// Returns the last batch before the first problem, if there is any batch.
     pub(crate) fn last(&self) -> Option<Chain> {
         self.last.map(|last| last.batch)
     }

@@ -115,7 +115,7 @@ impl<T> OnCommitter<T> {
 }
 
 impl<T> Upsert<T> {
-    /// `make` makes the document, `insert` stages it.
+    /// Creates an upsert: `make` makes the document, and `insert` stages it.
     pub(crate) fn new(
         make: impl Fn() -> StoreResult<RawDocumentBuf> + Send + Sync + 'static,
         insert: impl Fn(&mut Writer<'_>, &RawDocumentBuf) -> StoreResult<T> + Send + Sync + 'static,

@@ -84,8 +84,10 @@ pub struct Applied {
 }
 
 impl Update {
+    /// Compiles an update: operators, a replacement or a pipeline.
+    ///
     /// # Errors
-    /// `FailedToParse` (9), `BadValue` (2), `TypeMismatch` (14) for operators and operands; `EmptyFieldName` (56) and
+    /// Returns `FailedToParse` (9), `BadValue` (2), `TypeMismatch` (14) for operators and operands; `EmptyFieldName` (56) and
     /// `DollarPrefixedFieldName` (52) for names; `ConflictingUpdateOperators` (40) for paths that lead to each other.
     pub fn compile(source: UpdateSource<'_>, options: &UpdateOptions<'_>) -> Result<Self> {
         let kind = match source {

@@ -3,8 +3,8 @@
 //! Each of these is one change of the catalog, which another process sees from its next timestamp on. Documents are not
 //! touched: a collection that was dropped is removed by a cleaner when no snapshot can read it any more.
 //!
-//! What if the process dies: before the change nothing has happened, after it everything. A change that was written and not
-//! announced is announced by the next change of the catalog, or by a cleaner.
+//! If the process dies before the change of the catalog, the request has no effect; if it dies after it, the request is done. The next
+//! change of the catalog, or a cleaner, announces a change that was written and not announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 

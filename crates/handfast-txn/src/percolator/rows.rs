@@ -242,7 +242,7 @@ pub(super) fn newer_than(at: Timestamp) -> RawDocumentBuf {
     rawdoc! { "_hf.c": { "$gt": at.stored() } }
 }
 
-/// A check that accepts each row.
+/// Accepts each row.
 pub(super) fn unchecked(_: &Row) -> StoreResult<()> {
     Ok(())
 }

@@ -82,7 +82,7 @@ impl fmt::Display for Finished {
     }
 }
 
-/// What becomes of the output of a process.
+/// The destination of the output of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
     /// Its beginning and its end are kept in memory, so that nothing is left behind on a disk.

@@ -22,7 +22,7 @@ pub(super) struct PairRun {
 pub(super) enum RunOutcome {
     /// The program ran, and the data were checked.
     Checked(CheckedRun),
-    /// It did not come to that, for this reason: nothing is known about the pair.
+    /// The run failed for this reason; nothing is known about the pair.
     Failed(String),
 }
 
