@@ -42,7 +42,6 @@ pub(crate) enum Request<'a> {
     },
 }
 
-/// A request of the application.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ApplicationRequest<'a> {
     pub(crate) command: String,

@@ -212,7 +212,6 @@ impl Configuration {
         })
     }
 
-    /// Returns the origin of a key.
     pub(crate) fn origin(&self, key: &str) -> &Origin {
         self.values.get(key).map_or(&Origin::Default, |(_, origin)| origin)
     }

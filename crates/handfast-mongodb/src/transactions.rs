@@ -109,7 +109,7 @@ impl Session {
     /// Begins a transaction that reads one snapshot of majority-committed documents. Rolls an open transaction back first.
     ///
     /// # Errors
-    /// The error of a server without transactions.
+    /// Returns the error of a server without transactions.
     pub async fn begin(&mut self) -> Result<(), TransactionError> {
         self.abort().await;
         let begun = self.session.start_transaction().read_concern(ReadConcern::snapshot());

@@ -123,7 +123,7 @@ impl Context {
     /// Counts one step of the evaluation.
     ///
     /// # Errors
-    /// The errors of [`Context::steps`].
+    /// Returns the errors of [`Context::steps`].
     pub(crate) fn step(&self) -> Result<()> {
         self.steps(1)
     }
@@ -153,7 +153,7 @@ impl Context {
     /// Counts the reading of `bytes` bytes.
     ///
     /// # Errors
-    /// The errors of [`Context::steps`].
+    /// Returns the errors of [`Context::steps`].
     pub(crate) fn read(&self, bytes: usize) -> Result<()> {
         self.steps((bytes / STEP_BYTES) as u64)
     }

@@ -162,7 +162,6 @@ impl Local {
     }
 }
 
-/// Returns the newest commit in a record.
 fn newest_commit(record: &RawDocument) -> Option<CommitTimestamp> {
     let entries = record.get_array("results").ok()?.into_iter().flatten();
     let results = entries.filter_map(|entry| entry.as_document()?.get_document("result").ok());

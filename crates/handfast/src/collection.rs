@@ -89,7 +89,7 @@ impl<T> Collection<T> {
     /// Creates an index.
     ///
     /// # Errors
-    /// As in [`DocumentStore::create_indexes`], such as another index of the same name.
+    /// Returns the errors of [`DocumentStore::create_indexes`], such as another index of the same name.
     pub async fn create_index(&self, index: IndexSpec) -> Result<()> {
         self.store.create_index(&self.namespace, index).await
     }

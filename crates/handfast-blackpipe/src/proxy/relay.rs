@@ -190,7 +190,6 @@ impl Connection {
         Ok(next)
     }
 
-    /// Answers a request with an error.
     async fn answer(&self, error: &ErrorReply, request_id: i32, to_client: &ClientWriter) -> Relayed {
         let mut bytes = Vec::new();
         OpMsg::new(Flags::default(), &error.document()).encode(0, request_id, &mut bytes);

@@ -98,7 +98,7 @@ impl EmbeddedStore {
     /// Removes all keys of the collections and indexes that were dropped before the call.
     ///
     /// # Errors
-    /// The error of a write.
+    /// Returns the error of a write.
     pub async fn remove_dropped(&self) -> StoreResult<()> {
         key_removal::remove_dropped(&self.context).await
     }

@@ -161,7 +161,7 @@ impl<T: Send + 'static> Evaluation<T> {
     /// Computes off thread what was too expensive for the committer, for the next operation.
     ///
     /// # Errors
-    /// The error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
+    /// Returns the error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
     pub(crate) async fn compute_off_thread(&mut self, too_expensive: TooExpensive) -> StoreResult<()> {
         let state = match too_expensive {
             TooExpensive::Document(state) => *state,

@@ -316,7 +316,6 @@ impl Core {
         self.rows.store.find(Find::new(unique::namespace()?, filter)).await
     }
 
-    /// Drops the twin in the store.
     async fn drop_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let selector = IndexSelector::Names(vec![kept.spec().name.clone()]);
         let request = DropIndexes { namespace: kept.namespace.clone(), selector };

@@ -167,7 +167,6 @@ impl Core {
         self.rows.store.upsert_one(collection, filter, notice).await.map(drop).map_err(StoreError::in_doubt)
     }
 
-    /// Renames a collection.
     pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         let RenameCollection { from, to, drop_target } = &request;
         self.options.routing.iter().try_for_each(|routing| routing.check_rename(from, to))?;
@@ -290,7 +289,6 @@ impl Core {
     }
 }
 
-/// Checks the names of a rename.
 fn check_names(request: &RenameCollection, source: &NameLookup, target: &NameLookup) -> StoreResult<()> {
     let RenameCollection { from, to, drop_target } = request;
     if !source.is_there {

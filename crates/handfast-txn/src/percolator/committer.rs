@@ -62,7 +62,6 @@ pub(super) struct Committer {
     on: Option<Dependencies>,
 }
 
-/// A row to lock.
 #[derive(Clone)]
 struct RowLock {
     /// Its index in the locks of the commit. That of the primary is 0.
@@ -197,7 +196,6 @@ impl Committer {
         }
     }
 
-    /// Commits.
     async fn run(self) -> StoreResult<CommitTimestamp> {
         if self.locks.is_empty() {
             return Ok(self.start().into());

@@ -115,7 +115,6 @@ impl Core {
     }
 }
 
-/// Returns the `_id` of a notice.
 pub(super) fn notice_id() -> RawDocumentBuf {
     rawdoc! { "_hf": "notice" }
 }

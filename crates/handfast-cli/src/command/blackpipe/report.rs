@@ -10,14 +10,12 @@ use super::program::{Ended, Finished};
 use crate::exit::Exit;
 use crate::listing::{Listing, counted};
 
-/// The run of a pair.
 #[derive(Clone, Debug)]
 pub(super) struct PairRun {
     pub(super) pair: Pair,
     pub(super) outcome: RunOutcome,
 }
 
-/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub(super) enum RunOutcome {
     /// The program ran, and the data were checked.

@@ -67,7 +67,6 @@ impl OpenedCollection {
         Ok(())
     }
 
-    /// Returns a document.
     pub(in crate::command) async fn document(&self, id: &Bson) -> Result<Option<Document>> {
         let found = self.store.find_one(&self.namespace, raw(&doc! { "_id": id.clone() })?).await?;
         Ok(found.map(|found| Document::try_from(&*found)).transpose()?)

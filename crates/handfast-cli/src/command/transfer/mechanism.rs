@@ -76,7 +76,7 @@ pub(super) struct Applier {
 /// accounts.
 ///
 /// # Errors
-/// No flag names it; a flag belongs to another mechanism.
+/// Fails if no flag names a mechanism, or if a flag belongs to another one.
 pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuration) -> Result<TransferMechanism> {
     let mechanism = match (arguments.mechanism, &configuration.settings.store) {
         (Some(mechanism), _) => mechanism,

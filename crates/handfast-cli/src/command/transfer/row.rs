@@ -85,7 +85,7 @@ impl Header {
     /// Reads the first line.
     ///
     /// # Errors
-    /// The text says which column is missing, or is there twice.
+    /// Returns a text that names the column that is missing, or that occurs twice.
     pub(super) fn read(line: &str, columns: &Columns, account_ids: AccountIdType) -> Result<Self, String> {
         let cells = cells::split(line)?;
         let find = |name: &String| {

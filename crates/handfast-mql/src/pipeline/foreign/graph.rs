@@ -93,7 +93,7 @@ impl GraphLookup {
     /// Starts the search from a document.
     ///
     /// # Errors
-    /// The errors of `startWith`.
+    /// Returns the errors of `startWith`.
     pub fn start(&self, document: &RawDocument, context: &Context) -> Result<GraphSearch<'_>> {
         let mut walk = GraphSearch {
             stage: self,
