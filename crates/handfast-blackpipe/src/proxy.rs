@@ -165,7 +165,7 @@ impl Proxy {
     /// Binds an address in front of a server, `host:port`. Port 0 takes a free one.
     ///
     /// # Errors
-    /// The address is in use or not allowed.
+    /// Fails if the address is in use or not allowed.
     pub async fn bind(listen: SocketAddr, server: impl Into<Upstream>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;

@@ -123,7 +123,7 @@ impl Configuration {
     /// Reads the environment and the file, and merges them under the flags.
     ///
     /// # Errors
-    /// A named file cannot be read; a key is unknown; a value has the wrong type or is out of range.
+    /// Fails if a named file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
     pub(crate) fn load(file: Option<&Path>, mut given: ExplicitSettings) -> Result<Self, Mistake> {
         given.add_environment(|name| std::env::var_os(name))?;
         let flag = file.map(|path| (path.to_owned(), Origin::Flag("--config".to_owned())));

@@ -21,7 +21,7 @@ impl Shutdown {
     /// Takes over the signals, and calls `tell` at the first one.
     ///
     /// # Errors
-    /// The system refuses the signal handlers.
+    /// Fails if the system refuses the signal handlers.
     pub(crate) fn listen(tell: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (sender, receiver) = watch::channel(false);

@@ -21,8 +21,8 @@ impl Database {
     /// longer; `serverSelectionTimeoutMS` overrides both.
     ///
     /// # Errors
-    /// An unreachable server, a refused login or a missing capability ([`handfast_mongodb::connect`]). A store of several
-    /// ([`Database::routed`]) is refused.
+    /// Fails if no server can be reached, a login is refused or a capability is missing ([`handfast_mongodb::connect`]). A store of
+    /// several ([`Database::routed`]) is refused.
     pub async fn connect(uri: &str) -> Result<Self> {
         let sources = Database::system_sources()?;
         Database::connect_with(uri, sources, ConnectOptions::default(), PercolatorOptions::default()).await

@@ -18,7 +18,7 @@ impl Database {
     /// these allow it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// An error for incomplete or changed routes, and for a store that cannot be reached.
+    /// Returns an error for incomplete or changed routes, and for a store that cannot be reached.
     pub async fn routed(parts: Vec<Part>, routes: &[&str]) -> Result<Self> {
         Database::routed_with(parts, routes, Database::system_sources()?, PercolatorOptions::default()).await
     }

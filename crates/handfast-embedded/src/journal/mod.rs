@@ -203,7 +203,7 @@ impl Journals {
     /// Fails unless the journal is undamaged, or has a torn end without synced batches.
     ///
     /// # Errors
-    /// The damage, as text for people.
+    /// Returns the damage, as text for people.
     pub(crate) fn check_no_synced_loss(&self, witness: u64) -> Result<(), String> {
         let Some(problem) = &self.problem else {
             return Ok(());

@@ -90,7 +90,7 @@ impl EmbeddedStore {
     /// Removes all documents that have expired at `now`, and returns their number.
     ///
     /// # Errors
-    /// The first error of a write. The documents that expired under other indexes are removed all the same.
+    /// Returns the first error of a write. The documents that expired under other indexes are removed all the same.
     pub async fn expire(&self, now: DateTime) -> StoreResult<u64> {
         expiry::expire(&self.context, now).await
     }

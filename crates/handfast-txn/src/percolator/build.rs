@@ -201,7 +201,7 @@ impl Core {
     /// Drops indexes with their twins and rows.
     ///
     /// # Errors
-    /// After an error of the store the rest is removed later.
+    /// Returns the error of the store; the rest is removed later.
     pub(super) async fn remove(&self, indexes: &[EngineIndex]) -> StoreResult<()> {
         self.mark_leaving(|kept| indexes.iter().any(|other| other.id == kept.id)).await?;
         self.remove_leaving().await

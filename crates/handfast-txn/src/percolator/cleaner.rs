@@ -58,7 +58,7 @@ impl CleaningPass {
     /// Counts a failure and goes on.
     ///
     /// # Errors
-    /// The error itself if the store is out of reach: all others would fail too.
+    /// Returns the error itself if the store is unreachable: all others would fail, too.
     fn skip(&mut self, what: &dyn Display, error: StoreError) -> StoreResult<()> {
         if error.class() == ErrorClass::Outage {
             return Err(error);

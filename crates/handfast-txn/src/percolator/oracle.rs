@@ -92,7 +92,7 @@ impl Oracle {
     /// Puts a version of the catalog in force, unless a newer one is.
     ///
     /// # Errors
-    /// After an error of the store it may be in force.
+    /// Returns the error of the store, after which the version may be in force.
     pub(super) async fn announce(&self, catalog: u64) -> StoreResult<()> {
         let mut allocator = self.allocator.lock().await;
         for attempt in 1.. {

@@ -64,7 +64,7 @@ pub(super) fn pipe_with_reader(path: &Path) -> Result<Option<File>> {
 /// Checks that no two flags name the same file: the lines of one would be among those of the other.
 ///
 /// # Errors
-/// A [`Usage`] that names the two flags.
+/// Returns a [`Usage`] that names the two flags.
 pub(super) fn ensure_own_files(files: &[(&str, Option<&Path>)]) -> Result<()> {
     let mut seen: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files {

@@ -110,7 +110,7 @@ impl Outcome {
     /// Returns the counts.
     ///
     /// # Errors
-    /// Documents were refused; all others are restored.
+    /// Fails if documents were refused; all others are restored.
     pub(crate) fn totals(self) -> Result<Totals> {
         let Outcome { totals, refused } = self;
         match refused.first {

@@ -148,7 +148,7 @@ impl Applier {
     /// Applies rows, and returns the outcome of each.
     ///
     /// # Errors
-    /// A failure of the store, after which the same rows may be applied again.
+    /// Returns a failure of the store, after which the same rows may be applied again.
     pub(super) async fn apply(&self, rows: Vec<NamedRow>) -> Result<Vec<RowOutcome>> {
         match &self.mechanism {
             Mechanism::Transaction(by) => by.apply(&rows).await,

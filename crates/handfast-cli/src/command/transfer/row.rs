@@ -40,7 +40,7 @@ impl Columns {
     /// Returns the default names with those that flags change.
     ///
     /// # Errors
-    /// A flag names an unknown column.
+    /// Fails if a flag names an unknown column.
     pub(super) fn new(renamed: &[Renamed]) -> anyhow::Result<Self> {
         let name = str::to_owned;
         let mut columns = Columns {

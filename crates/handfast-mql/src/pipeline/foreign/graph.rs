@@ -140,7 +140,7 @@ impl GraphSearch<'_> {
     /// Returns the filter for the next level; none if the search is complete.
     ///
     /// # Errors
-    /// A value that BSON cannot hold.
+    /// Fails for a value that BSON cannot hold.
     pub fn filter(&self) -> Result<Option<RawDocumentBuf>> {
         if self.frontier.is_empty() || self.stage.depth_max.is_some_and(|max| self.depth > max) {
             return Ok(None);
