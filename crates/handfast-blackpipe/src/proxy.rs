@@ -98,9 +98,9 @@ struct LoggedRules {
 /// The decision about an operation.
 struct Decided {
     decision: Decision,
-    /// With a fault after which the server gets a request later.
+    /// The late request, if the server gets one later because of the fault.
     late: Option<LateRequest>,
-    /// With [`Fault::Reorder`].
+    /// The request that is held back, with [`Fault::Reorder`].
     held: Option<HeldRequest>,
     /// The requests that are held back until this one is answered.
     overtaking: Option<Overtaking>,

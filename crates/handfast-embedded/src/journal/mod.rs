@@ -15,9 +15,9 @@
 //! - *damage*: an offset from which the journal cannot be read, or a gap in the numbers, before the end of the synced batches; a
 //!   missing journal file. Opening fails; a repair drops everything from that offset on, and says so.
 //!
-//! Of all synced bytes only `sequence` is outside of the engine's checksums. The next batch holds it too, and the witness has
-//! that of the last synced one ([`crate::chain`]): a repair corrects it, and drops nothing. The `sequence` of later batches
-//! must be about the one that the batch expected.
+//! The engine's checksums cover all synced bytes except `sequence`. The next batch contains that number, too, and the witness has
+//! the number of the last synced batch ([`crate::chain`]): a repair corrects it, and drops nothing. The `sequence` of later batches
+//! must be near the one that the batch expected.
 //!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 

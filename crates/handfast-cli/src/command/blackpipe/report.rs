@@ -46,7 +46,7 @@ pub(super) enum Occurrence {
 /// The results of the checks after a run.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
-    /// That of --check, if it is given.
+    /// The result of --check, if it is given.
     pub(super) program: Option<Finished>,
     /// A sentence for each check without a program that fails.
     pub(super) violations: Vec<String>,
