@@ -98,9 +98,9 @@ struct LoggedRules {
 /// The decision about an operation.
 struct Decided {
     decision: Decision,
-    /// With a fault after which the server gets a request later.
+    /// The late request, if the server gets one later because of the fault.
     late: Option<LateRequest>,
-    /// With [`Fault::Reorder`].
+    /// The request that is held back, with [`Fault::Reorder`].
     held: Option<HeldRequest>,
     /// The requests that are held back until this one is answered.
     overtaking: Option<Overtaking>,
@@ -165,7 +165,7 @@ impl Proxy {
     /// Binds an address in front of a server, `host:port`. Port 0 takes a free one.
     ///
     /// # Errors
-    /// The address is in use or not allowed.
+    /// Fails if the address is in use or not allowed.
     pub async fn bind(listen: SocketAddr, server: impl Into<Upstream>, rules: Rules) -> Result<Self> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;

@@ -23,9 +23,9 @@ pub(crate) const DRIVER_COMMANDS: [&str; 11] = [
     "killCursors",
 ];
 
-/// Those of them that are handshakes, or monitor a server.
+/// The commands of the handshake, which also monitor a server.
 pub(crate) const HANDSHAKES: [&str; 3] = ["hello", "isMaster", "ismaster"];
-/// Those of them that log a client in.
+/// The commands of a login.
 pub(crate) const LOGINS: [&str; 4] = ["saslStart", "saslContinue", "authenticate", "getnonce"];
 
 /// A request, as far as the proxy reads it.
@@ -42,7 +42,6 @@ pub(crate) enum Request<'a> {
     },
 }
 
-/// A request of the application.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ApplicationRequest<'a> {
     pub(crate) command: String,

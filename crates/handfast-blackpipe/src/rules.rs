@@ -85,9 +85,9 @@ impl ObservedOperation {
 #[derive(Debug)]
 struct CountingRule {
     rule: Rule,
-    /// Operations that match its command and collection.
+    /// The number of operations that match its command and collection.
     matches: u32,
-    /// Those of them that met the fault.
+    /// The number of these that met the fault.
     injected: u32,
     hold: Hold,
 }
@@ -118,9 +118,9 @@ pub struct Rules {
     seed: u64,
     counts: BTreeMap<String, NonZeroU32>,
     operations: Vec<ObservedOperation>,
-    /// All operations, those that are not remembered included.
+    /// The number of all operations, those that are not remembered included.
     operation_count: u64,
-    /// Those of them that met a fault.
+    /// The number of these that met a fault.
     fault_count: u64,
 }
 

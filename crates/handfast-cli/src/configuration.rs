@@ -123,7 +123,7 @@ impl Configuration {
     /// Reads the environment and the file, and merges them under the flags.
     ///
     /// # Errors
-    /// A named file cannot be read; a key is unknown; a value has the wrong type or is out of range.
+    /// Fails if a named file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
     pub(crate) fn load(file: Option<&Path>, mut given: ExplicitSettings) -> Result<Self, Mistake> {
         given.add_environment(|name| std::env::var_os(name))?;
         let flag = file.map(|path| (path.to_owned(), Origin::Flag("--config".to_owned())));
@@ -212,7 +212,6 @@ impl Configuration {
         })
     }
 
-    /// Returns the origin of a key.
     pub(crate) fn origin(&self, key: &str) -> &Origin {
         self.values.get(key).map_or(&Origin::Default, |(_, origin)| origin)
     }

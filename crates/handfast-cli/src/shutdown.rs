@@ -21,7 +21,7 @@ impl Shutdown {
     /// Takes over the signals, and calls `tell` at the first one.
     ///
     /// # Errors
-    /// The system refuses the signal handlers.
+    /// Fails if the system refuses the signal handlers.
     pub(crate) fn listen(tell: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (sender, receiver) = watch::channel(false);
@@ -40,7 +40,7 @@ impl Shutdown {
     /// Takes over the signals, and reports the first one.
     ///
     /// # Errors
-    /// Those of [`Shutdown::listen`].
+    /// Returns the errors of [`Shutdown::listen`].
     pub(crate) fn reported_on(console: Console) -> Result<Self> {
         let tell = move || {
             // A closed output must not keep the service from stopping.

@@ -146,7 +146,7 @@ impl Catalog {
 }
 
 impl Collection {
-    /// A new, empty collection.
+    /// Creates an empty collection.
     pub(crate) fn new(id: CollectionId, namespace: Namespace, uuid: [u8; 16]) -> Self {
         let options = CollectionOptions::default();
         Collection { id, namespace, uuid, options, indexes: Vec::new(), next_index: 1 }
@@ -167,7 +167,7 @@ impl Collection {
         id
     }
 
-    /// The record of the metadata map.
+    /// Encodes the record of the metadata map.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut document = RawDocumentBuf::new();
         document.append(cstr!("database"), self.namespace.database());

@@ -35,7 +35,6 @@ pub(crate) struct Contact {
     replica_set: Option<String>,
 }
 
-/// The state of a server.
 #[derive(Debug, Default)]
 struct ServerState {
     state: Reachability,
@@ -123,7 +122,7 @@ impl Contact {
     /// Waits for the answer of a first command, which changes nothing; but not for long if there is no server to answer it.
     ///
     /// # Errors
-    /// The error of the command; `HostUnreachable` (6) with the error of each server if none can be reached.
+    /// Returns the error of the command; `HostUnreachable` (6) with the error of each server if none can be reached.
     pub(crate) async fn wait_for<T>(&self, call: impl Future<Output = mongodb::error::Result<T>>) -> Result<T> {
         let mut call = pin!(call);
         let answer = match self.limit {

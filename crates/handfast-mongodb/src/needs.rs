@@ -141,7 +141,6 @@ impl Needs for RenameCollection {
     }
 }
 
-/// A document to be stored.
 pub(crate) struct Stored<'d>(pub(crate) &'d RawDocument);
 
 impl Needs for Stored<'_> {

@@ -75,7 +75,6 @@ pub fn shown(uri: &str) -> Result<String> {
     Ok(format!("mongodb://{hosts}"))
 }
 
-/// Parses a connection string.
 pub(crate) fn parse(uri: &str) -> Result<ConnectionString> {
     ConnectionString::parse(uri).map_err(|error| bad(error.kind.to_string()))
 }

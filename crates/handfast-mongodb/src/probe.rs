@@ -39,7 +39,7 @@ pub(crate) struct Known<'k> {
 /// Tries all capabilities in a database, in a collection whose name ends with `unique`.
 ///
 /// # Errors
-/// A network error if the server cannot be reached, and the server's error if the user may not write to the database.
+/// Returns a network error if the server cannot be reached, and the server's error if the user may not write to the database.
 pub(crate) async fn run(remote: &Remote, known: Known<'_>, database: &str, unique: &str) -> Result<Capabilities> {
     let collection = Namespace::new(database, format!("{COLLECTION}{unique}"))?;
     let probe = Probe { remote, collection };

@@ -68,7 +68,7 @@ impl Product {
     /// Asks the server for its product and version.
     ///
     /// # Errors
-    /// A network error if the server cannot be reached or does not answer.
+    /// Returns a network error if the server cannot be reached or does not answer.
     pub(crate) async fn ask(remote: &Remote) -> Result<Self> {
         let reply = remote.read("admin", Command::new(cstr!("buildInfo"), 1), ReplyWait::Limited).await?;
         Ok(Product::of(&reply))

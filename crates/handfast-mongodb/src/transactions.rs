@@ -97,7 +97,7 @@ impl Session {
     /// Returns the id with which another client may end the session.
     ///
     /// # Errors
-    /// An error if the driver's id is no UUID.
+    /// Fails if the driver's id is no UUID.
     pub fn id(&self) -> Result<[u8; 16]> {
         let bytes = match self.session.id().get("id") {
             Some(Bson::Binary(binary)) => binary.bytes.as_slice().try_into().ok(),
@@ -109,7 +109,7 @@ impl Session {
     /// Begins a transaction that reads one snapshot of majority-committed documents. Rolls an open transaction back first.
     ///
     /// # Errors
-    /// The error of a server without transactions.
+    /// Returns the error of a server without transactions.
     pub async fn begin(&mut self) -> Result<(), TransactionError> {
         self.abort().await;
         let begun = self.session.start_transaction().read_concern(ReadConcern::snapshot());
@@ -120,7 +120,7 @@ impl Session {
     /// Inserts a document.
     ///
     /// # Errors
-    /// Errors of the server; each ends the transaction.
+    /// Returns errors of the server; each ends the transaction.
     pub async fn insert_one(
         &mut self,
         namespace: &Namespace,
@@ -133,7 +133,7 @@ impl Session {
     /// Updates one document. Returns false if none matches.
     ///
     /// # Errors
-    /// Errors of the server; each ends the transaction.
+    /// Returns errors of the server; each ends the transaction.
     pub async fn update_one(
         &mut self,
         namespace: &Namespace,
@@ -148,7 +148,7 @@ impl Session {
     /// Returns the first matching document.
     ///
     /// # Errors
-    /// Errors of the server; each ends the transaction.
+    /// Returns errors of the server; each ends the transaction.
     pub async fn find_one(
         &mut self,
         namespace: &Namespace,
@@ -161,7 +161,7 @@ impl Session {
     /// Returns all documents of a collection.
     ///
     /// # Errors
-    /// Errors of the server; each ends the transaction.
+    /// Returns errors of the server; each ends the transaction.
     pub async fn find_all(&mut self, namespace: &Namespace) -> Result<Vec<RawDocumentBuf>, TransactionError> {
         let collection = self.collection(namespace);
         let mut cursor = collection.find(Document::new()).session(&mut self.session).await.map_err(failure)?;

@@ -123,7 +123,7 @@ impl Context {
     /// Counts one step of the evaluation.
     ///
     /// # Errors
-    /// The errors of [`Context::steps`].
+    /// Returns the errors of [`Context::steps`].
     pub(crate) fn step(&self) -> Result<()> {
         self.steps(1)
     }
@@ -131,7 +131,7 @@ impl Context {
     /// Counts work that takes as long as `count` steps.
     ///
     /// # Errors
-    /// The code of the interrupt; `OperationFailed` (96) for more steps than [`Context::bound_steps`] allows.
+    /// Returns the code of the interrupt; `OperationFailed` (96) for more steps than [`Context::bound_steps`] allows.
     pub(crate) fn steps(&self, count: u64) -> Result<()> {
         self.interrupt.check()?;
         // One thread runs an evaluation: nothing is lost between load and store.
@@ -153,7 +153,7 @@ impl Context {
     /// Counts the reading of `bytes` bytes.
     ///
     /// # Errors
-    /// The errors of [`Context::steps`].
+    /// Returns the errors of [`Context::steps`].
     pub(crate) fn read(&self, bytes: usize) -> Result<()> {
         self.steps((bytes / STEP_BYTES) as u64)
     }
@@ -214,7 +214,7 @@ impl Interrupt {
     /// Returns an error if the switch was turned.
     ///
     /// # Errors
-    /// The code given to [`Interrupt::stop`].
+    /// Returns the code given to [`Interrupt::stop`].
     pub fn check(&self) -> Result<()> {
         match self.0.load(Ordering::Relaxed) {
             0 => Ok(()),

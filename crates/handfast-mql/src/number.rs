@@ -73,7 +73,7 @@ impl Number {
         }
     }
 
-    /// The sum, as expressions add: an int overflows into a long, a long into a double.
+    /// Adds as expressions do: an int overflows into a long, a long into a double.
     #[must_use]
     #[expect(
         clippy::should_implement_trait,

@@ -20,7 +20,7 @@ fn cstring() -> impl Strategy<Value = CString> {
     text().prop_map(|text| CString::try_from(text.replace('\0', "")).unwrap())
 }
 
-/// A field's name.
+/// Generates a field's name.
 pub(crate) fn name() -> impl Strategy<Value = CString> {
     prop_oneof![
         8 => prop::sample::select(vec!["a", "b", "c", "0", "1", ""]).prop_map(|name| CString::try_from(name).unwrap()),
@@ -54,7 +54,7 @@ fn scalar() -> impl Strategy<Value = RawBson> {
     ]
 }
 
-/// A value of any type.
+/// Generates a value of any type.
 pub(crate) fn value() -> impl Strategy<Value = RawBson> {
     scalar().prop_recursive(3, 16, 4, |inner| {
         let document = vec((name(), inner.clone()), 0..4).prop_map(from_fields).boxed();
@@ -75,7 +75,7 @@ pub(crate) fn value() -> impl Strategy<Value = RawBson> {
     })
 }
 
-/// A document.
+/// Generates a document.
 pub(crate) fn document() -> impl Strategy<Value = RawDocumentBuf> {
     vec((name(), value()), 0..4).prop_map(from_fields)
 }

@@ -93,7 +93,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The metric, and the value of its label `event`.
+    /// Returns the metric, and the value of its label `event`.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Event::JobEnqueued => (JOBS, "enqueued"),

@@ -51,7 +51,7 @@ impl Batches {
     /// until the reply is sent.
     ///
     /// # Errors
-    /// The cursor's errors; `BSONObjectTooLarge` (10334) if a pipeline has made a document that is too large for a reply.
+    /// Returns the cursor's errors; `BSONObjectTooLarge` (10334) if a pipeline has made a document that is too large for a reply.
     pub(crate) async fn fill(
         &mut self,
         writer: &mut Writer,

@@ -22,7 +22,6 @@ use crate::state::{Client, Shared};
 use crate::transactions::{self, RequestContext, labels, rules};
 use crate::writer::Writer;
 
-/// The reply to a command.
 pub(crate) struct CommandReply {
     pub(crate) document: RawDocumentBuf,
     pub(crate) more: bool,

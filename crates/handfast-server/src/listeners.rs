@@ -27,7 +27,7 @@ impl Listeners {
     /// Binds the addresses.
     ///
     /// # Errors
-    /// An address is in use or not allowed, or the list is empty.
+    /// Fails if an address is in use or not allowed, or if the list is empty.
     pub async fn bind(listen: &[Address]) -> Result<Self> {
         if listen.is_empty() {
             return Err(Error::NoAddress);

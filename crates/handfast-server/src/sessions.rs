@@ -30,7 +30,6 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The number of sessions at once, as in MongoDB's `maxSessions`. Each takes about 90 bytes, and about 100 more once it has a number.
 pub(crate) const SESSIONS_MAX: usize = 1_000_000;
 
-/// The sessions.
 pub(crate) struct Sessions {
     table: Mutex<HashMap<SessionId, Session>>,
     max: usize,
@@ -156,7 +155,6 @@ impl Sessions {
         Ok(abort(before))
     }
 
-    /// Returns the snapshot that a session reads.
     pub(crate) fn snapshot(&self, id: SessionId) -> Option<Arc<SnapshotRead>> {
         lock(&self.table).get(&id)?.snapshot.clone()
     }
@@ -288,7 +286,6 @@ fn ended_session(id: SessionId) -> CommandError {
     CommandError::new(Code::NoSuchSession, format!("session {id} was ended"))
 }
 
-/// Releases a snapshot.
 fn release(read: Option<Arc<SnapshotRead>>) {
     if let Some(read) = read {
         read.transaction.clone().abort();

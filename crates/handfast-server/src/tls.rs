@@ -67,7 +67,7 @@ impl Tls {
     /// Reads the files, which are PEM. With `client_ca` a client needs a certificate that one of its authorities signed.
     ///
     /// # Errors
-    /// A file cannot be read or parsed, or the key does not belong to the certificate.
+    /// Fails if a file cannot be read or parsed, or the key does not belong to the certificate.
     pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(TlsFile::Certificate, certificate)?;

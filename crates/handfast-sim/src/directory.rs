@@ -6,7 +6,7 @@ use std::path::Path;
 /// Copies a directory. The copy is consistent only if the store writes nothing meanwhile.
 ///
 /// # Errors
-/// The file system's, if a file cannot be read or written.
+/// Returns the file system's error if a file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

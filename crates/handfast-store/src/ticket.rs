@@ -178,7 +178,7 @@ impl Ticket {
     /// Returns the record with one more result, to be stored in the same step as the write.
     ///
     /// # Errors
-    /// The record is damaged.
+    /// Fails if the record is damaged.
     pub fn record(&self, before: Option<&RawDocument>, result: &RawDocument, now: DateTime) -> Result<RawDocumentBuf> {
         let mut results = self.results_before(before)?;
         let mut entry = rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() };
@@ -192,7 +192,7 @@ impl Ticket {
     /// Returns the record of a request that has no further result.
     ///
     /// # Errors
-    /// The record is damaged.
+    /// Fails if the record is damaged.
     pub fn begun(&self, before: Option<&RawDocument>, now: DateTime) -> Result<RawDocumentBuf> {
         let results = self.results_before(before)?;
         Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
@@ -216,7 +216,7 @@ impl Ticket {
 /// statements of the same one. A restore that merges records keeps the newer one.
 ///
 /// # Errors
-/// One of the records is damaged.
+/// Fails if one of the records is damaged.
 pub fn tells_more(record: &RawDocument, than: &RawDocument) -> Result<bool> {
     let extent = |record: &RawDocument| -> Result<(i64, usize)> {
         Ok((number_of(record)?, record.get_array("results").map_err(damaged)?.into_iter().count()))
@@ -243,7 +243,7 @@ pub fn forgotten(newest: CommitTimestamp) -> RawDocumentBuf {
 /// Returns the newest forgotten outcome of the record.
 ///
 /// # Errors
-/// The record is damaged.
+/// Fails if the record is damaged.
 pub fn forgotten_up_to(record: &RawDocument) -> Result<CommitTimestamp> {
     Ok(CommitTimestamp(u64::try_from(number_of(record)?).map_err(damaged)?))
 }
@@ -268,7 +268,7 @@ pub trait Recorded: Sized {
     /// Restores the value from its result.
     ///
     /// # Errors
-    /// The result is damaged; `IncompleteTransactionHistory` (217) for the result of another kind of write.
+    /// Fails if the result is damaged; returns `IncompleteTransactionHistory` (217) for the result of another kind of write.
     fn from_result(result: &RawDocument) -> Result<Self>;
 }
 

@@ -109,34 +109,34 @@ pub trait Catalog: Send + Sync {
     /// Returns the databases that hold a collection, sorted by name, without the engine's own.
     async fn list_databases(&self) -> StoreResult<Vec<String>>;
 
-    /// As [`DocumentStore::list_collections`].
+    /// Does the same as [`DocumentStore::list_collections`].
     async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>>;
 
-    /// As [`DocumentStore::create_collection`].
+    /// Does the same as [`DocumentStore::create_collection`].
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()>;
 
-    /// As [`DocumentStore::rename_collection`].
+    /// Does the same as [`DocumentStore::rename_collection`].
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()>;
 
-    /// As [`DocumentStore::drop_collection`].
+    /// Does the same as [`DocumentStore::drop_collection`].
     async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool>;
 
-    /// As [`DocumentStore::drop_database`].
+    /// Does the same as [`DocumentStore::drop_database`].
     async fn drop_database(&self, database: &str) -> StoreResult<bool>;
 
-    /// As [`DocumentStore::list_indexes`].
+    /// Does the same as [`DocumentStore::list_indexes`].
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>>;
 
-    /// As [`DocumentStore::create_indexes`].
+    /// Does the same as [`DocumentStore::create_indexes`].
     async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<IndexCounts>;
 
-    /// As [`DocumentStore::drop_indexes`].
+    /// Does the same as [`DocumentStore::drop_indexes`].
     async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32>;
 
-    /// As [`DocumentStore::modify_collection`].
+    /// Does the same as [`DocumentStore::modify_collection`].
     async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf>;
 
-    /// As [`DocumentStore::explain`].
+    /// Does the same as [`DocumentStore::explain`].
     async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf>;
 
     /// Returns the indexes to check before a document gets this new state, if the engine has them cached. With `None` the caller asks for all.
@@ -249,7 +249,7 @@ pub struct DocumentKey {
 }
 
 impl DocumentKey {
-    /// The key of the document with this `_id`.
+    /// Creates the key of the document with this `_id`.
     pub fn new(namespace: &Namespace, id: RawBsonRef<'_>) -> Self {
         DocumentKey { namespace: namespace.clone(), id: key::encoded(id) }
     }

@@ -50,7 +50,7 @@ impl HintedIndex {
     /// Returns the first key of a document within the bounds.
     ///
     /// # Errors
-    /// See [`Index::keys`].
+    /// Returns the errors of [`Index::keys`].
     pub(crate) fn key(&self, document: &RawDocument) -> StoreResult<Option<Vec<u8>>> {
         let is_wanted = |key: &Vec<u8>| {
             self.min.as_ref().is_none_or(|min| key >= min) && self.max.as_ref().is_none_or(|max| key < max)
@@ -61,7 +61,7 @@ impl HintedIndex {
     /// Returns a key of a document as `returnKey` shows it.
     ///
     /// # Errors
-    /// See [`Index::keys`].
+    /// Returns the errors of [`Index::keys`].
     pub(crate) fn shown(&self, document: &RawDocument, key: &[u8]) -> StoreResult<Option<RawDocumentBuf>> {
         self.index.shown(document, key)
     }

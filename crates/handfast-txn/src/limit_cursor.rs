@@ -80,8 +80,10 @@ impl<M: MatchSource> LimitCursor<M> {
 
 #[async_trait]
 impl<M: MatchSource> Cursor for LimitCursor<M> {
+    /// Returns the next page.
+    ///
     /// # Errors
-    /// `CursorKilled` (237) after a page whose future was dropped; errors of the source.
+    /// Returns `CursorKilled` (237) after a page whose future was dropped, and the errors of the source.
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
         if self.is_under_way {
             let text = "the cursor lost documents, as the reader went away while a page was read: query again";

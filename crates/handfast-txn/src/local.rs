@@ -110,7 +110,7 @@ impl Engine for Local {
         self.begin_with(self.register(deadline)).await
     }
 
-    /// What such a transaction has found is not kept, as it writes nothing.
+    /// Begins a transaction that only reads. The documents that it finds are not kept, as no write needs them.
     async fn begin_reads(&self, deadline: Duration) -> StoreResult<Start> {
         let claims = self.register(deadline);
         Ok(Start { snapshot: Arc::from(self.store.snapshot().await?), claims: Box::new(claims) })
@@ -162,7 +162,6 @@ impl Local {
     }
 }
 
-/// Returns the newest commit in a record.
 fn newest_commit(record: &RawDocument) -> Option<CommitTimestamp> {
     let entries = record.get_array("results").ok()?.into_iter().flatten();
     let results = entries.filter_map(|entry| entry.as_document()?.get_document("result").ok());

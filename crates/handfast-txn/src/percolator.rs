@@ -149,7 +149,7 @@ impl Percolator {
     /// fail are counted, and the others are cleaned.
     ///
     /// # Errors
-    /// Errors of the store that concern more than single rows. What was done stays done.
+    /// Returns errors of the store that concern more than single rows. Changes that were made before an error remain.
     pub async fn clean(&self) -> StoreResult<Cleaned> {
         self.core.clean().await
     }

@@ -88,7 +88,7 @@ impl<'a> Compressed<'a> {
     /// Decodes a whole frame and compares the announced size with the limit.
     ///
     /// # Errors
-    /// An error for a frame of another opcode, one that wraps OP_COMPRESSED again, and one that announces too many bytes.
+    /// Returns an error for a frame of another opcode, one that wraps OP_COMPRESSED again, and one that announces too many bytes.
     pub fn decode(frame: &'a [u8], limits: &Limits) -> Result<Self> {
         const SIZE: &str = "the uncompressed size of OP_COMPRESSED";
         let header = Header::of_frame(frame)?;
@@ -164,7 +164,7 @@ fn inflate_snappy(bytes: &[u8], uncompressed: usize, plain: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-/// `plain` has room for exactly the announced size, and `decompress_vec` never grows it.
+/// Decompresses zlib. `plain` has capacity for exactly the announced size, and `decompress_vec` never grows it.
 fn inflate_zlib(bytes: &[u8], plain: &mut Vec<u8>) -> Result<()> {
     let mut inflater = Decompress::new(true);
     loop {

@@ -58,7 +58,7 @@ impl<T> Collection<T> {
     /// Updates all documents that match, each atomically.
     ///
     /// # Errors
-    /// As [`Collection::update_one`].
+    /// Returns the errors of [`Collection::update_one`].
     pub async fn update_many(&self, filter: RawDocumentBuf, change: RawDocumentBuf) -> Result<UpdateOutcome> {
         self.store.update_many(&self.namespace, filter, change).await
     }
@@ -66,7 +66,7 @@ impl<T> Collection<T> {
     /// Updates the first document that matches, or inserts one.
     ///
     /// # Errors
-    /// As [`Collection::update_one`].
+    /// Returns the errors of [`Collection::update_one`].
     pub async fn upsert_one(&self, filter: RawDocumentBuf, change: RawDocumentBuf) -> Result<UpdateOutcome> {
         self.store.upsert_one(&self.namespace, filter, change).await
     }
@@ -89,7 +89,7 @@ impl<T> Collection<T> {
     /// Creates an index.
     ///
     /// # Errors
-    /// As in [`DocumentStore::create_indexes`], such as another index of the same name.
+    /// Returns the errors of [`DocumentStore::create_indexes`], such as another index of the same name.
     pub async fn create_index(&self, index: IndexSpec) -> Result<()> {
         self.store.create_index(&self.namespace, index).await
     }
@@ -107,7 +107,7 @@ impl<T: Serialize> Collection<T> {
     /// Replaces the first document that matches. Returns whether there was one.
     ///
     /// # Errors
-    /// As [`Collection::insert_one`]; `ImmutableField` (66) for another `_id`.
+    /// Returns the errors of [`Collection::insert_one`], and `ImmutableField` (66) for another `_id`.
     pub async fn replace_one(&self, filter: RawDocumentBuf, document: &T) -> Result<bool> {
         let statement = UpdateStatement::one(filter, UpdateSpec::Document(written(document)?));
         let request = handfast_store::Update::new(self.namespace.clone(), vec![statement]);
@@ -141,7 +141,7 @@ impl<T: DeserializeOwned> Collection<T> {
     /// Updates the first document that matches, and returns it after the update.
     ///
     /// # Errors
-    /// As [`Collection::update_one`].
+    /// Returns the errors of [`Collection::update_one`].
     pub async fn find_one_and_update(&self, filter: RawDocumentBuf, change: RawDocumentBuf) -> Result<Option<T>> {
         let modification = Modification::Update {
             update: UpdateSpec::Document(change),
@@ -180,7 +180,7 @@ impl<T: DeserializeOwned> Documents<T> {
     /// Returns all remaining documents, for results that are known to be small.
     ///
     /// # Errors
-    /// As [`Documents::next`].
+    /// Returns the errors of [`Documents::next`].
     pub async fn all(mut self) -> Result<Vec<T>> {
         let mut all = Vec::new();
         while let Some(document) = self.next().await? {

@@ -21,8 +21,8 @@ impl Database {
     /// longer; `serverSelectionTimeoutMS` overrides both.
     ///
     /// # Errors
-    /// An unreachable server, a refused login or a missing capability ([`handfast_mongodb::connect`]). A store of several
-    /// ([`Database::routed`]) is refused.
+    /// Fails if no server can be reached, a login is refused or a capability is missing ([`handfast_mongodb::connect`]). A store of
+    /// several ([`Database::routed`]) is refused.
     pub async fn connect(uri: &str) -> Result<Self> {
         let sources = Database::system_sources()?;
         Database::connect_with(uri, sources, ConnectOptions::default(), PercolatorOptions::default()).await
@@ -31,7 +31,7 @@ impl Database {
     /// Connects with settings. All processes that share the servers have the same [`PercolatorOptions`].
     ///
     /// # Errors
-    /// As [`Database::connect`].
+    /// Returns the errors of [`Database::connect`].
     pub async fn connect_with(
         uri: &str,
         sources: Sources,
@@ -53,7 +53,7 @@ impl Database {
 /// their transactions would not notice these writes.
 ///
 /// # Errors
-/// As [`Database::connect`].
+/// Returns the errors of [`Database::connect`].
 pub async fn connect_store(uri: &str) -> Result<Arc<Resilient<dyn DocumentStore>>> {
     let sources = Database::system_sources()?;
     let options = ConnectOptions { accept_front: true, ..ConnectOptions::default() };

@@ -33,7 +33,7 @@ impl Database {
     /// Opens the database in a directory. Creates the directory if it does not exist. Needs a tokio runtime.
     ///
     /// # Errors
-    /// An error if another process has opened the directory, or if it is damaged, of a newer version, or one of several stores
+    /// Returns an error if another process has opened the directory, or if it is damaged, of a newer version, or one of several stores
     /// ([`Database::routed`]). The message says what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Database::open_with(path, Database::system_sources()?, Options::default()).await
@@ -51,7 +51,7 @@ impl Database {
     /// Opens a database with settings and with other sources of time and randomness, for reproducible tests.
     ///
     /// # Errors
-    /// As [`Database::open`].
+    /// Returns the errors of [`Database::open`].
     pub async fn open_with(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
         let store = EmbeddedStore::open(path, sources.clone(), options).await.map_err(StoreError::from)?;
         ensure_alone(&store).await?;

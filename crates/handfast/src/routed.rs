@@ -18,7 +18,7 @@ impl Database {
     /// these allow it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// An error for incomplete or changed routes, and for a store that cannot be reached.
+    /// Returns an error for incomplete or changed routes, and for a store that cannot be reached.
     pub async fn routed(parts: Vec<Part>, routes: &[&str]) -> Result<Self> {
         Database::routed_with(parts, routes, Database::system_sources()?, PercolatorOptions::default()).await
     }
@@ -26,7 +26,7 @@ impl Database {
     /// Opens a database over several stores with settings. All processes that share the stores have the same [`PercolatorOptions`].
     ///
     /// # Errors
-    /// As [`Database::routed`].
+    /// Returns the errors of [`Database::routed`].
     pub async fn routed_with(
         parts: Vec<Part>,
         routes: &[&str],
@@ -45,7 +45,7 @@ impl Database {
 /// not exist. Needs a tokio runtime.
 ///
 /// # Errors
-/// As [`Database::open`].
+/// Returns the errors of [`Database::open`].
 pub async fn open_store(path: impl AsRef<Path>) -> Result<Arc<dyn DocumentStore>> {
     let opened = EmbeddedStore::open(path, Database::system_sources()?, Options::default()).await;
     Ok(Arc::new(opened.map_err(StoreError::from)?))

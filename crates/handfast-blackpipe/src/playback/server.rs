@@ -62,7 +62,7 @@ impl PlaybackServer {
     /// where there is no certificate, or does not where there is one.
     ///
     /// # Errors
-    /// The address is in use or not allowed.
+    /// Fails if the address is in use or not allowed.
     pub async fn bind(
         listen: SocketAddr,
         playback: Playback,

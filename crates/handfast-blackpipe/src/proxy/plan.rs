@@ -12,7 +12,7 @@ pub(super) struct ReplyPlan {
     pub(super) handling: ReplyHandling,
     /// The request is late until it is answered.
     pub(super) late: Option<LateRequest>,
-    /// It overtakes others until then.
+    /// The request overtakes others until it is answered.
     pub(super) overtaking: Option<Overtaking>,
     /// The reply is recorded if the client gets it.
     pub(super) recorded: Option<RecordedReply>,
@@ -33,7 +33,7 @@ impl ReplyPlan {
         ReplyPlan { request_id, handling: ReplyHandling::Forward, late: None, overtaking: None, recorded: None }
     }
 
-    /// Returns whether it asks for more than to forward the reply.
+    /// Returns whether the plan does more than forward the reply.
     pub(super) fn is_needed(&self) -> bool {
         let is_forwarded = matches!(self.handling, ReplyHandling::Forward);
         !is_forwarded || self.late.is_some() || self.overtaking.is_some() || self.recorded.is_some()

@@ -41,7 +41,7 @@ pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Sha
     while tasks.join_next().await.is_some() {}
 }
 
-/// Both sockets are closed at the end.
+/// Relays a connection, and closes both sockets at the end.
 async fn relay(client: TcpStream, acceptor: &Acceptor, connection: &Connection) -> Relayed {
     // The driver reaches the proxy at the address by which it connected.
     let (from_client, to_client, address) = acceptor.accept(client).await?;
@@ -190,7 +190,6 @@ impl Connection {
         Ok(next)
     }
 
-    /// Answers a request with an error.
     async fn answer(&self, error: &ErrorReply, request_id: i32, to_client: &ClientWriter) -> Relayed {
         let mut bytes = Vec::new();
         OpMsg::new(Flags::default(), &error.document()).encode(0, request_id, &mut bytes);

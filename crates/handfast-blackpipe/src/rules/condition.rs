@@ -100,7 +100,7 @@ impl Probability {
     /// Creates a probability.
     ///
     /// # Errors
-    /// The number is not between 0 and 1.
+    /// Fails if the number is not between 0 and 1.
     pub fn new(number: f64) -> Result<Self> {
         match (0.0..=1.0).contains(&number) {
             true => Ok(Probability(number)),

@@ -30,7 +30,6 @@ use crate::exit::Exit;
 use crate::logging;
 use crate::setup::{block_on, load_all, prepare, remark_on_variables, until_stopped};
 
-/// Runs a command.
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(arguments) => {

@@ -16,7 +16,7 @@ impl ExplicitSettings {
     /// Adds the flags of a group that have a value.
     ///
     /// # Errors
-    /// TOML cannot hold a value, such as a path that is not UTF-8.
+    /// Fails if TOML cannot hold a value, such as a path that is not UTF-8.
     pub(crate) fn add(&mut self, flags: &impl Serialize) -> Result<(), Mistake> {
         let table = Table::try_from(flags).map_err(|error| Mistake::Flags { reason: error.to_string() })?;
         let origin = |key: &str| Origin::Flag(format!("--{key}"));
@@ -27,7 +27,7 @@ impl ExplicitSettings {
     /// Adds the variables of keys without a flag, so that a flag overrides a wrong variable.
     ///
     /// # Errors
-    /// A variable is not UTF-8, or not the number or boolean of its key.
+    /// Fails if a variable is not UTF-8, or not the number or boolean of its key.
     pub(crate) fn add_environment(&mut self, read: impl Fn(&str) -> Option<OsString>) -> Result<(), Mistake> {
         let defaults = table(&Settings::default());
         for key in keys() {

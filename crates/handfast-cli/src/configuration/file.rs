@@ -10,7 +10,7 @@ use super::{Mistake, Origin, keys, one_line, unknown};
 /// Returns the values of a file by key.
 ///
 /// # Errors
-/// The text is no TOML; a key is unknown.
+/// Fails if the text is no TOML, or if a key is unknown.
 pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<String, (Value, Origin)>, Mistake> {
     let parsed: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| {
         let (line, column) = position(text, error.span().map_or(0, |span| span.start));

@@ -43,7 +43,7 @@ impl Servers {
     /// Returns the address of the only server.
     ///
     /// # Errors
-    /// There are several servers.
+    /// Fails if there are several servers.
     pub(crate) fn only(&self) -> anyhow::Result<&ConnectionString> {
         match self.stores.0.as_slice() {
             [only] => Ok(&only.uri),

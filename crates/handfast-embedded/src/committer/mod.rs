@@ -250,7 +250,7 @@ impl Committer {
     /// Waits for the operations in the queue, syncs, and ends the thread.
     ///
     /// # Errors
-    /// The error of the last write or sync that failed: not everything applied is synced.
+    /// Returns the error of the last write or sync that failed: not everything applied is synced.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.queue = None;
         // The thread catches panics of operations; one of its own was logged by the runtime.

@@ -216,7 +216,7 @@ impl<'s> Writer<'s> {
     /// Stages the entries of one document in one index that is being built.
     ///
     /// # Errors
-    /// As [`Writer::put`].
+    /// Returns the errors of [`Writer::put`].
     pub(crate) fn index_document(
         &mut self,
         collection: &Arc<Collection>,
@@ -273,8 +273,10 @@ impl<'s> Writer<'s> {
         Ok(IndexChange { index: index.clone(), added, removed, multikey })
     }
 
+    /// Checks the keys that a change adds to unique indexes.
+    ///
     /// # Errors
-    /// `DuplicateKey` (11000) if another document has a key that is added to a unique index.
+    /// Returns `DuplicateKey` (11000) if another document has such a key.
     fn check_unique(
         &self,
         collection: &Collection,

@@ -15,9 +15,9 @@
 //! - *damage*: an offset from which the journal cannot be read, or a gap in the numbers, before the end of the synced batches; a
 //!   missing journal file. Opening fails; a repair drops everything from that offset on, and says so.
 //!
-//! Of all synced bytes only `sequence` is outside of the engine's checksums. The next batch holds it too, and the witness has
-//! that of the last synced one ([`crate::chain`]): a repair corrects it, and drops nothing. The `sequence` of later batches
-//! must be about the one that the batch expected.
+//! The engine's checksums cover all synced bytes except `sequence`. The next batch contains that number, too, and the witness has
+//! the number of the last synced batch ([`crate::chain`]): a repair corrects it, and drops nothing. The `sequence` of later batches
+//! must be near the one that the batch expected.
 //!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
@@ -117,7 +117,7 @@ fn list(engine: &Path) -> Result<Vec<JournalFile>> {
 }
 
 impl Journals {
-    /// The last batch before the first problem, if there is any batch.
+    /// Returns the last batch before the first problem, if there is any batch.
     pub(crate) fn last(&self) -> Option<Chain> {
         self.last.map(|last| last.batch)
     }
@@ -203,7 +203,7 @@ impl Journals {
     /// Fails unless the journal is undamaged, or has a torn end without synced batches.
     ///
     /// # Errors
-    /// The damage, as text for people.
+    /// Returns the damage, as text for people.
     pub(crate) fn check_no_synced_loss(&self, witness: u64) -> Result<(), String> {
         let Some(problem) = &self.problem else {
             return Ok(());

@@ -90,7 +90,7 @@ impl EmbeddedStore {
     /// Removes all documents that have expired at `now`, and returns their number.
     ///
     /// # Errors
-    /// The first error of a write. The documents that expired under other indexes are removed all the same.
+    /// Returns the first error of a write. The documents that expired under other indexes are removed all the same.
     pub async fn expire(&self, now: DateTime) -> StoreResult<u64> {
         expiry::expire(&self.context, now).await
     }
@@ -98,7 +98,7 @@ impl EmbeddedStore {
     /// Removes all keys of the collections and indexes that were dropped before the call.
     ///
     /// # Errors
-    /// The error of a write.
+    /// Returns the error of a write.
     pub async fn remove_dropped(&self) -> StoreResult<()> {
         key_removal::remove_dropped(&self.context).await
     }

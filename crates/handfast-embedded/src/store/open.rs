@@ -84,7 +84,7 @@ impl EmbeddedStore {
     /// Syncs everything and, if this is the last handle, ends the store's threads and frees the directory.
     ///
     /// # Errors
-    /// The error of the last sync, of the journal or of the witness.
+    /// Returns the error of the last sync, of the journal or of the witness.
     pub async fn close(self) -> handfast_store::Result<()> {
         self.flush().await?;
         if Arc::strong_count(&self.handles) == 1 {
@@ -108,7 +108,6 @@ fn open(directory: directory::Directory, sources: Sources, options: Options) -> 
     Ok(assemble(&directory.path, committer, sources, options))
 }
 
-/// Returns the store of a committer.
 pub(crate) fn assemble(directory: &Path, committer: Committer, sources: Sources, options: Options) -> EmbeddedStore {
     let context = Arc::new(WriteContext::new(committer, sources, options));
     EmbeddedStore { context, directory: directory.into(), handles: Arc::default() }

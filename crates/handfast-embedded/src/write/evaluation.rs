@@ -115,7 +115,7 @@ impl<T> OnCommitter<T> {
 }
 
 impl<T> Upsert<T> {
-    /// `make` makes the document, `insert` stages it.
+    /// Creates an upsert: `make` makes the document, and `insert` stages it.
     pub(crate) fn new(
         make: impl Fn() -> StoreResult<RawDocumentBuf> + Send + Sync + 'static,
         insert: impl Fn(&mut Writer<'_>, &RawDocumentBuf) -> StoreResult<T> + Send + Sync + 'static,
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Evaluation<T> {
     /// Computes off thread what was too expensive for the committer, for the next operation.
     ///
     /// # Errors
-    /// The error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
+    /// Returns the error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
     pub(crate) async fn compute_off_thread(&mut self, too_expensive: TooExpensive) -> StoreResult<()> {
         let state = match too_expensive {
             TooExpensive::Document(state) => *state,

@@ -246,7 +246,7 @@ struct StatementDurability {
 }
 
 impl StatementDurability {
-    /// A request of one statement waits for the sync of that; one of many waits once, at its end.
+    /// Chooses when a request waits for a sync: with one statement after it, with several once at the end of the request.
     fn of(multi: impl ExactSizeIterator<Item = bool>, durability: Durability) -> Self {
         let alone = multi.len() == 1;
         StatementDurability {

@@ -170,7 +170,7 @@ impl Decimal {
         }
     }
 
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     #[expect(
         clippy::should_implement_trait,
@@ -402,7 +402,7 @@ fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, neg
     const CHUNK: u32 = 19;
     let mut digit = 0;
     if count > 0 {
-        // Of the dropped digits before the last one it matters only whether they are all zero.
+        // The dropped digits before the last one matter only in whether they are all zero.
         let mut left = count - 1;
         while left > 0 && !value.is_zero() {
             let step = left.min(CHUNK);

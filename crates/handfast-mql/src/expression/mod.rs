@@ -120,7 +120,7 @@ impl Expression {
     /// Compiles the BSON form of an expression.
     ///
     /// # Errors
-    /// With MongoDB's codes: 168 for an operator that does not exist, 16020 and 28667 for a wrong number of arguments,
+    /// Returns MongoDB's codes: 168 for an operator that does not exist, 16020 and 28667 for a wrong number of arguments,
     /// 17276 for an unbound variable, and the errors of the single operators.
     pub fn compile(source: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {
         Ok(Expression { node: Compiler::new(options).expression(source)? })
@@ -143,7 +143,7 @@ impl Expression {
     /// Evaluates the expression over a document.
     ///
     /// # Errors
-    /// The errors of the operators, with MongoDB's codes; 146 if a value would exceed 100 MB.
+    /// Returns the errors of the operators, with MongoDB's codes; 146 if a value would exceed 100 MB.
     pub fn evaluate<'a>(&'a self, document: &'a RawDocument, context: &'a Context) -> Result<Value<'a>> {
         self.evaluate_at(document, document, context)
     }

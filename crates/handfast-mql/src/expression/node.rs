@@ -48,7 +48,7 @@ impl<'a> Scope<'a> {
     /// Returns the scope for the next argument, while `bytes` more bytes of made values are kept.
     ///
     /// # Errors
-    /// The errors of [`Scope::holding`].
+    /// Returns the errors of [`Scope::holding`].
     pub(crate) fn holding_bytes(self, bytes: usize) -> Result<Self> {
         let held_bytes = self.held_bytes.saturating_add(bytes);
         limits::check_bytes(held_bytes)?;

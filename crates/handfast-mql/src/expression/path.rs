@@ -91,7 +91,7 @@ pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<
 /// Checks `a.b.c`, and returns its parts.
 ///
 /// # Errors
-/// The errors of [`check`].
+/// Returns the errors of [`check`].
 pub(crate) fn split(path: &str) -> Result<Vec<String>> {
     check(path)?;
     Ok(path.split('.').map(str::to_owned).collect())

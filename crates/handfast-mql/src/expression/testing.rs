@@ -5,7 +5,7 @@ use bson::{Bson, DateTime, Document, RawBson, RawDocumentBuf, Timestamp, doc};
 use super::Expression;
 use crate::{CompileOptions, Context, Result};
 
-/// The context of all tests: half past midnight at the epoch.
+/// Creates the context of all tests: half past midnight at the epoch.
 pub(crate) fn context() -> Context {
     Context::new(DateTime::from_millis(1_800_000), Timestamp { time: 7, increment: 3 }, 42)
 }
@@ -40,7 +40,7 @@ pub(crate) fn check_missing(expression: impl Into<Bson>, document: Document) {
     assert_eq!(evaluate(expression.clone(), document), Ok(None), "{expression}");
 }
 
-/// The expression fails, when compiled or when evaluated, with this code.
+/// Checks that the expression fails with this code, when compiled or when evaluated.
 #[track_caller]
 pub(crate) fn check_error(expression: impl Into<Bson>, document: Document, code: i32) {
     let expression = expression.into();
@@ -51,7 +51,7 @@ pub(crate) fn check_error(expression: impl Into<Bson>, document: Document, code:
     }
 }
 
-/// The expression without a document fails with this code and this message.
+/// Checks that the expression without a document fails with this code and this message.
 #[track_caller]
 pub(crate) fn fails(expression: impl Into<Bson>, code: i32, message: &str) {
     let expression = expression.into();

@@ -69,7 +69,7 @@ impl Filter {
     /// Tells whether a document matches.
     ///
     /// # Errors
-    /// The errors of `$expr`, and that of a regular expression that takes too long.
+    /// Returns the errors of `$expr`, and that of a regular expression that takes too long.
     pub fn matches(&self, document: &RawDocument, context: &Context) -> Result<bool> {
         evaluate::Evaluation::new(context).node(&self.root, document)
     }
@@ -77,7 +77,7 @@ impl Filter {
     /// Returns the position in its arrays where a document matches; none if it does not match.
     ///
     /// # Errors
-    /// The errors of [`Filter::matches`].
+    /// Returns the errors of [`Filter::matches`].
     pub fn matches_position(&self, document: &RawDocument, context: &Context) -> Result<Option<MatchPosition>> {
         let mut evaluation = evaluate::Evaluation::new(context);
         let matched = evaluation.node(&self.root, document)?;

@@ -104,8 +104,8 @@ fn floor(nearest: f64, coefficient: u128, exponent: i32) -> (f64, Option<(u128, 
     (double, Some((coefficient, exponent)))
 }
 
-/// `0.d1d2d3.. * 10^e` with `d1` not zero: the exponent, then the digits without zeros at the end, each one above itself
-/// so that the closing zero is below all of them.
+/// Appends `0.d1d2d3.. * 10^e`, with `d1` not zero: the exponent, then the digits without zeros at the end. Each digit is
+/// stored plus one, so that the closing zero is below all of them.
 fn append_digits(coefficient: u128, exponent: i32, out: &mut Vec<u8>) {
     let digits = coefficient.to_string();
     let point = exponent + digits.len() as i32;

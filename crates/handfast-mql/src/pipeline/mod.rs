@@ -112,7 +112,7 @@ impl Pipeline {
     /// Compiles the stages of an aggregate command.
     ///
     /// # Errors
-    /// With MongoDB's codes: 40323 for a stage that is not one field, 40324 for one that does not exist, 40601 and 40602
+    /// Returns MongoDB's codes: 40323 for a stage that is not one field, 40324 for one that does not exist, 40601 and 40602
     /// for one at a position where it is not allowed, 168 for an unknown expression, and the errors of the single stages.
     pub fn compile(stages: &[impl AsRef<RawDocument>], options: &CompileOptions) -> Result<Pipeline> {
         compile::pipeline(stages, options)
@@ -139,7 +139,7 @@ impl Pipeline {
     /// Runs a pure pipeline over documents in memory.
     ///
     /// # Errors
-    /// The errors of [`Pipeline::chain`] and the operators.
+    /// Returns the errors of [`Pipeline::chain`] and the operators.
     pub fn run(
         &self,
         documents: impl IntoIterator<Item = RawDocumentBuf>,

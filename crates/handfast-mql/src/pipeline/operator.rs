@@ -40,7 +40,7 @@ pub trait Operator: Send {
     /// Continues after `More`.
     ///
     /// # Errors
-    /// The errors of `push`.
+    /// Returns the errors of `push`.
     fn resume(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let _ = out;
         Ok(Flow::Continue)
@@ -49,7 +49,7 @@ pub trait Operator: Send {
     /// Ends the input: appends held results to `out`, and returns `More` or `Done`.
     ///
     /// # Errors
-    /// The errors of `push`.
+    /// Returns the errors of `push`.
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let _ = out;
         Ok(Flow::Done)
@@ -128,7 +128,7 @@ impl<'p> Chain<'p> {
     /// Pushes every document, finishes, and returns all results.
     ///
     /// # Errors
-    /// The errors of the operators.
+    /// Returns the errors of the operators.
     pub fn run(mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
         let mut out = Vec::new();
         for document in documents {

@@ -20,7 +20,7 @@ impl Redact {
     /// Compiles the expression, which sees `$$KEEP`, `$$PRUNE` and `$$DESCEND`.
     ///
     /// # Errors
-    /// An expression that is none.
+    /// Fails if the operand is no valid expression.
     pub fn compile(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Redact> {
         Ok(Redact { expression: Expression::compile_for_levels(argument, options, DECISIONS)? })
     }

@@ -21,7 +21,7 @@ impl SortStage {
     /// Compiles `{<field>: 1 or -1, ..}`.
     ///
     /// # Errors
-    /// The errors of [`Sort::compile`], and 15976 for no field at all.
+    /// Returns the errors of [`Sort::compile`], and 15976 for no field at all.
     pub fn compile(document: &RawDocument) -> Result<SortStage> {
         if document.is_empty() {
             return Err(crate::Error::new(crate::Code(15_976), "$sort stage must have at least one sort key"));

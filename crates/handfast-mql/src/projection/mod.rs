@@ -72,7 +72,7 @@ impl Projection {
     /// Compiles the argument of `$project`.
     ///
     /// # Errors
-    /// The errors of [`Projection::compile`], and 51272 if there are no fields.
+    /// Returns the errors of [`Projection::compile`], and 51272 if there are no fields.
     pub fn compile_project(document: &RawDocument, options: &CompileOptions) -> Result<Self> {
         stage::project(document, options)
     }

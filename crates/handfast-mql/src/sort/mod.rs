@@ -117,7 +117,7 @@ impl Sort {
     /// Compares two documents; [`Sort::key`] is faster for many.
     ///
     /// # Errors
-    /// See [`Sort::key`].
+    /// Returns the errors of [`Sort::key`].
     pub fn compare(&self, a: &RawDocument, b: &RawDocument) -> Result<Ordering> {
         Ok(self.key(a)?.cmp(&self.key(b)?))
     }

@@ -22,8 +22,10 @@ pub(super) struct ArrayFilters {
 }
 
 impl ArrayFilters {
+    /// Compiles array filters.
+    ///
     /// # Errors
-    /// `FailedToParse` (9) for a filter without or with several names, or for a second one of the same name; `BadValue`
+    /// Returns `FailedToParse` (9) for a filter without or with several names, or for a second one of the same name; `BadValue`
     /// (2) for a name that is not alphanumeric and starts with a lower-case letter.
     pub(super) fn compile(documents: &[RawDocumentBuf], options: &CompileOptions) -> Result<Self> {
         let mut filters: Vec<ArrayFilter> = Vec::with_capacity(documents.len());

@@ -22,8 +22,10 @@ pub(super) struct Operators {
 }
 
 impl Operators {
+    /// Compiles an update of operators.
+    ///
     /// # Errors
-    /// `FailedToParse` (9) for an unknown operator or one whose operand is no document; the errors of paths, operands,
+    /// Returns `FailedToParse` (9) for an unknown operator or one whose operand is no document; the errors of paths, operands,
     /// array filters and conflicts.
     pub(super) fn compile(update: &RawDocument, mut filters: ArrayFilters, options: &CompileOptions) -> Result<Self> {
         let mut operators = Operators::default();

@@ -42,7 +42,7 @@ impl GrowthLimit {
     /// Checks the bytes that are written so far.
     ///
     /// # Errors
-    /// The errors of [`check_size`].
+    /// Returns the errors of [`check_size`].
     pub(super) fn check_written(&self, written: usize) -> Result<()> {
         check_size(written, self.inserting)
     }

@@ -84,8 +84,10 @@ pub struct Applied {
 }
 
 impl Update {
+    /// Compiles an update: operators, a replacement or a pipeline.
+    ///
     /// # Errors
-    /// `FailedToParse` (9), `BadValue` (2), `TypeMismatch` (14) for operators and operands; `EmptyFieldName` (56) and
+    /// Returns `FailedToParse` (9), `BadValue` (2), `TypeMismatch` (14) for operators and operands; `EmptyFieldName` (56) and
     /// `DollarPrefixedFieldName` (52) for names; `ConflictingUpdateOperators` (40) for paths that lead to each other.
     pub fn compile(source: UpdateSource<'_>, options: &UpdateOptions<'_>) -> Result<Self> {
         let kind = match source {
@@ -116,7 +118,7 @@ impl Update {
     /// Applies the update to a document. `position` is that of the array element that the filter matched, which `$` stands for.
     ///
     /// # Errors
-    /// The errors of operators that cannot be applied to the document; `ImmutableField` (66) for a change of
+    /// Returns the errors of operators that cannot be applied to the document; `ImmutableField` (66) for a change of
     /// `_id`; 17419 if the result is too large. The document is then what it was.
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
         let changed = match &self.kind {

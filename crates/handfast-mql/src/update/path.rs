@@ -24,8 +24,10 @@ pub(super) struct UpdatePath {
 }
 
 impl UpdatePath {
+    /// Parses the path of an update.
+    ///
     /// # Errors
-    /// `EmptyFieldName` for an empty path or component; `BadValue` for a positional form in the first place or for
+    /// Returns `EmptyFieldName` for an empty path or component; `BadValue` for a positional form in the first place or for
     /// more than one `$`; `Overflow` for more components than documents may nest.
     pub(super) fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {

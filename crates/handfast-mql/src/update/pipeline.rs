@@ -16,8 +16,10 @@ const ALLOWED: [&str; 6] = ["$set", "$addFields", "$unset", "$project", "$replac
 pub(super) struct PipelineUpdate(Pipeline);
 
 impl PipelineUpdate {
+    /// Compiles the pipeline of an update.
+    ///
     /// # Errors
-    /// `InvalidOptions` (72) for a stage that an update may not have; the errors of stages and expressions.
+    /// Returns `InvalidOptions` (72) for a stage that an update may not have; the errors of stages and expressions.
     pub(super) fn compile(stages: &[RawDocumentBuf], options: &CompileOptions) -> Result<Self> {
         for stage in stages {
             if let Some(stage) = elements(stage).next().transpose()?

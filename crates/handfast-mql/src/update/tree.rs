@@ -143,7 +143,7 @@ impl<'a> Container<'a> {
     /// Calls a function with the value at an index, including one that is opened.
     ///
     /// # Errors
-    /// The errors of [`Container::write`].
+    /// Returns the errors of [`Container::write`].
     pub(super) fn with_value<T>(
         &self,
         at: usize,
@@ -321,7 +321,7 @@ impl<'a> Container<'a> {
     /// Returns the bytes of the whole document.
     ///
     /// # Errors
-    /// The errors of [`Container::write`].
+    /// Returns the errors of [`Container::write`].
     pub(super) fn into_bytes(self, capacity: usize, growth: &GrowthLimit) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
         let mut writer = RawWriter::new(&mut bytes);

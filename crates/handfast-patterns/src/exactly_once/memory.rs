@@ -65,7 +65,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The index leaves out documents without the date.
+    /// Returns the index on the date, which leaves out documents without it.
     pub(super) fn index(&self) -> Result<IndexSpec> {
         let key = raw(&doc! { &self.date_field: 1 })?;
         Ok(IndexSpec { sparse: true, ..IndexSpec::new(key) })

@@ -165,7 +165,7 @@ impl JobQueue {
     }
 
     /// Cancels a job: it is not done any more. If a worker has the job, its handler is stopped when the worker next
-    /// renews its claim or returns the job; what the handler has done until then stays done. Returns whether there was
+    /// renews its claim or returns the job; changes that the handler has made until then remain. Returns whether there was
     /// anything to cancel.
     ///
     /// # Errors

@@ -347,7 +347,6 @@ impl NewJob {
         Ok(())
     }
 
-    /// Returns the document of the job.
     pub(super) fn to_document(&self, fields: &JobFields, id: &Bson, now: DateTime) -> Document {
         let delayed = |delay| DateTime::from_millis(now.timestamp_millis().saturating_add(in_millis(delay)));
         let run_at = self.run_at.or_else(|| self.delay.map(delayed)).unwrap_or(now);

@@ -85,7 +85,7 @@ impl Job {
     /// Returns the details as a value of a type.
     ///
     /// # Errors
-    /// A text that says why the details cannot be read as a value of this type.
+    /// Returns a text that says why the details cannot be read as a value of this type.
     pub fn details<T: DeserializeOwned>(&self) -> Result<T, String> {
         bson::deserialize_from_document(self.details.clone()).map_err(|error| error.to_string())
     }

@@ -40,7 +40,7 @@ fn waiting(fields: &JobFields, run_at: Document) -> Document {
     doc! { &fields.state: JobState::Todo.name(), &fields.run_at: run_at }
 }
 
-/// A job without a time is due from the beginning.
+/// Returns the condition of a field that is not after this time. A job without a time is due from the beginning.
 fn not_after(now: DateTime) -> Document {
     doc! { "$not": { "$gt": now } }
 }

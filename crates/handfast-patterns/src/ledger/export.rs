@@ -11,7 +11,6 @@ use super::{Ledger, LedgerFields, Link, PAGE};
 use crate::steps::Pages;
 use crate::{Error, Result};
 
-/// The columns of CSV.
 const CSV_COLUMNS: [&str; 15] = [
     "entry",
     "ts",

@@ -18,7 +18,6 @@ use crate::{Error, Result};
 /// An attempt that lost a race to other posters, with a description of the race.
 struct Lost(String);
 
-/// The result of an attempt.
 type Attempt = Result<Posting, Lost>;
 
 /// Places that were drawn from a sequence for an attempt.

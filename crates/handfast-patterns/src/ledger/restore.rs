@@ -244,7 +244,7 @@ impl Run {
     /// Returns the balance at each of the places, if the one before them is final.
     ///
     /// # Errors
-    /// A text that says that an entry after these places has another balance.
+    /// Returns a text that says that an entry after these places has another balance.
     fn standings(&self, entry: &Entry) -> Checked<Option<Vec<Cache>>> {
         let Run { account: Account { id, .. }, first, after, .. } = self;
         let Some(before) = self.before else { return Ok(None) };

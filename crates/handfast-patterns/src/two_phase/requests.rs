@@ -54,7 +54,7 @@ pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str
     Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } }
 }
 
-/// Names in an applied transaction the one that takes it back, unless that has changed since it was seen.
+/// Records in an applied transaction the id of its compensation, unless that field has changed since it was read.
 pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Request {
     let as_seen = seen.compensation.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
     let filter = doc! {

@@ -52,7 +52,7 @@ impl VersionedTree {
 }
 
 impl Snapshot {
-    /// The number of the version.
+    /// Returns the number of the version.
     pub fn version(&self) -> i64 {
         self.version.version
     }

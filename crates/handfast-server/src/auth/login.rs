@@ -149,7 +149,6 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     Ok(Step { done: false, payload })
 }
 
-/// Continues a login.
 pub(crate) fn continue_login(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
     let now = shared.now();
     let conversation = lock(&client.login.state).conversation.take();

@@ -72,7 +72,7 @@ impl Credentials {
     /// Hashes a password, which takes some milliseconds.
     ///
     /// # Errors
-    /// The text cannot be a password.
+    /// Fails if the text cannot be a password.
     pub fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Result<Self, Unsuitable> {
         let prepared = stringprep::saslprep(password).map_err(|_| Unsuitable::Forbidden)?;
         if prepared.is_empty() {

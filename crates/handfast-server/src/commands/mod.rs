@@ -242,7 +242,6 @@ pub(crate) const COMMANDS: &[Command] = &[
 /// The commands that need `--test-commands`.
 pub(crate) const TEST_COMMANDS: &[Command] = &[configure_fail_point::COMMAND, wait_for_fail_point::COMMAND];
 
-/// Returns the test command of this name.
 pub(crate) fn find_for_tests(name: &str) -> Option<&'static Command> {
     TEST_COMMANDS.iter().find(|command| command.name == name)
 }

@@ -33,7 +33,6 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Reads the command.
 async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Runs a function on a thread that may block.
 ///
 /// # Errors
-/// The error of the function, and `InternalError` (1) if it panicked.
+/// Returns the error of the function, and `InternalError` (1) if it panicked.
 ///
 /// # Cancellation
 /// The function continues if the future is dropped: the caller sets its interrupt.

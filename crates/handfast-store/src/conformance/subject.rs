@@ -113,7 +113,6 @@ impl Subject {
         }
     }
 
-    /// Returns all results of a find.
     pub(super) async fn find(&self, find: Find) -> Result<Vec<RawDocumentBuf>, Failure> {
         drain(self.store.find(find).await?).await
     }

@@ -265,7 +265,6 @@ impl IndexState {
         IndexState { index: Arc::new(index), entries: OrdSet::new(), bytes: 0 }
     }
 
-    /// Adds the keys of a document.
     pub(super) fn add(&mut self, namespace: &Namespace, id: &IdKey, document: &RawDocumentBuf) -> Result<()> {
         for key in self.index.keys(document)?.keys {
             let key: Arc<[u8]> = key.into();

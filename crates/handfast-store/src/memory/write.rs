@@ -178,7 +178,6 @@ fn find(state: &State, namespace: &Namespace, id: &IdKey) -> Option<Arc<Stored>>
     state.collections.get(namespace)?.documents.get(id).cloned()
 }
 
-/// Replaces a document.
 fn replace(state: &mut State, namespace: &Namespace, id: &IdKey, document: RawDocumentBuf) -> Result<()> {
     let record = state.remove(namespace, id)?.map(|stored| stored.record);
     state.add(namespace, document, record)

@@ -85,7 +85,7 @@ impl Routed {
     /// every existing collection is where the rule has it. The rule is recorded in all parts.
     ///
     /// # Errors
-    /// The errors of [`Routing::new`]; `IllegalOperation` (20), which names the difference; the errors of the stores, all of
+    /// Returns the errors of [`Routing::new`]; `IllegalOperation` (20), which names the difference; the errors of the stores, all of
     /// which must be reachable.
     pub async fn open(parts: Vec<Part>, routes: &[Route], sources: Sources) -> Result<Self> {
         let routed = Routed::new(parts, routes, sources)?;
@@ -112,7 +112,6 @@ impl Routed {
 }
 
 impl Shared {
-    /// Returns the store of a part.
     fn at(&self, part: usize) -> &Arc<dyn DocumentStore> {
         &self.stores[part]
     }

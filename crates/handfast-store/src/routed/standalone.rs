@@ -34,8 +34,10 @@ impl StandaloneStore {
         Ok(StandaloneStore { store })
     }
 
+    /// Checks that the store still stands alone.
+    ///
     /// # Errors
-    /// `IllegalOperation` (20) if the store has become part of a routed store. The name of a set in the oracle's document is not
+    /// Returns `IllegalOperation` (20) if the store has become part of a routed store. The name of a set in the oracle's document is not
     /// enough: it stays when the records are deleted to use the store on its own again.
     async fn check(&self, outcome: &FindAndModifyOutcome, is_first: bool) -> Result<()> {
         let is_named = outcome.value.as_ref().is_some_and(|oracle| oracle.get_str(SET).is_ok());

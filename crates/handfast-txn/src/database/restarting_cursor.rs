@@ -80,8 +80,10 @@ impl Read {
 
 #[async_trait]
 impl Cursor for RestartingCursor {
+    /// Returns the next page, and starts the query again if its snapshot is too old.
+    ///
     /// # Errors
-    /// `SnapshotTooOld` (239) after documents were returned; errors of the cursor.
+    /// Returns `SnapshotTooOld` (239) after documents were returned, and the errors of the cursor.
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
         let mut attempts = Attempts::at(&self.database);
         loop {

@@ -1,27 +1,29 @@
-//! The least ages of some timestamps, measured by monotonic clocks and stored for all collectors.
+//! The minimum ages of some timestamps, measured by monotonic clocks and stored for all collectors.
+//!
+//! A collector removes history when it is older than the retention. The age of a timestamp cannot be computed from times of day, which
+//! may be wrong or be set, and a process's monotonic clock ends with the process. So collectors measure ages with their monotonic
+//! clocks, and keep them in one document:
 //!
 //! ```text
 //! handfast.ages   { _id: "ages", v: 12, marks: [ { ts: <a timestamp>, age: <ms> }, .. ascending ] }
 //!
 //! a collector's pass      now := a fresh timestamp
-//!                         read the document; each mark that was read before is as old as it was then, and what our monotonic clock has
-//!                         counted since; the greater age counts
+//!                         read the document; a mark that was read before has the age of that time plus the time that our
+//!                         monotonic clock has measured since; the greater age counts
 //!                         write the document, with { ts: now, age: 0 }
-//! what may be forgotten   what is below the newest mark whose age is the retention, or more
+//! removable history       everything below the newest mark whose age is the retention, or more
 //! ```
 //!
-//! A time of day cannot say how long ago something was: it is wrong, or set, or follows the time of day of another process by way of
-//! the oracle. A monotonic clock can, and ends with its process. So each process that watches a mark writes down what its monotonic clock has
-//! counted, and the next one counts on from there: a process that is restarted every hour forgets what is a day old, later than one
-//! that runs all the time.
+//! Each process that reads a mark adds the time that its monotonic clock has measured, and the next process continues from there: a process
+//! that is restarted every hour also removes history that is a day old, later than a process that runs all the time.
 //!
 //! # Why no age is too great
 //!
-//! "It is at least so long since this timestamp was given out" stays true once it is. A mark begins with 0, after its timestamp was
-//! fetched. A process that has read a true age, and counts no more than what has gone by since the answer, comes to a true age again.
-//! Of two true ages the greater one is true; and a timestamp is no younger than a larger one, which was given out later. So it does not
-//! matter how many processes write, in which order, or whether a write comes late: a monotonic clock that stands still, an answer that is
-//! lost and a process that dies make ages smaller than they could be, and what is forgotten is forgotten later.
+//! An age is a lower bound for the time since the timestamp was given out, so it stays valid. A mark begins with 0, after its timestamp was
+//! fetched. A process that has read a valid age, and adds at most the time since the answer, computes a valid age again. The greater one
+//! of two valid ages is valid; and a timestamp is no younger than a larger one, which was given out later. So the number of the processes,
+//! the order of their writes and late writes do not matter: a monotonic clock that stands still, an answer that is
+//! lost and a process that dies make ages smaller than they could be, and history is removed later.
 //!
 //! Marks are thinned out: the gap between two of them is an eighth of their age, or of the retention. So there are few.
 //!

@@ -38,7 +38,6 @@ const BATCHES_AT_ONCE: usize = 4;
 /// The most requests in which a row is sent with others. After that it is sent alone.
 const ROUNDS_MAX: usize = 3;
 
-/// The result of a step on a row.
 pub(super) type StepResult<E> = StoreResult<Result<Row, RefusedStep<E>>>;
 
 /// A row to carry out a step on.
@@ -112,7 +111,6 @@ struct SteppedRow<E> {
     result: StepResult<E>,
 }
 
-/// A row that is sent.
 struct SentRow {
     pending: PendingRow,
     next: Row,

@@ -201,7 +201,7 @@ impl Core {
     /// Drops indexes with their twins and rows.
     ///
     /// # Errors
-    /// After an error of the store the rest is removed later.
+    /// Returns the error of the store; the rest is removed later.
     pub(super) async fn remove(&self, indexes: &[EngineIndex]) -> StoreResult<()> {
         self.mark_leaving(|kept| indexes.iter().any(|other| other.id == kept.id)).await?;
         self.remove_leaving().await
@@ -316,7 +316,6 @@ impl Core {
         self.rows.store.find(Find::new(unique::namespace()?, filter)).await
     }
 
-    /// Drops the twin in the store.
     async fn drop_twin(&self, kept: &EngineIndex) -> StoreResult<()> {
         let selector = IndexSelector::Names(vec![kept.spec().name.clone()]);
         let request = DropIndexes { namespace: kept.namespace.clone(), selector };

@@ -1,7 +1,7 @@
 //! The catalog: the mapping of names ([`super::mapping`]), and the indexes that the engine keeps because the store cannot: unique ones, and
 //! those whose documents expire.
 //!
-//! All of it stands in one document; each index has the versions of the catalog from which on and up to which it is in force:
+//! One document contains all of it; each index has the versions of the catalog from which on and up to which it is in force:
 //!
 //! ```text
 //! handfast.catalog   { _id: "catalog", v: 7, indexes: [
@@ -12,18 +12,18 @@
 //! handfast.oracle    { _id: "oracle", ts: .., catalog: 6 }
 //! ```
 //!
-//! Version 7 is written and not announced: what it changes is not so yet, for anybody. Which indexes are in force is a
+//! Version 7 is written and not announced: no process uses its changes yet. The indexes in force are a
 //! function of the version alone, and each timestamp comes with the version that was in force when it was fetched. A
-//! transaction works with one version and looks, when it fetches its commit timestamp, whether the indexes of its
-//! collections are still the same ([`Catalog::in_force`]); if not it is run again. So *of any two transactions on either
-//! side of an announcement the one with the later commit timestamp knows*: there is no moment at which some writers keep
-//! an index and others, who commit after them, do not.
+//! transaction works with one version and checks, when it fetches its commit timestamp, whether the indexes of its
+//! collections are still the same ([`Catalog::in_force`]); if not, it is run again. So *every transaction whose commit
+//! timestamp is above an announcement knows the announced version*: there is no moment at which some writers maintain
+//! an index and others, which commit after them, do not.
 //!
-//! The collections of the indexes are those of the store: a rename leaves them as they are, and an index goes with its
+//! The catalog names the collections of the store: a rename leaves the names as they are, and an index is removed with its
 //! collection.
 //!
-//! Why one document, and a version apart from it: the document may be large, and is read when the version has changed; the
-//! version is small and comes along with every timestamp, so that a store without such indexes pays nothing for them.
+//! The version is stored apart from the document for this reason: the document may be large, and is read when the version has changed;
+//! the version is small and comes with every timestamp, so that a store without such indexes has no cost.
 //!
 //! Source: Rae et al., Online, Asynchronous Schema Change in F1 (the states); spec: transactions, unique indexes.
 

@@ -1,8 +1,8 @@
 //! The cleaner: resolves locks of dead processes, and removes history that is no longer needed.
 //!
-//! One pass, in this order: the safe point is chosen; all locks are looked at, those that are decided or abandoned are
-//! resolved; then rows forget what is below the safe point. A commit record must outlive the locks that point at it: if a
-//! lock from below the safe point is still there after the first part, nothing is forgotten in this pass.
+//! A pass first chooses the safe point. Then it reads all locks, and resolves those of decided and abandoned transactions. Then it
+//! removes the history of rows below the safe point. A commit record must outlive the locks that refer to it: if a lock from below the
+//! safe point remains after the second step, the pass removes no history.
 //!
 //! Rows that fail (the store refuses them, or their field is damaged) and collections that cannot be read are counted and skipped. Their locks
 //! count as locks that are still there.
@@ -58,7 +58,7 @@ impl CleaningPass {
     /// Counts a failure and goes on.
     ///
     /// # Errors
-    /// The error itself if the store is out of reach: all others would fail too.
+    /// Returns the error itself if the store is unreachable: all others would fail, too.
     fn skip(&mut self, what: &dyn Display, error: StoreError) -> StoreResult<()> {
         if error.class() == ErrorClass::Outage {
             return Err(error);

@@ -3,8 +3,8 @@
 //! Each of these is one change of the catalog, which another process sees from its next timestamp on. Documents are not
 //! touched: a collection that was dropped is removed by a cleaner when no snapshot can read it any more.
 //!
-//! What if the process dies: before the change nothing has happened, after it everything. A change that was written and not
-//! announced is announced by the next change of the catalog, or by a cleaner.
+//! If the process dies before the change of the catalog, the request has no effect; if it dies after it, the request is done. The next
+//! change of the catalog, or a cleaner, announces a change that was written and not announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +167,6 @@ impl Core {
         self.rows.store.upsert_one(collection, filter, notice).await.map(drop).map_err(StoreError::in_doubt)
     }
 
-    /// Renames a collection.
     pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         let RenameCollection { from, to, drop_target } = &request;
         self.options.routing.iter().try_for_each(|routing| routing.check_rename(from, to))?;
@@ -290,7 +289,6 @@ impl Core {
     }
 }
 
-/// Checks the names of a rename.
 fn check_names(request: &RenameCollection, source: &NameLookup, target: &NameLookup) -> StoreResult<()> {
     let RenameCollection { from, to, drop_target } = request;
     if !source.is_there {

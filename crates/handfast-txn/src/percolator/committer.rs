@@ -14,9 +14,10 @@
 //! Few rows are locked all at once, each by a request of its own. Many go in batches, some at a time, that of the primary first
 //! ([`batch`](super::batch)): meanwhile heartbeats over separate connections keep others from taking the transaction for abandoned.
 //!
-//! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
-//! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the
-//! primary row is read. If it cannot be read, the outcome is unknown until it is asked for.
+//! If the process dies before the commit point, other processes find its locks. When the locks have expired, they roll the primary
+//! back, with a record, and then the other rows. If it dies after the commit point, they roll its rows forward. If the answer to the
+//! commit point is lost, the committer reads the primary row. If it cannot read the row, the outcome stays unknown until a caller
+//! asks for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -61,7 +62,6 @@ pub(super) struct Committer {
     on: Option<Dependencies>,
 }
 
-/// A row to lock.
 #[derive(Clone)]
 struct RowLock {
     /// Its index in the locks of the commit. That of the primary is 0.
@@ -196,7 +196,6 @@ impl Committer {
         }
     }
 
-    /// Commits.
     async fn run(self) -> StoreResult<CommitTimestamp> {
         if self.locks.is_empty() {
             return Ok(self.start().into());

@@ -153,7 +153,6 @@ impl Core {
         self.history_lease.snapshot_closed();
     }
 
-    /// Returns the open snapshot of this timestamp.
     pub(super) fn open_snapshot(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
         lock(&self.open).get(&at)?.snapshot.upgrade()
     }

@@ -1,5 +1,8 @@
 //! Keeps history for the open snapshots of all processes.
 //!
+//! A collector must not remove versions that a snapshot of another process still reads, and it does not know the snapshots of others.
+//! So history is kept for the retention, and a process with an older snapshot says so by a lease:
+//!
 //! ```text
 //! age of a snapshot     0 ............ retention/2 .................. retention ......................
 //! its history           is kept for all                                                                is kept by the lease
@@ -12,11 +15,11 @@
 //!
 //! # Why no reader misses a version
 //!
-//! A collector fetches a timestamp, then reads the leases, removes the expired ones, and forgets what is below the lowest of
-//! three: a timestamp that was given out at least one retention ago ([`super::ages`]), the fetched one minus the retention, and the
+//! A collector fetches a timestamp, then reads the leases, removes the expired ones, and removes history below the lowest of
+//! three timestamps: one that was given out at least one retention ago ([`super::ages`]), the fetched one minus the retention, and the
 //! oldest lease that is left.
 //!
-//! - *A young snapshot needs no lease.* A snapshot is given out before each timestamp above it. When its versions may be forgotten, a whole
+//! - *A young snapshot needs no lease.* A snapshot is given out before each timestamp above it. When its versions may be removed, a whole
 //!   retention has passed since then by monotonic clocks. Its own process then sees an age of more than half the retention on one of its clocks
 //!   (the greater age counts), and so has taken a lease.
 //! - *The lease was taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
@@ -26,10 +29,10 @@
 //!   it is, nothing that it needed had been removed when it read: a collector removes the lease first.
 //! - *The lease was lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
 //!
-//! None of this compares two clocks. Those of the reader say when it is time for a lease, those of collectors for how long a dead
-//! process holds others up. A machine that is stopped within a snapshot, for longer than half of the retention, and whose time of day does
-//! not show it afterwards, may read a gap there: what it computes from that does not commit
-//! ([`super::committer`] compares oracle times).
+//! No step compares two clocks. The reader's clocks decide when it takes a lease, and the collectors' clocks decide for how long a dead
+//! process holds others up. If a machine is stopped within a snapshot for longer than half of the retention, and its time of day does not
+//! show it afterwards, a reader may miss versions there. A transaction with such reads cannot commit ([`super::committer`] compares
+//! oracle times).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

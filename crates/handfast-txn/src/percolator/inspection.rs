@@ -181,7 +181,7 @@ impl Percolator {
     /// Resolves the locks of decided and abandoned transactions, or of one transaction. Failures are counted.
     ///
     /// # Errors
-    /// Errors of the store that concern more than single rows. What was done stays done.
+    /// Returns errors of the store that concern more than single rows. Changes that were made before an error remain.
     pub async fn resolve(&self, of: Option<Timestamp>) -> StoreResult<Cleaned> {
         let mut pass = CleaningPass::default();
         self.core.resolve_all(of, &mut pass).await?;

@@ -45,7 +45,6 @@ pub(super) struct Lease {
     signs: u64,
 }
 
-/// All leases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Leases {
     version: u64,

@@ -11,17 +11,17 @@
 //! ```
 //!
 //! A name that is not listed stands for the collection of the store that has this name, if there is one. A write to a
-//! collection that is not there lists it first. So to create, to drop and to rename is one change of the catalog each,
-//! which the order of all timestamps has a place for ([`super::catalog`]); documents are not touched:
+//! missing collection adds it to the list first. So creating, dropping and renaming a collection are one change of the catalog each,
+//! with one position in the order of all timestamps ([`super::catalog`]); documents are not touched:
 //!
 //! - A snapshot reads the collection that its version of the catalog names, also when the name has been dropped since.
 //! - A commit requires that the names it has used stand for the same collections in the version that comes with its
 //!   commit timestamp. No transaction waits for another one.
-//! - A collection of the store is never given to another name's documents: a name that is dropped and created again stands
+//! - A collection of the store is never used for the documents of another name: a name that is dropped and created again stands
 //!   for a new collection ([`Namespace::of_generation`]). A request that arrives late changes a collection that is no longer read.
 //!
 //! A collection that was dropped is *retired*: it stays in the store until every snapshot that may read it, and every lock
-//! that was decided in it, is gone. Since a version says nothing of time, a *mark* notes a timestamp that was fetched when a
+//! that was decided in it, is gone. Since a version does not contain a time, a *mark* records a timestamp that was fetched when a
 //! version was in force: a snapshot above it knows that version.
 //!
 //! Source: spec: transactions, "Collections"; docs/decisions/0030-physical-names.md.

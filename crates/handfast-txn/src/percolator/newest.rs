@@ -1,6 +1,7 @@
 //! A read of one document outside of a transaction: its newest committed version, without a timestamp.
 //!
-//! A document by itself is always of one moment, so a find of one `_id` needs no snapshot: it reads the row, once.
+//! A snapshot costs a timestamp: a write to the oracle's document, and a second round trip. A single document always shows one moment, so
+//! a find of one `_id` needs no snapshot: it reads the row, once. If the row has a lock, the find also reads the primary of the lock:
 //!
 //! ```text
 //! the row has                          the newest committed version is
@@ -12,27 +13,27 @@
 //!   nothing                            read in a snapshot: the primary may not be locked yet, or have forgotten
 //! ```
 //!
-//! *What was acknowledged is seen.* A transaction that was acknowledged before the read had its locks in all its rows before.
-//! So the row has its version, or its lock still; and then its primary, which is read after the row, says that it has
-//! committed. A primary forgets that only when no row has a lock of the transaction any more, so one that says `locked` has
-//! not been asked too late. *Nothing is waited for.* A lock of a transaction that had not committed when its primary was
-//! read, had not committed when the row was read: the visible version was the newest one then. A snapshot has to wait here,
-//! because such a transaction may commit at a timestamp below the snapshot's.
+//! *A find sees every acknowledged write.* A transaction that was acknowledged before the read had its locks in all its rows before.
+//! So the row has the transaction's version or still its lock; in the second case the primary, which is read after the row, says that it has
+//! committed. The primary removes that record only when no row has a lock of the transaction any more. *A find waits for no
+//! transaction.* A transaction that had not committed when its primary was read had not committed when the row was read either: the
+//! visible version was the newest one then. A snapshot has to wait here, because such a transaction may commit at a timestamp below
+//! the snapshot's.
 //!
 //! # Names of collections
 //!
 //! Without a timestamp, a process does not learn that another one has dropped or renamed a collection. So a drop and a rename
-//! leave a *notice* in the collection of the store before they are answered, a document that is no user's, and a find asks for that
-//! together with its own:
+//! leave a *notice* in the collection of the store before they are answered. The notice is no document of a user, and a find reads it
+//! together with its own document:
 //!
 //! ```text
 //! { _id: { _hf: "notice" }, _hf: { v: 0, c: 0, s: 0, del: true, n: <version of the catalog> } }
 //! ```
 //!
-//! A notice of a version that this process has not heard of makes the find take a snapshot. A document that is found without one
-//! is where its collection's name is, since a collection of the store is never given to another name's documents. What is not
-//! found may be elsewhere: then it takes a snapshot, too, unless the collection was seen with this catalog, and the catalog was
-//! heard of so lately that no dropped collection can have been removed since.
+//! If the notice has a version that this process does not know, the find takes a snapshot. Without such a notice, a found document
+//! belongs to the collection's name, since a collection of the store is never used for the documents of another name. A document that
+//! is not found may be in another collection of the store: then the find takes a snapshot, too, unless this process has seen the collection
+//! with this catalog, and has read the catalog so recently that no dropped collection can have been removed since.
 //!
 //! Source: spec: transactions, "Reading one document outside of a transaction"; docs/decisions/0027-one-document.md.
 
@@ -114,7 +115,6 @@ impl Core {
     }
 }
 
-/// Returns the `_id` of a notice.
 pub(super) fn notice_id() -> RawDocumentBuf {
     rawdoc! { "_hf": "notice" }
 }

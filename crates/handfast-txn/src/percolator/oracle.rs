@@ -1,8 +1,8 @@
 //! Timestamps: strictly increasing over all processes that share a store, also after a restart.
 //!
-//! One document holds the last timestamp that was given out. A process that wants more moves it ahead, on the condition that it is
-//! still behind the first one wanted; all between are then its own. If another process was faster, it adds to what is there, without a
-//! condition. Requests that wait at the same time share one move:
+//! One document holds the last timestamp that was given out. A process that needs more increases it, on the condition that it is
+//! still below the first one needed; the process then owns all timestamps in between. If another process was faster, it increments the
+//! stored value instead, without a condition. Requests that wait at the same time share one such *move*:
 //!
 //! ```text
 //! { _id: "oracle", ts: <last timestamp given out>, at: <the store's clock at the last move>, catalog: <version> }
@@ -16,27 +16,27 @@
 //! after it: so no two moves give out the same timestamp, and a later move gives out larger ones. The second kind never fails, so a
 //! process with a slow clock needs two round trips beside one with a fast clock, and not more.
 //!
-//! A request is only served by a move that was sent after it was made: a timestamp that is fetched after all locks are
-//! written is therefore above that of every reader who saw the rows without them.
+//! Only a move that was sent after a request serves it: a timestamp that is fetched after all locks are
+//! written is therefore above that of every reader that saw the rows without them.
 //!
-//! The first timestamp wanted is the time of day, or what this process has last seen here and its monotonic clock has counted since, if that
-//! is more. So the oracle's time does not stand still where a time of day is slow or was set back, and locks of dead processes run out
-//! all the same. It may be ahead of all times of day; nothing compares the two. A clock that runs far ahead would drag the oracle
-//! with it, and with that cost open transactions their locks: so each move has the store write down its own clock, and a time of
-//! day that is more than [`AHEAD_MAX`] ahead of that counts as that much ahead. Whichever of the two clocks is wrong, timestamps
-//! are given out, and the oracle's time goes on.
+//! The first timestamp needed is the time of day or, if that is more, the last value that this process has read here plus the time
+//! that its monotonic clock has measured since. So the oracle's time does not stand still where a time of day is slow or was set
+//! back, and locks of dead processes run out all the same. It may be ahead of all times of day; nothing compares the two. A clock
+//! that runs far ahead would move the oracle's time ahead, and the locks of open transactions would expire. So each move has the
+//! store record its own clock, and a time of day that is more than [`AHEAD_MAX`] ahead of that counts as that much ahead. Whichever
+//! of the two clocks is wrong, timestamps are given out, and the oracle's time goes on.
 //!
 //! A move whose answer is lost may have happened: then its timestamps are not used, and the next move goes beyond them.
 //!
-//! The document also says which version of the [catalog](super::catalog) is in force, and each move brings it along: so a
-//! change of the catalog has its place in the order of all timestamps, and a process that fetches one learns of it without a
-//! further request.
+//! The document also says which version of the [catalog](super::catalog) is in force, and each move returns it: so a
+//! change of the catalog has one position in the order of all timestamps, and a process that fetches a timestamp learns of the change
+//! without a further request.
 //!
-//! Where the store is one of several, their [`Routed`](handfast_store::Routed) keeps the name of the set in the document, too: a
-//! process that uses the store on its own learns by it that it may not any more ([`StandaloneStore`](handfast_store::routed::StandaloneStore)).
+//! If the store is one of several, their [`Routed`](handfast_store::Routed) keeps the name of the set in the document, too. It shows a
+//! process that uses the store on its own that it may not do so any more ([`StandaloneStore`](handfast_store::routed::StandaloneStore)).
 //!
-//! Invariants: no timestamp is given out twice; of two requests, one made after the other was answered, the later gets
-//! the larger one. Assumes that the store's document survives a restart of the store (its write is journaled).
+//! Invariants: no timestamp is given out twice; a request that is made after the reply to another one gets the larger
+//! timestamp. Assumes that the store's document survives a restart of the store (its write is journaled).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,7 +92,7 @@ impl Oracle {
     /// Puts a version of the catalog in force, unless a newer one is.
     ///
     /// # Errors
-    /// After an error of the store it may be in force.
+    /// Returns the error of the store, after which the version may be in force.
     pub(super) async fn announce(&self, catalog: u64) -> StoreResult<()> {
         let mut allocator = self.allocator.lock().await;
         for attempt in 1.. {

@@ -1,8 +1,9 @@
-//! Derives from a query's filter a weaker one, which the store can evaluate on all that it holds.
+//! Derives from a query's filter a weaker one, which the store can evaluate on all its documents.
 //!
-//! A store holds more than documents of users: tombstones, versions that a snapshot does not see, and the hidden field. An
-//! expression can fail on a tombstone, and can see the hidden field. So the store is sent the comparisons of fields alone, and
-//! everything that it finds is judged here, by handfast-mql, on the version that the snapshot has:
+//! The store cannot evaluate the filter itself: beside the documents of users it holds tombstones, versions that a snapshot does
+//! not see, and the hidden field. An expression can fail on a tombstone, and can read the hidden field. Without a filter, the store
+//! would send whole collections. So the engine sends it the comparisons of fields alone, and every document that it
+//! finds is evaluated here, by handfast-mql, on the version that the snapshot has:
 //!
 //! ```text
 //! {a: 1, $expr: ..}                 ->   {a: {$eq: 1}, "_hf.del": {$ne: true}}
@@ -10,8 +11,8 @@
 //! {$nor: [{a: 1}, {$expr: ..}]}     ->   {$nor: [{a: {$eq: 1}}], "_hf.del": {$ne: true}}
 //! ```
 //!
-//! Of a conjunction, what cannot be sent is left out. A disjunction with such a branch is left out as a whole. A negation is
-//! sent only of what means the same to the store: [`Weaker::is_exact`].
+//! A conjunction leaves out the conditions that cannot be sent. A disjunction with such a branch is left out as a whole. A negation is
+//! sent only if the store evaluates its condition exactly: [`Weaker::is_exact`].
 //!
 //! Invariants: a document that matches a filter as the store shows it to users, matches the weaker one as it is stored;
 //! tombstones never do; no document makes it fail. An `_id` is stored in the first spelling that it had (1 for 1.0), so

@@ -1,5 +1,8 @@
 //! Resolves locks of other transactions by the status of their primary.
 //!
+//! A transaction that reads or writes a row may find the lock of another one, whose process may be committing or dead. The row alone
+//! does not show whether that transaction has committed, but its primary does. So the resolver reads the primary, and acts by its status:
+//!
 //! ```text
 //! the primary says      then
 //! committed at c        this row is rolled forward, with the version in its lock, at c
@@ -14,11 +17,11 @@
 //! do not meet them. (A primary that has committed no longer names them. Each of these rows is rolled forward when it is read, or by the
 //! cleaner.)
 //!
-//! A decision is final, so it is asked for once: a process remembers it, and finishes all further rows of that transaction
-//! without another question. A reader that knows that a transaction has committed does not even wait for the row to be written:
-//! it reads the row as that write will leave it ([`Core::rolled_forward`]), and has it written behind its own work, with others. What was
-//! rolled back is different: only a write on the row's revision shows that its lock was still there after that was asked (of a
-//! transaction that has ended long ago the primary knows nothing any more).
+//! An outcome is final, so a process reads it once: it remembers the outcome, and resolves all further rows of that transaction
+//! without reading the primary again. A reader that knows that a transaction has committed does not wait for the write of the row:
+//! it reads the row as that write will leave it ([`Core::rolled_forward`]), and the row is written in the background, with others. A
+//! roll-back is different: only a write on the row's revision shows that the lock was still there after the primary was read (the primary
+//! of a transaction that ended long ago has no record of it any more).
 //!
 //! Whether a lock has expired is a matter of the oracle's time alone: the start that the oracle gave, the lifetime in the
 //! lock, and a fresh timestamp. No two clients' clocks are compared.

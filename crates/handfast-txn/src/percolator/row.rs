@@ -33,15 +33,15 @@
 //! - *One decision*: a transaction is committed when its primary row has its version, rolled back when that row has its
 //!   record; [`commit`] and [`rollback`] refuse the opposite of what is there.
 //! - *A rollback record stays until its transaction cannot commit any more*: until its start timestamp is below the safe
-//!   point ([`collect`]). Without it a prewrite that is tried again would lock what others have given up, and commit.
-//!   Into a document that is so large that no record fits, no lock does, however small; its document changes by locks alone, so
-//!   nothing ever will: there a transaction is given up without a record ([`give_up`]).
+//!   point ([`collect`]). Without the record a repeated prewrite could lock the row after others have rolled the transaction back, and
+//!   commit. If a document is so large that the record does not fit, no lock fits either. The document changes by locks alone, so no lock
+//!   ever will: there the transaction is rolled back without a record ([`give_up`]).
 //! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
-//!   row that was collected and made again goes on above where it ended.
+//!   row that was removed and made again continues with higher revisions.
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
-//!   documents. A reader of a removed one gets [`ReadResult::TooOld`], never another version. What a row says about the
-//!   transactions that it decided is kept (without their documents) while it may be read: the caller knows that
-//!   their committers have heard and all their other locks are gone, or they are below the safe point.
+//!   documents. A reader of a removed one gets [`ReadResult::TooOld`], never another version. The records of the
+//!   transactions that a row decided are kept (without their documents) while they may be read. The caller knows when they are no longer
+//!   needed: when the committers have the result and all other locks are gone, or when the records are below the safe point.
 //! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
 //!   that the store cannot refuse what has been decided ([`Row::check`]).
 //!

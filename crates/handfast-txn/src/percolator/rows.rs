@@ -34,7 +34,6 @@ pub(super) struct Rows {
     direct: Arc<dyn DocumentStore>,
 }
 
-/// A step that was refused.
 pub(super) struct RefusedStep<E> {
     /// The reason.
     pub(super) why: E,
@@ -49,7 +48,6 @@ impl Rows {
         Rows { store: Arc::new(Throttled::new(Arc::clone(&store), requests_max)), direct: store }
     }
 
-    /// Reads a row.
     pub(super) async fn read(&self, key: &Key) -> StoreResult<Row> {
         match self.store.find_one(&key.namespace, by_id(key)).await? {
             Some(document) => Row::from_document(&document),
@@ -242,7 +240,7 @@ pub(super) fn newer_than(at: Timestamp) -> RawDocumentBuf {
     rawdoc! { "_hf.c": { "$gt": at.stored() } }
 }
 
-/// A check that accepts each row.
+/// Accepts each row.
 pub(super) fn unchecked(_: &Row) -> StoreResult<()> {
     Ok(())
 }

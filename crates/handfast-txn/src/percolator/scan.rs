@@ -12,7 +12,6 @@ pub(super) const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 102
 /// A document that was found, which may be damaged.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
 pub(super) enum Found {
-    /// A row.
     Row(Key, Row),
     /// A document whose field is not what Handfast writes.
     Damaged {

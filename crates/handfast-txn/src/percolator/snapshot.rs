@@ -62,7 +62,7 @@ impl PercolatorSnapshot {
         Ok(catalog.mapping.collection(name, self.catalog))
     }
 
-    /// The names of the collections that were read.
+    /// Returns the names of the collections that were read.
     pub(super) fn names(&self) -> BTreeSet<Namespace> {
         lock(&self.names).clone()
     }

@@ -32,7 +32,6 @@ pub(super) const COLLECTION: &str = "keys";
 /// The most key rows that one transaction may change: the primary's lock names each, with some 150 bytes besides the key.
 const CHANGES_MAX: usize = 100_000;
 
-/// A key of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IndexKey {
     pub(super) index: IndexId,
@@ -52,7 +51,6 @@ pub(super) fn namespace() -> StoreResult<Namespace> {
     Namespace::new(super::DATABASE, COLLECTION)
 }
 
-/// Returns the row key of an index key.
 pub(super) fn row_of(key: &IndexKey) -> StoreResult<Key> {
     let bytes = Binary { subtype: BinarySubtype::Generic, bytes: key.key.clone() };
     let id = RawBson::Document(rawdoc! { "index": uuid(key.index), "key": bytes });

@@ -110,7 +110,7 @@ pub(super) fn signed(value: u64) -> i64 {
 /// Reads a number of a document.
 ///
 /// # Errors
-/// A text if it is not a number.
+/// Returns a text if the value is not a number.
 pub(super) fn number(document: &RawDocument, name: &str) -> Result<u64, String> {
     let value = document.get_i64(name).map_err(|error| error.to_string())?;
     u64::try_from(value).map_err(|error| format!("'{name}': {error}"))

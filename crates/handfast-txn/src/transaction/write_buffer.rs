@@ -28,7 +28,6 @@ pub(super) struct BufferedDocument {
     before: Before,
 }
 
-/// A change of a document.
 pub(super) struct DocumentChange {
     pub(super) id: RawBson,
     pub(super) key: IdKey,
@@ -94,7 +93,6 @@ impl WriteBuffer {
         self.creations.is_empty() && self.writes.values().all(CollectionWrites::is_empty)
     }
 
-    /// Returns the writes to a collection.
     pub(super) fn of(&self, namespace: &Namespace) -> CollectionWrites {
         self.writes.get(namespace).cloned().unwrap_or_default()
     }

@@ -132,7 +132,7 @@ impl Decisive {
     /// Adds a rule.
     ///
     /// # Errors
-    /// The reason why it never applies: one of the rules before decides about all its operations.
+    /// Returns the reason why the rule never applies: one of the rules before decides about all its operations.
     pub(super) fn add(&mut self, WrittenRule { line, rule }: &WrittenRule) -> Result<(), String> {
         let (condition, needs_reply) = (&rule.condition, rule.injection.needs_reply());
         let of_reply: &[bool] = if needs_reply { &[false, true] } else { &[false] };

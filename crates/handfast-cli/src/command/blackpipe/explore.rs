@@ -35,7 +35,6 @@ struct Exploration {
     sources: Sources,
 }
 
-/// A run of the program.
 struct ProgramRun {
     operations: Vec<ObservedOperation>,
     /// The number of late requests that the server did not answer.

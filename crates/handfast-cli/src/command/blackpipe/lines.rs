@@ -22,7 +22,7 @@ impl LineFile {
     /// Creates the file. A pipe or a device is written to, and an empty file is filled.
     ///
     /// # Errors
-    /// It has a content, which is not overwritten; nobody reads the pipe; the system refuses it.
+    /// Fails if the file has content, which is not overwritten, if the pipe has no reader, or if the system refuses it.
     pub(super) fn create(flag: &'static str, path: &Path) -> Result<Self> {
         let wrong = || format!("cannot write {flag} {}", path.display());
         let _pipe = pipe_with_reader(path).with_context(wrong)?;
@@ -47,11 +47,11 @@ impl LineFile {
     }
 }
 
-/// Opens a pipe that somebody reads, if the path is one. Opening it in the usual way would wait for a reader, and not be ended by the first
-/// signal. As long as the caller keeps what this returns, the reader does not see the end of the pipe.
+/// Opens a pipe that has a reader, if the path is one. Opening it in the usual way would wait for a reader, and the first signal would not
+/// end it. As long as the caller keeps the returned file, the reader does not see the end of the pipe.
 ///
 /// # Errors
-/// Nobody reads it.
+/// Fails if the pipe has no reader.
 pub(super) fn pipe_with_reader(path: &Path) -> Result<Option<File>> {
     if !std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(super) fn pipe_with_reader(path: &Path) -> Result<Option<File>> {
 /// Checks that no two flags name the same file: the lines of one would be among those of the other.
 ///
 /// # Errors
-/// A [`Usage`] that names the two flags.
+/// Returns a [`Usage`] that names the two flags.
 pub(super) fn ensure_own_files(files: &[(&str, Option<&Path>)]) -> Result<()> {
     let mut seen: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files {

@@ -18,16 +18,16 @@ use super::output::{KeptOutput, reason};
 const VARIABLE: &str = "MONGODB_URI";
 /// The bytes that are read from an output at once.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// The bytes that a process may have written into its output before it ended, and that nobody has read yet: the largest pipe that a process may
-/// make by default on Linux (pipe(7), "Pipe capacity").
+/// The bytes that a process may have written into its output before it ended, and that this process has not read yet: the largest pipe
+/// that a process may make by default on Linux (pipe(7), "Pipe capacity").
 const UNREAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With an exit code.
+    /// It ended with an exit code.
     Exit(i32),
-    /// By a signal.
+    /// A signal ended it.
     Signal(i32),
     /// It was killed when its time was over.
     TimedOut,
@@ -82,7 +82,7 @@ impl fmt::Display for Finished {
     }
 }
 
-/// What becomes of the output of a process.
+/// The destination of the output of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
     /// Its beginning and its end are kept in memory, so that nothing is left behind on a disk.

@@ -11,19 +11,17 @@ use super::shell_word::{flag, quoted};
 use crate::exit::Exit;
 use crate::listing::{Listing, counted};
 
-/// The run of a pair.
 #[derive(Clone, Debug)]
 pub(super) struct PairRun {
     pub(super) pair: Pair,
     pub(super) outcome: RunOutcome,
 }
 
-/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub(super) enum RunOutcome {
     /// The program ran, and the data were checked.
     Checked(CheckedRun),
-    /// It did not come to that, for this reason: nothing is known about the pair.
+    /// The run failed for this reason; nothing is known about the pair.
     Failed(String),
 }
 
@@ -49,7 +47,7 @@ pub(super) enum Occurrence {
 /// The results of the checks after a run.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
-    /// That of --check, if it is given.
+    /// The result of --check, if it is given.
     pub(super) program: Option<Finished>,
     /// A sentence for each check without a program that fails.
     pub(super) violations: Vec<String>,

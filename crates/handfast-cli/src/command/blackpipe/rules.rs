@@ -26,7 +26,7 @@ pub(super) fn run(arguments: RulesArguments) -> Result<Exit> {
 /// Reads a rules file.
 ///
 /// # Errors
-/// It cannot be read; it has a mistake, which is a usage error.
+/// Fails if the file cannot be read; a mistake in it is a usage error.
 pub(super) fn read(path: &Path) -> Result<Vec<WrittenRule>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     rules::parse(&text).map_err(|error| Usage(format!("{}: {error}", path.display())).into())

@@ -92,7 +92,7 @@ fn faults(only: &[Selection]) -> Vec<Fault> {
 /// Returns the pairs of the selected operations and faults.
 ///
 /// # Errors
-/// The program has no operation that is selected.
+/// Fails if the program has no operation that is selected.
 pub(super) fn pairs(operations: &[ObservedOperation], only: &[Selection]) -> Result<Vec<Pair>, String> {
     let faults = faults(only);
     let is_selected = |observed: &&ObservedOperation| {

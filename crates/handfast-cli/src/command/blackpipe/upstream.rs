@@ -33,7 +33,7 @@ impl ServerAddress {
     /// Reads a connection string.
     ///
     /// # Errors
-    /// The proxy cannot stand in front of what it names.
+    /// Fails for a connection string that the proxy cannot use, such as one with a login or with several servers.
     pub(super) fn of(uri: &ConnectionString) -> Result<Self, Usage> {
         let wrong = |reason: &str| Usage(format!("--upstream {uri}: {reason}"));
         uri.check().map_err(|error| wrong(&error))?;

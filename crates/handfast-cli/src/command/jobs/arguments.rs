@@ -158,7 +158,7 @@ pub(crate) struct JobsFlags {
     pub(crate) lease: Option<Span>,
 }
 
-/// What a new job may have beside its type and its details.
+/// The properties of a new job beside its type and its details.
 #[derive(Args, Debug)]
 pub(crate) struct NewJobFlags {
     /// _id of the job; if it is in the queue already, nothing is enqueued

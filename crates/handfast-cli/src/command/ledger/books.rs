@@ -104,7 +104,7 @@ impl Books {
 /// Reports a damaged document, after which the command continues with the others.
 ///
 /// # Errors
-/// The error is one of the store.
+/// Returns the error of the store.
 pub(super) fn unreadable(error: handfast_patterns::Error) -> Result<Exit> {
     match error {
         handfast_patterns::Error::Damaged { .. } | handfast_patterns::Error::Invalid { .. } => {

@@ -24,7 +24,7 @@ impl OpenedCollection {
     /// Opens the store and finds the collection; the caller closes the store.
     ///
     /// # Errors
-    /// The store cannot be opened; the name is invalid; the database or the collection is missing.
+    /// Fails if the store cannot be opened, the name is invalid, or the database or the collection is missing.
     pub(in crate::command) async fn open(
         configuration: &Configuration,
         database: &str,
@@ -47,7 +47,7 @@ impl OpenedCollection {
     /// Returns another collection of the database, which a flag names.
     ///
     /// # Errors
-    /// The collection is missing.
+    /// Fails if the collection is missing.
     pub(in crate::command) async fn sibling(&self, collection: &str, flag: &str) -> Result<Namespace> {
         let namespace = namespace(self.namespace.database(), collection, flag)?;
         ensure_there(&*self.store, &namespace, flag).await?;
@@ -67,7 +67,6 @@ impl OpenedCollection {
         Ok(())
     }
 
-    /// Returns a document.
     pub(in crate::command) async fn document(&self, id: &Bson) -> Result<Option<Document>> {
         let found = self.store.find_one(&self.namespace, raw(&doc! { "_id": id.clone() })?).await?;
         Ok(found.map(|found| Document::try_from(&*found)).transpose()?)
@@ -97,7 +96,7 @@ impl OpenedCollection {
     /// Shows a document; for people with a remark on its meaning.
     ///
     /// # Errors
-    /// The document is missing.
+    /// Fails if the document is missing.
     pub(in crate::command) async fn show(&self, console: Console, id: &Bson, remark: Option<String>) -> Result<()> {
         let document = self.document(id).await?.with_context(|| self.missing(id))?;
         let json = crate::id::extended(&Bson::Document(document));

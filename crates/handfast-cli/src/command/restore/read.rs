@@ -110,7 +110,7 @@ impl Outcome {
     /// Returns the counts.
     ///
     /// # Errors
-    /// Documents were refused; all others are restored.
+    /// Fails if documents were refused; all others are restored.
     pub(crate) fn totals(self) -> Result<Totals> {
         let Outcome { totals, refused } = self;
         match refused.first {
@@ -182,7 +182,7 @@ impl Refused {
 /// Returns the selected collections of a dump, by name.
 ///
 /// # Errors
-/// No collection is selected; a name or metadata cannot be read.
+/// Fails if no collection is selected, or if a name or metadata cannot be read.
 pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<DumpedCollection>> {
     ensure!(
         !dump.is_file(),

@@ -4,8 +4,8 @@
 //! may send its write again to the new one. So a dump of everything holds the records (see
 //! [`handfast_store::ticket`]), and they are restored: without them that write would be done twice.
 //!
-//! Where the store has a record of the session already (a dump is restored a second time, or into a store that went on),
-//! the one that tells more stays:
+//! If the store has a record of the session already (a dump is restored a second time, or into a store that went on), the
+//! restore keeps the record of the later request or, of two records of one request, the one with more statements:
 //!
 //! ```text
 //! in the store     in the dump      stays

@@ -24,7 +24,7 @@ pub(super) struct Links {
 /// all that the application knows; a command that only reads may know some links, and some fields of each.
 ///
 /// # Errors
-/// A usage error if no links are declared and a flag is missing, if a flag contradicts the declaration, or if a collection does not exist.
+/// Returns a usage error if no links are declared and a flag is missing, if a flag contradicts the declaration, or if a collection does not exist.
 pub(super) async fn links(collection: &OpenedCollection, said: &[LinkText], changes: bool) -> Result<Links> {
     let recorded = SyncFlag::declared(collection.store.clone(), &collection.namespace).await?;
     let declared = recorded.as_ref().map(|recorded| recorded.links.as_slice());

@@ -7,7 +7,7 @@ use csv::{ReaderBuilder, StringRecord, Terminator};
 /// Splits a line into its cells.
 ///
 /// # Errors
-/// The text says which quote is misplaced: the library would take it for a part of the cell, and a row about money is not guessed at.
+/// Returns a text that names a misplaced quote: the library would take the quote for a part of the cell, and change a row about money.
 pub(in crate::command) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     check_quotes(line)?;
     // The library drops a byte-order mark at the start of its input, `Lines` that of the file: so a line end comes first, which is skipped.

@@ -76,7 +76,7 @@ pub(super) struct Applier {
 /// accounts.
 ///
 /// # Errors
-/// No flag names it; a flag belongs to another mechanism.
+/// Fails if no flag names a mechanism, or if a flag belongs to another one.
 pub(super) fn chosen(arguments: &TransferArguments, configuration: &Configuration) -> Result<TransferMechanism> {
     let mechanism = match (arguments.mechanism, &configuration.settings.store) {
         (Some(mechanism), _) => mechanism,
@@ -148,7 +148,7 @@ impl Applier {
     /// Applies rows, and returns the outcome of each.
     ///
     /// # Errors
-    /// A failure of the store, after which the same rows may be applied again.
+    /// Returns a failure of the store, after which the same rows may be applied again.
     pub(super) async fn apply(&self, rows: Vec<NamedRow>) -> Result<Vec<RowOutcome>> {
         match &self.mechanism {
             Mechanism::Transaction(by) => by.apply(&rows).await,

@@ -159,7 +159,7 @@ impl TransferFile {
     /// Reads up to the first row.
     ///
     /// # Errors
-    /// The input is empty or has empty lines alone, as a file that was cut off; a column is missing in the header.
+    /// Fails if the input has only empty lines, as a file that was cut off, or if a column is missing in the header.
     fn begin(self) -> Result<RowReader> {
         let TransferFile { input, format, columns, account_ids, names, has_batch } = self;
         let Input { mut reader, name, length } = input;

@@ -40,7 +40,7 @@ impl Columns {
     /// Returns the default names with those that flags change.
     ///
     /// # Errors
-    /// A flag names an unknown column.
+    /// Fails if a flag names an unknown column.
     pub(super) fn new(renamed: &[Renamed]) -> anyhow::Result<Self> {
         let name = str::to_owned;
         let mut columns = Columns {
@@ -85,7 +85,7 @@ impl Header {
     /// Reads the first line.
     ///
     /// # Errors
-    /// The text says which column is missing, or is there twice.
+    /// Returns a text that names the column that is missing, or that occurs twice.
     pub(super) fn read(line: &str, columns: &Columns, account_ids: AccountIdType) -> Result<Self, String> {
         let cells = cells::split(line)?;
         let find = |name: &String| {

@@ -28,7 +28,7 @@ struct Outcomes {
 /// Runs all transactions that no process works on. A canceled one is a failure.
 ///
 /// # Errors
-/// A failure of the store; the transactions that ended before it are reported.
+/// Returns a failure of the store; the transactions that ended before it are reported.
 pub(super) async fn run_all(transactions: &TwoPhase, console: Console) -> Result<Exit> {
     let bar = console.progress("run", "transactions", 0);
     let mut outcomes = Outcomes::default();

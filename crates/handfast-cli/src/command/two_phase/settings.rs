@@ -72,7 +72,7 @@ pub(super) async fn ensure_all_is_seen(
     Ok(())
 }
 
-/// The error for transactions without recorded settings.
+/// Returns the error for transactions without recorded settings.
 pub(crate) fn not_recorded(transactions: &Namespace) -> CannotSee {
     CannotSee(format!(
         "the settings of {transactions} are not recorded, so the fields and collections of its participants are unknown: let the \

@@ -93,7 +93,7 @@ impl GraphLookup {
     /// Starts the search from a document.
     ///
     /// # Errors
-    /// The errors of `startWith`.
+    /// Returns the errors of `startWith`.
     pub fn start(&self, document: &RawDocument, context: &Context) -> Result<GraphSearch<'_>> {
         let mut walk = GraphSearch {
             stage: self,
@@ -140,7 +140,7 @@ impl GraphSearch<'_> {
     /// Returns the filter for the next level; none if the search is complete.
     ///
     /// # Errors
-    /// A value that BSON cannot hold.
+    /// Fails for a value that BSON cannot hold.
     pub fn filter(&self) -> Result<Option<RawDocumentBuf>> {
         if self.frontier.is_empty() || self.stage.depth_max.is_some_and(|max| self.depth > max) {
             return Ok(None);

@@ -125,7 +125,7 @@ impl Lookup {
     /// Returns the context in which the pipeline runs for a document.
     ///
     /// # Errors
-    /// The errors of the expressions of `let`.
+    /// Returns the errors of the expressions of `let`.
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         self.variables.context(document, outer)
     }

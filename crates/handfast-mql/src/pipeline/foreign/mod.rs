@@ -86,7 +86,7 @@ impl Let {
     /// Returns the values of all variables for a document: the ones around, and these over them.
     ///
     /// # Errors
-    /// The errors of the expressions.
+    /// Returns the errors of the expressions.
     pub fn bind(&self, document: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
         let mut bound = RawDocumentBuf::new();
         for field in value::fields(&context.variables) {
@@ -112,7 +112,7 @@ impl Let {
     /// Returns the context in which an inner pipeline runs for a document.
     ///
     /// # Errors
-    /// The errors of [`Let::bind`].
+    /// Returns the errors of [`Let::bind`].
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         Ok(outer.nested(self.bind(document, outer)?))
     }

@@ -71,7 +71,7 @@ impl Bit {
         Ok(Bit { steps })
     }
 
-    /// Whether a second application changes nothing: `and` and `or` set, clear or keep each bit.
+    /// Returns whether a second application changes nothing: `and` and `or` set, clear or keep each bit.
     pub(in crate::update) fn is_idempotent(&self) -> bool {
         !self.steps.iter().any(|(operation, operand)| matches!(operation, Operation::Xor) && operand.wide() != 0)
     }

@@ -199,7 +199,7 @@ impl<'t, 'a> Target<'t, 'a> {
     /// Opens the array in the field, and returns it with the limit of its growth. The caller has checked that there is a value.
     ///
     /// # Errors
-    /// The error of `wrong_type`, if the value is no array.
+    /// Returns the error of `wrong_type`, if the value is no array.
     fn into_array(
         self,
         wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error,

@@ -6,7 +6,7 @@ use sha2::Sha256;
 
 use super::{KEY_BYTES, hash, hmac};
 
-/// The last message of a client, in answer to the server's first; `first` is the client's own.
+/// Returns the last message of a client, which answers the server's first; `first` is the client's first message.
 pub(crate) fn prove(password: &str, first: &str, server_first: &str) -> String {
     let part = |prefix: &str| server_first.split(',').find_map(|part| part.strip_prefix(prefix)).unwrap();
     let salt = BASE64.decode(part("s=")).unwrap();

@@ -6,8 +6,8 @@ use handfast_mql::Code;
 
 use crate::{Error, IndexSpec, Namespace, notation};
 
-/// `DuplicateKey` (11000) with MongoDB's text, which users read and drivers' tests compare, and with `keyPattern` and
-/// `keyValue` beside it. `values` are those of the key, in the order of the index's fields; missing ones show as null.
+/// Returns `DuplicateKey` (11000) with MongoDB's text, which users read and drivers' tests compare, and with `keyPattern` and
+/// `keyValue`. `values` are the values of the key, in the order of the index's fields; a missing one is shown as null.
 ///
 /// ```
 /// # use bson::{RawBsonRef, rawdoc};

@@ -38,7 +38,7 @@ pub struct Tuples<'d> {
     pub multikey: u32,
 }
 
-/// The tuples of a document under these paths.
+/// Returns the tuples of a document under these paths.
 ///
 /// # Errors
 /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).

@@ -49,7 +49,7 @@ impl Fault {
         Fault::CrashBefore,
         Fault::CrashAfter,
     ];
-    /// Those of them after which nothing arrives late.
+    /// The faults after which no request arrives late.
     pub const PROMPT_OUTCOMES: [Fault; 5] =
         [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
 }

@@ -110,7 +110,6 @@ impl Pages {
         Ok(self.ready.pop_front())
     }
 
-    /// Returns the next document.
     pub(super) async fn next(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
             match self.next_page(snapshot).await? {
@@ -204,7 +203,6 @@ pub(super) async fn visible_candidate(
     Ok(document.map(|document| Candidate { record, ..document.into() }))
 }
 
-/// Returns the find of a phase.
 fn phase_find(phase: ScanPhase, find: &Find, at: Timestamp) -> Find {
     match phase {
         ScanPhase::Matching => find.clone(),

@@ -143,7 +143,7 @@ impl Body {
 /// Removes a transaction's lock, and with `record` leaves a rollback record.
 ///
 /// # Errors
-/// The commit timestamp if the transaction has committed.
+/// Returns the commit timestamp if the transaction has committed.
 pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
     let is_locked = match status_of(row, start) {
         Status::Committed(at) => return Err(at),

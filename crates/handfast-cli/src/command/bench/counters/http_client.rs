@@ -41,7 +41,7 @@ impl HttpClient {
 /// Returns the length of the body if the answer is whole.
 ///
 /// # Errors
-/// The status is not 200.
+/// Fails if the status is not 200.
 fn body_of(answer: &[u8]) -> Result<Option<usize>> {
     let Some(head) = position(answer, END_OF_HEAD) else { return Ok(None) };
     let (head, body) = (answer.get(..head).unwrap_or_default(), answer.len() - head - END_OF_HEAD.len());

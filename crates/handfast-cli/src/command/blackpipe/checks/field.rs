@@ -97,7 +97,7 @@ impl fmt::Display for Sum {
 
 /// The double from which on not every integer is one, 2^53: a sum of this size may stay as it is when 1 is added.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
-/// The same of decimals, which have 34 digits.
+/// The decimal from which on not every integer is one: decimals have 34 digits.
 const EXACT_DECIMAL_MAX: &str = "1E+34";
 
 /// Returns why a sum may be the same although the values are other ones.
