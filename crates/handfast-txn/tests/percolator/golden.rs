@@ -33,7 +33,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/percolator/golden")
 }
 
-/// Runs a script, and compares.
+/// Runs a script, and compares the result with its text.
 async fn check(name: &str) {
     let path = folder().join(name).with_extension("txt");
     let script = std::fs::read_to_string(&path).unwrap();
@@ -115,7 +115,7 @@ fn every_script_is_played() {
     assert_eq!(found, played);
 }
 
-/// Scripts that say only what clients do.
+/// The minimal number of scripts that have only commands of clients.
 const OF_CLIENTS_MIN: usize = 5;
 
 /// Each command has the same result over the other engine, except for timestamps.
@@ -129,7 +129,7 @@ async fn scripts_of_clients_are_so_over_local() {
     assert!(played >= OF_CLIENTS_MIN, "{played} scripts");
 }
 
-/// Says whether the script is of clients only.
+/// Runs a script over the engine `Local`; returns whether it has only commands of clients.
 async fn check_over_local(name: &str, script: &str) -> bool {
     let mut stage = local::Stage::new().await;
     let mut lines = script.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();

@@ -58,7 +58,7 @@ struct Actor {
     unknown: Option<TransactionId>,
 }
 
-/// Returns a result in the words of scripts.
+/// A result in the words of scripts.
 pub(super) struct Came {
     pub(super) said: String,
     pub(super) tx: Option<Transaction>,
@@ -82,7 +82,7 @@ impl Stage {
         Stage { bank, actors: BTreeMap::new(), cleaner }
     }
 
-    /// Plays a line of a script; nothing if it is none.
+    /// Executes a line of a script and returns its result; `None` if the line is no command.
     pub(super) async fn play(&mut self, line: &str) -> Option<Option<String>> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words[..] {
@@ -172,7 +172,7 @@ impl Actor {
         panic!("{name} never has {what}");
     }
 
-    /// Up to the answer.
+    /// Continues to the answer.
     async fn finish(&mut self) -> String {
         let doing = self.doing.take().expect("it does something");
         for _ in 0..ROUNDS_MAX {
@@ -244,7 +244,7 @@ async fn let_tasks_run() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    // The test's time: pauses before a locked row.
+    // The time of the test moves: a transaction pauses before a locked row.
     tokio::time::sleep(Duration::from_millis(1)).await;
     for _ in 0..50 {
         tokio::task::yield_now().await;
