@@ -38,7 +38,7 @@ fn without_room() -> [RawDocumentBuf; 2] {
     [of(insertion::DOCUMENT_BYTES_MAX - of(0).as_bytes().len()), rawdoc! { "_id": "Ann", "$to": "Joe" }]
 }
 
-/// Changes two rows, of which the first by `_id` is the primary.
+/// Deletes Ann and pays Joe. The first row by `_id`, Ann's, is the primary.
 async fn remove_ann_and_pay(database: &Database) -> Result<()> {
     let tx = database.begin().await?;
     tx.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await?;
