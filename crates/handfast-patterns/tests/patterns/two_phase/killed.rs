@@ -39,7 +39,7 @@ async fn check_shop(world: &World) -> Result<(), String> {
     for transaction in all(world, "transactions").await {
         let done = match transaction.get_str("state") {
             Ok("done") => 1,
-            // It was never claimed: its process died, and any worker will claim it.
+            // The transaction was never claimed: its process died, and any worker will claim it.
             Ok("initial" | "canceled") => 0,
             other => return Err(format!("a transaction is {other:?}")),
         };
