@@ -1,6 +1,5 @@
 //! A proxy and a server hold the documented number of connections, or as many as the system lets a process open. The proxy's memory for
-//! each
-//! connection is bounded.
+//! each connection is bounded.
 
 use anyhow::{Context as _, Result, ensure};
 use bson::doc;

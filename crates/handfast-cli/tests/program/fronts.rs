@@ -1,6 +1,5 @@
 //! The commands of the patterns where a Handfast in front of a server writes the documents: they work through the front, and
-//! the
-//! server behind it refuses them.
+//! the server behind it refuses them.
 
 use std::process::{Child, Output, Stdio};
 

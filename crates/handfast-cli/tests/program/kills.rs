@@ -1,6 +1,5 @@
 //! Processes that work on one server are killed repeatedly. The locks and records that they leave are bounded while they work,
-//! and all
-//! of them are removed after the retention.
+//! and all of them are removed after the retention.
 //!
 //! `HANDFAST_KILLS` says how often (default 3, 200 in continuous integration).
 

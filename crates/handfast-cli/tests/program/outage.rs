@@ -6,11 +6,9 @@
 //! ```
 //!
 //! The clients are never restarted. Each of their transfers is acknowledged, certainly refused, or unknown; once the store is back,
-//! the
-//! test asks for the unknown ones by their ids. Every account must then hold its first balance with all transfers that were
-//! acknowledged
-//! or found committed, and no others. `HANDFAST_OUTAGE_SECONDS` says how long the store stays away (default 10, 60 in continuous
-//! integration).
+//! the test asks for the unknown ones by their ids. Every account must then hold its first balance with all transfers that were
+//! acknowledged or found committed, and no others. `HANDFAST_OUTAGE_SECONDS` says how long the store stays away (default 10, 60 in
+//! continuous integration).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

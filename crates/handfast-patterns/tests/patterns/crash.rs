@@ -8,12 +8,12 @@
 //!                    check
 //! ```
 //!
-//! Each result that process 1 received must hold for ever after, however the process ended. It reports its results
-//! as it runs ([`World::acknowledge`]), and each point is checked for them, too.
+//! Each result that process 1 received must hold for ever after, however the process ended. It reports its results as it runs
+//! ([`World::acknowledge`]), and each point is checked for them, too.
 //!
-//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the
-//! contract, including pages of cursors and the creation of indexes. The tests assert that each fault occurred, and that there is a
-//! minimal number of points. No point is skipped, except on a slow store: see [`Stage::share`].
+//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the contract, including pages of
+//! cursors and the creation of indexes. The tests assert that each fault occurred, and that there is a minimal number of points. No point
+//! is skipped, except on a slow store: see [`Stage::share`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

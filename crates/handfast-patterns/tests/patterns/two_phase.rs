@@ -60,9 +60,7 @@ async fn balances(world: &World) -> Vec<i64> {
     all(world, "accounts").await.iter().map(|account| number(account, "balance")).collect()
 }
 
-/// Returns the documents in a line: `initial
-/// A 1000 []
-/// B 1000 []`.
+/// Returns the documents in a line: `initial A 1000 [] B 1000 []`.
 async fn shown(world: &World) -> String {
     let mut parts: Vec<String> = Vec::new();
     for transaction in all(world, "transactions").await {

@@ -1,8 +1,7 @@
 //! Every operation of a payment meets every fault; then another process reads the accounts.
 //!
 //! In each case no money is lost, an answer that was given stays true, no reader sees a part of the payment, and
-//! after
-//! some time no lock or record of it is left.
+//! after some time no lock or record of it is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
