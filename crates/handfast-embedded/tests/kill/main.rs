@@ -36,9 +36,9 @@ use crate::load::CheckedStore;
 const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
 const CHILD_RUN: &str = "HANDFAST_KILL_TEST_RUN";
 const CHILD_BROKEN: &str = "HANDFAST_KILL_TEST_BROKEN";
-/// Kills of one directory. A check of all data follows each, which costs more as the data grows.
+/// The number of kills of one directory. A check of all data follows each, which takes longer as the data grows.
 const KILLS_OF_A_LIFE: u64 = 10;
-/// The most steps that a child takes before it is killed.
+/// The maximal number of steps that a child takes before it is killed.
 const STEPS_MAX: u64 = 1000;
 
 fn kills() -> u64 {
