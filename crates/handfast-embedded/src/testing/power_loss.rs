@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use super::{all, checked, namespace, open_faulty};
 use crate::{EmbeddedStore, Options};
 
-/// Copies of the directory as it was at each sync, by number; 0 is from the beginning.
+/// Copies of the directory as it was at each sync, by number; copy 0 is from the beginning.
 struct Kept {
     directories: TempDir,
     last: AtomicU64,
@@ -71,7 +71,7 @@ async fn begin(acknowledge_after_sync: bool) -> (Arc<Kept>, EmbeddedStore) {
     store.close().await.unwrap();
 
     copy(&original, &kept.path(0)).unwrap();
-    // No sync but those of the requests.
+    // No sync happens besides those of the requests.
     let memory_sync_interval = Duration::from_secs(3600);
     let options = Options { acknowledge_after_sync, memory_sync_interval, ..Options::small() };
     let (engine, store) = open_faulty(&original, options);

@@ -215,7 +215,7 @@ proptest! {
         let _ = OpMsg::flags_of_frame(&bytes);
     }
 
-    /// A good message with some bytes changed comes closer to every check than noise does.
+    /// A valid message with some changed bytes reaches each check, unlike random bytes.
     #[test]
     fn damaged_messages_give_a_value_or_an_error(
         body in document(), list in proptest::collection::vec(document(), 0..4),
