@@ -39,7 +39,7 @@ impl Kept {
         self.directories.path().join(number.to_string())
     }
 
-    /// Only the committer's thread calls this.
+    /// Copies the directory. Only the committer's thread calls this.
     fn keep(&self, from: &std::path::Path) {
         let number = self.last.load(Ordering::Acquire) + 1;
         copy(from, &self.path(number)).unwrap();

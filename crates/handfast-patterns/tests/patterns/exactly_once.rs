@@ -105,8 +105,8 @@ async fn ext_one_round_trip_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// No caller repeats an update: the clean-up finishes those that were begun, and every acknowledged update is
-/// counted.
+/// Checks updates in two steps that no caller repeats: the clean-up finishes those that were begun, and every
+/// acknowledged update is counted.
 async fn in_two_steps(stage: Stage) {
     let run = async |world: &World| {
         let two_step = two_step(world).await?;

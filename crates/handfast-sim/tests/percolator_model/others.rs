@@ -15,7 +15,7 @@ pub(crate) enum PrimaryAnswer {
     Nothing,
 }
 
-/// The step on another row that a decision leads to.
+/// Returns the step on another row that follows from a decision.
 pub(crate) fn resolution(decision: Decision, claim: Claim) -> Operation {
     match decision {
         Decision::Committed(at) => Operation::RollForward(claim, at),

@@ -279,7 +279,8 @@ async fn every_operation_of_dropping_meets_every_fault() {
     assert!(kept > 5 && cases > 50, "{kept} {cases}");
 }
 
-/// Another process may have died first: an index that is being built has no builder before it is listed.
+/// Any process may complete an index that is not listed yet, so it belongs to none: if all builders die, the cleaner drops it after
+/// some time.
 #[tokio::test]
 async fn an_index_without_a_builder_is_dropped() {
     let bank = with_users(2).await;

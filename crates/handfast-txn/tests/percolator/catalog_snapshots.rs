@@ -2,7 +2,7 @@
 //! names that they had, or the transaction has to be run again. It never finds a collection empty that was not, and commits no result
 //! computed from that.
 //!
-//! Other processes change the catalog in the same process or, over one store, in another.
+//! The catalog is changed in the same process or, over one store, in another one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -228,7 +228,7 @@ async fn a_write_into_a_collection_that_has_gone_is_refused() {
         }
         for early in [true, false] {
             if !early {
-                // The drop starts from the beginning.
+                // The second part starts with new collections.
                 let _ = other.drop_database("shop").await.unwrap();
                 other.insert(Insert::new(stock(), articles())).await.unwrap();
                 other.insert_one(&named("next"), rawdoc! { "_id": "next" }).await.unwrap();

@@ -18,7 +18,7 @@ enum Comer {
     Reader,
 }
 
-/// A payment whose process died when both rows were locked, or when the first had committed.
+/// Returns a bank with a payment whose process died when both rows were locked, or when the first had committed.
 async fn dead_payment(has_committed: bool) -> Bank {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment(&bank);

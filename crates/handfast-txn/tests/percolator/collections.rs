@@ -316,7 +316,7 @@ async fn damaged(bank: &Bank) {
     bank.store.insert_one(&accounts(), damaged).await.unwrap();
 }
 
-/// No row of another collection asks the rows that are dropped with their collection.
+/// No row outside of the dropped collection needs an outcome from its rows.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_row_does_not_keep_its_collection() {
     for removal in [Removal::Drop, Removal::DropDatabase] {

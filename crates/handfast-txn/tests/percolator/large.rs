@@ -116,7 +116,7 @@ impl DelegatingStore for Pool {
 
     async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
         let _connection = self.request().await;
-        // The first requests of a large transaction are for its primaries.
+        // The first document of each large transaction is its primary.
         let of_first = |filter: &RawDocumentBuf| {
             let id = filter.get_document("_id").ok().and_then(|id| id.get_i32("$eq").ok());
             id.is_some_and(|id| id % MANY == 0)

@@ -168,7 +168,7 @@ fn id(number: u64) -> RawBson {
         2 => RawBson::Double(f64::from(number_32) / 2.0),
         3 => RawBson::String(format!("name {number}")),
         4 => RawBson::ObjectId(ObjectId::from_bytes([number as u8; 12])),
-        // Few `_id`s are a boolean, as each of these documents would be changed more often than versions are kept.
+        // Few numbers give a boolean `_id`, as each of these documents would be changed more often than versions are kept.
         _ if number < 12 => RawBson::Boolean(number % 4 == 1),
         _ => RawBson::DateTime(DateTime::from_millis(i64::from(number_32))),
     }

@@ -284,7 +284,7 @@ async fn nothing_is_left_behind() {
     database.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await.unwrap();
     let payment = Stepped::payment(&bank);
     payment.until(&bank, |hidden| hidden[1].contains_key("lock") && hidden[2].contains_key("lock")).await;
-    // That process dies.
+    // The process of the payment dies.
     payment.payment.abort();
     bank.clock.advance(Duration::from_secs(1_300));
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();

@@ -81,8 +81,8 @@ fn other() -> Namespace {
     Namespace::new("bank", "of_others").unwrap()
 }
 
-/// Returns a bank in which one dead transaction has locked Ann and Eve, others Zoe and a document of another collection, and Bob
-/// has an old version.
+/// Returns a bank in which one dead transaction has locked Ann and Eve, others Zoe and a document of another collection, and
+/// another row has an old version.
 async fn left_behind() -> Bank {
     let bank = Bank::of_the_seed().await;
     for row in [locked("Ann", 7, "Ann"), locked("Eve", 7, "Ann"), locked("Zoe", 8, "Zoe"), with_history("Old")] {

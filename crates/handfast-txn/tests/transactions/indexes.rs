@@ -33,8 +33,8 @@ async fn a_transaction_can_make_a_collection_with_indexes() {
     .await;
 }
 
-/// Returns whether the outcome of a commit beside a change of indexes is right, and readers by the index find the
-/// documents.
+/// Checks that the documents agree with the outcome of a commit beside a change of indexes, and that readers by the index
+/// find them.
 async fn agrees_with_its_index(database: &Database, committed: &Result<(), Error>, written: u64) {
     let count = database.count_matching(&accounts(), rawdoc! { "n": { "$exists": true } }).await.unwrap();
     assert_eq!(count, if committed.is_ok() { written } else { 0 }, "{committed:?}");

@@ -82,7 +82,7 @@ async fn an_outcome_that_the_library_cannot_find_out_is_left_to_its_caller() {
         let lost = [(Address::first(Operation::Commit), fault), (Address::first(Operation::Flush), Fault::LoseReply)];
         let database = over(Plan::at_requests(lost));
         let run = |tx: Transaction| async move {
-            // The caller takes the name of a transaction before it asks for the outcome.
+            // The name is asked for before the commit, so that the commit records its outcome.
             let _ = tx.id();
             insert(&tx).await
         };

@@ -14,8 +14,7 @@ use handfast_store::StoreExt;
 use super::{HOUR, all, balance, books, commit_all, open, open_with, options, posted};
 use crate::crash::World;
 
-/// A has paid B, and cash has paid A, several times each; all of it is committed. The places of A are the ids of the
-/// entries.
+/// Makes A pay B, and cash pay A, several times each; commits all of it. The places of A are the ids of the entries.
 pub(super) async fn paid() -> (World, Ledger) {
     let world = World::in_memory();
     let ledger = open_with(&world, LedgerOptions { attempts_max: 3, ..options() }).await.unwrap();

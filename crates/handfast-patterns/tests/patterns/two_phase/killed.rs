@@ -117,7 +117,7 @@ async fn ext_carried_out_and_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// One transaction is refused by its guard at the last participant, one is canceled by its caller.
+/// Begins one transaction that its guard refuses at the last participant, and one that its caller cancels.
 async fn rolled_back_and_killed(stage: Stage) {
     let run = async |world: &World| {
         let two_phase = open(world, "App1").await?;
