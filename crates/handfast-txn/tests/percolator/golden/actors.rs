@@ -9,7 +9,7 @@
 //! | `T starts to commit` | continues up to its first request to the store; likewise `to read Bob`, `to find over 8`, `to clean`, and `to pay 7`: a whole transaction in a closure, which is run again after a conflict |
 //! | `T sends` | the store executes and answers all waiting requests: one round trip |
 //! | `T sends the first`, `.. the second` | the store executes and answers one of them |
-//! | `T sends until Joe lock` | makes round trips until Joe's row contains the field `lock` |
+//! | `T sends until Joe lock` | makes round trips until Joe's row shows `lock` |
 //! | `T sends, answers lost` | the store executes the requests, and the connection breaks; likewise `requests lost`; `late`: they arrive later; `twice`: a copy arrives later |
 //! | `T finishes` | makes round trips up to the answer; later requests wait |
 //! | `T dies` | the process sends no more requests |
