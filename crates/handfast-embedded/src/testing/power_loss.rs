@@ -1,4 +1,4 @@
-//! A loss of power right after an answer. A kill leaves what the operating system was given; a loss of power may destroy all of
+//! A loss of power right after an answer. A kill leaves all bytes that the operating system has; a loss of power may destroy all of
 //! it that was not synced. So the test keeps a copy of the directory at each sync, and after each acknowledged request the last
 //! copy must hold what the answer says:
 //!

@@ -57,7 +57,7 @@ fn place(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
-/// Records what is counted while a scenario runs.
+/// Records the metrics of a scenario.
 fn recorded(scenario: impl Future<Output = Result<()>>) -> Recorded {
     Recorded::of(scenario).0
 }

@@ -1,7 +1,7 @@
 //! A database and an open transaction are stores: the contract's whole suite, over the store in memory, the embedded one
 //! and the engine Percolator.
 //!
-//! What does not pass is in lists, each case by name, with its reason ([`exceptions`]). The lists are exact in both
+//! Cases that do not pass are in lists, each by name, with its reason ([`exceptions`]). The lists are exact in both
 //! directions: nothing else may fail or be skipped, and a case that begins to pass has to leave its list.
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "helpers of tests are tests")]
