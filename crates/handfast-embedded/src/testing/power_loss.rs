@@ -1,5 +1,5 @@
-//! A loss of power right after an answer. A kill leaves all bytes that the operating system has; a loss of power may destroy all of
-//! it that was not synced. So the test keeps a copy of the directory at each sync, and after each acknowledged request the last
+//! A loss of power right after an answer. A kill leaves all bytes that the operating system has; a loss of power may destroy all
+//! of them that are not synced. So the test keeps a copy of the directory at each sync, and after each acknowledged request the last
 //! copy must hold what the answer says:
 //!
 //! ```text

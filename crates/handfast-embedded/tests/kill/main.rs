@@ -12,7 +12,7 @@
 //!
 //! A store that acknowledges before it syncs shows that the test can fail: it must lose a write.
 //!
-//! A kill leaves all bytes that the operating system has, synced or not, and four tasks that write sync for a fifth.
+//! A kill leaves all bytes that the operating system has, synced or not, and the syncs of four writing tasks also cover a fifth one.
 //! `src/testing/power_loss.rs` tests a loss of power after each single request, those on the catalog included.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
